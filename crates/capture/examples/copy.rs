@@ -1,6 +1,7 @@
-//! Copies a capture: `copy IN OUT`, where `-` is standard input or output and OUT's ending chooses the format.
+//! Copies a capture: `copy IN OUT`, where `-` is standard input or output, and the extension of OUT selects the
+//! format.
 //!
-//! The smallest program that has a source and a sink; every frame is passed on as soon as it is there.
+//! The smallest program with a source and a sink; it passes on every frame as soon as the frame arrives.
 
 use fyke_capture::{Next, Source, WriteOptions, create_file, open_file};
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Linux "cooked" link headers: what stands in front of a packet whose real link header is missing or useless.
-//! Source: the link-type registry (LINUX_SLL, LINUX_SLL2).
+//! Linux "cooked" link headers: headers in front of packets without a usable link header of their own. Source: the
+//! link-type registry (LINUX_SLL, LINUX_SLL2).
 
 use fyke_frame::Direction;
 
@@ -11,10 +11,10 @@ pub(crate) const SLL2_LEN: usize = 20;
 /// Packet type of a frame that this host sent (packet(7)).
 pub(crate) const OUTGOING: u8 = 4;
 
-/// Where a packet came from, as the kernel tells it (`sockaddr_ll`).
+/// Origin of a packet as the kernel reports it (`sockaddr_ll`).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sender {
-    /// In network byte order, as it lies in memory.
+    /// Protocol, in network byte order.
     pub(crate) protocol: [u8; 2],
     pub(crate) ifindex: u32,
     pub(crate) hardware: u16,
@@ -64,7 +64,7 @@ impl Sender {
     }
 }
 
-/// Direction from the packet type of the kernel (packet(7)), which cooked headers carry.
+/// Direction from the kernel's packet type (packet(7)), which cooked headers contain.
 pub(crate) fn direction(packet_type: u8) -> Direction {
     match packet_type {
         0 => Direction::Inbound,

@@ -1,14 +1,14 @@
-//! What can go wrong with a source.
+//! Errors of sources.
 //!
-//! Every error names the source; errors inside a file also say at which byte. Offsets in compressed files are those of
-//! the unpacked data.
+//! Every error names the source; errors within a file also have the byte offset. Offsets in compressed files are
+//! those of the decompressed data.
 
 use fyke_frame::LinkType;
 use std::io;
 
-/// Why a source could not be opened or read on.
+/// Reason why a source could not be opened or read further.
 ///
-/// All frames that were whole before the place of the error have been delivered when this comes.
+/// All complete frames before the position of the error have been delivered before it is reported.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The file or device could not be opened.
@@ -16,7 +16,7 @@ pub enum ReadError {
     Open {
         /// File name, or `standard input`.
         name: String,
-        /// What the operating system says.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// Reading failed, or the compressed data is damaged.
@@ -26,7 +26,7 @@ pub enum ReadError {
         name: String,
         /// Bytes read before the failure.
         offset: u64,
-        /// What the operating system or the decompressor says.
+        /// Error of the operating system or the decompressor.
         source: io::Error,
     },
     /// The file breaks the rules of its format.
@@ -34,17 +34,17 @@ pub enum ReadError {
     Format {
         /// File name, or `standard input`.
         name: String,
-        /// Where the offending structure starts.
+        /// Offset of the start of the invalid structure.
         offset: u64,
-        /// What is wrong.
+        /// Problem.
         problem: Problem,
     },
-    /// The process that wrote a ring has ended without closing it, as one that was killed.
+    /// The process that wrote a ring has ended without closing it; for example, it was killed.
     #[error(
         "{name}: its writer has ended without closing the ring; its last frames may be missing"
     )]
     WriterGone {
-        /// The ring, as it was named.
+        /// Name of the ring, as given.
         name: String,
     },
     /// A live capture could not start or continue.
@@ -52,54 +52,54 @@ pub enum ReadError {
     Live(#[from] LiveError),
 }
 
-/// What is wrong with a capture file.
+/// Problem of a capture file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
     /// The file ends inside a structure.
     #[error("the file is cut short: {what} needs {expected} bytes, {given} are left")]
     Truncated {
-        /// Which structure.
+        /// Name of the structure.
         what: &'static str,
         /// Bytes that it needs.
         expected: u64,
-        /// Bytes that are there.
+        /// Bytes that are left.
         given: u64,
     },
-    /// The first bytes are those of no format we know.
+    /// The first bytes are those of no known format.
     #[error("neither pcap nor pcapng (the file starts with {0:02x?})")]
     UnknownFormat(Vec<u8>),
-    /// A pcap or pcapng version that nobody can read.
+    /// The version of the format is not supported.
     #[error("version {major}.{minor} of {format} is not supported")]
     Version {
         /// `pcap` or `pcapng`.
         format: &'static str,
-        /// As in the file.
+        /// Value in the file.
         major: u16,
-        /// As in the file.
+        /// Value in the file.
         minor: u16,
     },
-    /// A link type beyond the 16 bits that link types have.
+    /// The link type is larger than 16 bits.
     #[error("link type {0} does not exist")]
     LinkType(u32),
-    /// A record is longer than any frame can be.
+    /// A record is longer than any frame.
     #[error("captured length {given} is more than {limit}")]
     CapturedLength {
-        /// As in the file.
+        /// Value in the file.
         given: u32,
-        /// Largest that is accepted.
+        /// Largest accepted value.
         limit: u32,
     },
-    /// The length of a pcapng block cannot be.
+    /// The length of a pcapng block is invalid.
     #[error("block length {given} is not a multiple of 4 from {least} to {limit}")]
     BlockLength {
-        /// As in the file.
+        /// Value in the file.
         given: u32,
         /// Least length of such a block.
         least: u32,
-        /// Largest that is accepted.
+        /// Largest accepted value.
         limit: u32,
     },
-    /// A pcapng block ends with another length than it starts with.
+    /// The length at the end of a pcapng block differs from that at its start.
     #[error("the block starts with length {head} and ends with length {tail}")]
     BlockTrailer {
         /// Length at the start.
@@ -112,7 +112,7 @@ pub enum Problem {
     BlockContent {
         /// Type of the block.
         kind: u32,
-        /// What does not fit.
+        /// Part that does not fit.
         what: &'static str,
     },
     /// A section starts with a wrong byte-order magic.
@@ -123,26 +123,26 @@ pub enum Problem {
     OptionLength {
         /// Option code.
         code: u16,
-        /// As in the file.
+        /// Value in the file.
         given: u16,
-        /// What the format says.
+        /// Length that the format prescribes.
         expected: u16,
     },
-    /// An option that may appear once appears twice.
+    /// An option that may appear only once appears twice.
     #[error("interface option {0} appears twice")]
     OptionTwice(u16),
-    /// A timestamp resolution finer than 64 bits can count.
+    /// The timestamp resolution is too fine to count in 64 bits.
     #[error("timestamp resolution {0:#04x} is too fine")]
     Resolution(u8),
     /// A packet names an interface that was not described before it.
-    #[error("packet on interface {given}, but the section has described {described}")]
+    #[error("packet on interface {given}, but the section describes only {described}")]
     UnknownInterface {
-        /// As in the file.
+        /// Value in the file.
         given: u32,
         /// Number of interfaces of the section so far.
         described: u32,
     },
-    /// More interfaces than we keep.
+    /// The file has more interfaces than the limit.
     #[error("more than {0} interfaces")]
     TooManyInterfaces(usize),
 }
@@ -162,7 +162,7 @@ pub enum LiveError {
         /// Interface name.
         interface: String,
     },
-    /// The process has given up the right to capture.
+    /// The process has given up the privilege to capture.
     #[error(
         "{interface}: this fyke has given up the right to open interfaces; name them when it \
          starts"
@@ -179,13 +179,13 @@ pub enum LiveError {
         /// The interfaces that exist.
         available: Vec<String>,
     },
-    /// The interface is there but down.
+    /// The interface exists but is down.
     #[error("{interface}: the interface is down (`ip link set {interface} up` starts it)")]
     Down {
         /// Interface name.
         interface: String,
     },
-    /// The interface of one of several rings was there and went away: they cannot be bound again.
+    /// The interface of one of several rings has disappeared: these rings cannot be bound again.
     #[error("{interface}: the interface has disappeared")]
     Disappeared {
         /// Interface name.
@@ -201,17 +201,17 @@ pub enum LiveError {
         /// Its link type before.
         expected: LinkType,
     },
-    /// An option that cannot work.
+    /// An option has an invalid value.
     #[error("{what} {given} is not {expected}")]
     Options {
-        /// Which option.
+        /// Name of the option.
         what: &'static str,
-        /// As given.
+        /// Given value.
         given: u64,
-        /// What works.
+        /// Valid values.
         expected: &'static str,
     },
-    /// The kernel wrote something into the ring that does not add up: our bug or a kernel bug.
+    /// The kernel wrote inconsistent data into the ring: an error in fyke or in the kernel.
     #[error("{interface}: ring block {block} is damaged at byte {offset}")]
     Damaged {
         /// Interface name.
@@ -226,14 +226,14 @@ pub enum LiveError {
     Call {
         /// Interface name.
         interface: String,
-        /// Which call.
+        /// Name of the call.
         call: &'static str,
-        /// What the operating system says.
+        /// Error of the operating system.
         source: io::Error,
     },
 }
 
-/// The file of this program, as a shell takes it.
+/// Path of this program, quoted for a shell.
 fn program() -> String {
     let path = std::env::current_exe().unwrap_or_else(|_| "fyke".into()).display().to_string();
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-+".contains(letter);
@@ -244,7 +244,7 @@ fn program() -> String {
 }
 
 impl LiveError {
-    /// Why a packet socket could not be opened.
+    /// Creates the error for a packet socket that could not be opened.
     pub(crate) fn from_socket(source: io::Error, interface: &str) -> Self {
         let interface = interface.to_owned();
         match source.raw_os_error() {

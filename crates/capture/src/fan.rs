@@ -1,10 +1,10 @@
-//! One source for several workers: each gets a source of its own with the conversations that fall to it, in order.
+//! One source for several workers: each gets a source of its own with its share of the conversations, in order.
 //!
-//! A thread reads the source and hands copies of its frames out by [`FlowHash`], in parcels of up to 256 frames that
-//! go back and forth, so that nothing is allocated once it runs. A worker that is slow is waited for: the source holds
-//! what comes meanwhile, or counts it as dropped. A worker that is gone is not: its frames count as dropped. At most
-//! [`QUEUED`] parcels per worker. Order between conversations is not kept. From an interface, rings of their own spare
-//! the copy: [`crate::RingSource::open_several`].
+//! A thread reads the source and distributes copies of its frames by [`FlowHash`], in parcels of up to 256 frames
+//! that are returned and reused, so nothing is allocated after the start. The thread waits for a slow worker;
+//! meanwhile the source holds the frames that arrive, or counts them as dropped. It does not wait for a worker that
+//! is gone: its frames count as dropped. At most [`QUEUED`] parcels wait per worker. Order between conversations is
+//! not kept. For an interface, several rings avoid the copy: [`crate::RingSource::open_several`].
 
 use crate::error::ReadError;
 use crate::flow::FlowHash;
@@ -20,12 +20,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// Parcels that wait for a worker.
+/// Most parcels that wait for a worker.
 pub const QUEUED: usize = 8;
-/// How long a call waits for a frame, unless it is told otherwise.
+/// Longest wait of a call for a frame, by default.
 const WAIT: Duration = Duration::from_millis(100);
 
-/// Frames on their way to a worker, all of one link type.
+/// Frames for a worker, all of one link type.
 #[derive(Debug, Default)]
 struct Parcel {
     bytes: Vec<u8>,
@@ -33,7 +33,7 @@ struct Parcel {
     interfaces: Arc<[Interface]>,
 }
 
-/// One of them.
+/// A frame of a parcel.
 #[derive(Debug)]
 struct Place {
     bytes: Range<usize>,
@@ -70,22 +70,22 @@ impl Parcel {
     }
 }
 
-/// What a worker is sent: frames, or why there will be no more.
+/// Message to a worker: frames, or the error that ends them.
 type Sent = Result<Parcel, ReadError>;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What everybody counts.
+/// Counts of all workers.
 #[derive(Debug)]
 struct Counts {
-    /// What the source dropped or left out.
+    /// Counts of the source: it knows the frames that it dropped or left out.
     before: Mutex<SourceStats>,
     workers: Vec<Worker>,
 }
 
-/// Frames of one worker.
+/// Frame counts of one worker.
 #[derive(Debug, Default)]
 struct Worker {
     meant: AtomicU64,
@@ -94,7 +94,7 @@ struct Worker {
 }
 
 impl Counts {
-    /// Frames that were meant for workers that are gone.
+    /// Number of frames assigned to workers that are gone and not delivered.
     fn lost(&self) -> u64 {
         let gone = self.workers.iter().filter(|worker| worker.gone.load(Ordering::Acquire));
         let lost = gone.map(|worker| {
@@ -105,12 +105,12 @@ impl Counts {
     }
 }
 
-/// The share of one worker.
+/// The source of one worker.
 #[derive(Debug)]
 pub struct FanSource {
     number: usize,
     parcels: Receiver<Sent>,
-    /// Parcels that have been read go back this way.
+    /// Returns parcels that have been read.
     used: Sender<Parcel>,
     current: Parcel,
     counts: Arc<Counts>,
@@ -118,11 +118,11 @@ pub struct FanSource {
     ended: bool,
 }
 
-/// Hands the frames of a source out to so many workers (at least one). The first of them also shows what the source
-/// dropped, and its failure.
+/// Distributes the frames of a source over `workers` workers (at least one). The first of them also reports the
+/// frames that the source dropped, and its failure.
 ///
 /// # Errors
-/// When the system gives no thread.
+/// If the thread cannot be started.
 pub fn fan_out(source: impl Source + 'static, workers: usize) -> io::Result<Vec<FanSource>> {
     let workers = workers.max(1);
     let counts = Arc::new(Counts {
@@ -152,16 +152,16 @@ pub fn fan_out(source: impl Source + 'static, workers: usize) -> io::Result<Vec<
     Ok(shares)
 }
 
-/// One worker as the feeder sees it.
+/// One worker, seen by the feeder.
 struct Feed {
-    /// `None` when the worker is gone.
+    /// `None` if the worker is gone.
     sender: Option<SyncSender<Sent>>,
     free: Receiver<Parcel>,
     filling: Parcel,
 }
 
 impl Feed {
-    /// Sends what is being filled, and notices when the worker is gone.
+    /// Sends the current parcel, and detects that the worker is gone.
     fn send(&mut self, interfaces: &Arc<[Interface]>, meant: &AtomicU64) {
         let mut empty = match self.free.try_recv() {
             Ok(parcel) => parcel,
@@ -209,7 +209,7 @@ impl Feeder {
                 Ok(Next::End) => Ok(false),
                 Err(error) => Err(error),
             };
-            // A parcel is full about then, and no frame waits longer.
+            // A parcel is full about then, so frames do not wait longer.
             if batches >= self.feeds.len() || !matches!(more, Ok(true)) {
                 self.flush();
                 batches = 0;
@@ -220,7 +220,7 @@ impl Feeder {
                 Ok(false) => return,
                 Err(error) => {
                     let first = self.feeds.first().and_then(|feed| feed.sender.as_ref());
-                    // Nobody is told when the first worker is gone.
+                    // The error is dropped if the first worker is gone.
                     let _told = first.map(|sender| sender.send(Err(error)));
                     return;
                 }
@@ -230,7 +230,7 @@ impl Feeder {
 
     fn share(&mut self, batch: &Batch<'_>, interfaces: &[Interface]) {
         if interfaces.len() != self.interfaces.len() {
-            // What waits was captured with fewer interfaces, whose numbers stay the same.
+            // Waiting frames were captured with fewer interfaces, which keep their numbers.
             self.interfaces = interfaces.into();
         }
         for frame in batch.frames() {
@@ -272,7 +272,7 @@ impl Source for FanSource {
                 return Ok(Next::End);
             }
         };
-        // Nobody needs it any more when the feeder has ended.
+        // The feeder may have ended; then the parcel is not needed any more.
         let _returned = self.used.send(std::mem::replace(&mut self.current, next));
         let mut batch = self.current.batch();
         let delivered = &self.counts.workers[self.number].delivered;

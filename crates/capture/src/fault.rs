@@ -1,8 +1,8 @@
-//! A source that loses, doubles, cuts and reorders the frames of another: for tests of everything behind a source.
+//! A source that drops, duplicates, cuts and reorders the frames of another one: for tests of all later parts.
 //!
-//! What happens to which frame depends on the seed alone, and every fault is counted, so that a test can tell exactly
-//! what must come out: `received = delivered - duplicated + dropped` (and frames that still wait for their place).
-//! Frames are copied; order changes within a bounded distance.
+//! The faults depend only on the seed, and every fault is counted, so that a test can compute the expected frames:
+//! `received = delivered - duplicated + dropped` (and frames that are still delayed). Frames are copied; the order
+//! changes within a bounded distance.
 
 use crate::error::ReadError;
 use crate::source::{Interface, LookBack, Next, Notice, Source, SourceStats};
@@ -10,35 +10,35 @@ use fyke_frame::{BATCH_CAPACITY, Batch, Frame, LinkType, Meta};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// How often faults happen, in chances of 65,536, and what they are like.
+/// Probabilities of faults, in units of 1/65,536, and their parameters.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Faults {
     /// Start of the pseudo-random sequence.
     pub seed: u64,
-    /// A frame is lost.
+    /// Probability that a frame is dropped.
     pub drop: u16,
-    /// A frame comes twice.
+    /// Probability that a frame is duplicated.
     pub duplicate: u16,
-    /// A frame is cut to a random length (the wire length stays).
+    /// Probability that a frame is cut to a random length (the wire length stays).
     pub truncate: u16,
-    /// A frame comes later, behind up to [`Faults::distance`] others.
+    /// Probability that a frame is delayed, until up to [`Faults::distance`] others have overtaken it.
     pub reorder: u16,
-    /// Largest number of frames that overtake another.
+    /// Largest number of frames that overtake a delayed one.
     pub distance: u8,
 }
 
-/// What has been done to frames, exactly.
+/// Exact counts of faults.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FaultStats {
-    /// Frames that the inner source gave.
+    /// Frames of the inner source.
     pub taken: u64,
-    /// Of these, lost.
+    /// Frames that were dropped.
     pub dropped: u64,
-    /// Frames that came a second time.
+    /// Frames that were duplicated.
     pub duplicated: u64,
     /// Frames that were cut.
     pub truncated: u64,
-    /// Frames that were overtaken.
+    /// Frames that were delayed.
     pub reordered: u64,
 }
 
@@ -48,19 +48,19 @@ pub struct FaultSource<S> {
     faults: Faults,
     random: u64,
     stats: FaultStats,
-    /// Frames in the order in which they come out, with the number of frames that still overtake them.
+    /// Frames in their new order, each with the number of frames that still have to overtake it.
     waiting: VecDeque<Waiting>,
-    /// Frames of the batch that is lent.
+    /// Frames of the current batch.
     lent: Vec<Copied>,
     interfaces: Vec<Interface>,
     delivered: u64,
-    /// What ended the inner source, until everything that came before has been handed out.
+    /// Error of the inner source, until all earlier frames have been delivered.
     failure: Option<ReadError>,
     ended: bool,
 }
 
 struct Waiting {
-    behind: u8,
+    overtakers: u8,
     frame: Copied,
 }
 
@@ -91,12 +91,12 @@ impl<S: Source> FaultSource<S> {
         }
     }
 
-    /// What has been done so far.
+    /// Counts of faults so far.
     pub fn faults(&self) -> FaultStats {
         self.stats
     }
 
-    /// Takes the next frames of the inner source in. False when there are none now.
+    /// Reads the next frames of the inner source. False if there are none now.
     fn take(&mut self) -> bool {
         let mut dice = Dice(self.random);
         match self.inner.next() {
@@ -120,15 +120,15 @@ impl<S: Source> FaultSource<S> {
                     }
                     let again = dice.hits(self.faults.duplicate).then(|| frame.clone());
                     let late = self.faults.distance > 0 && dice.hits(self.faults.reorder);
-                    let behind = match late {
+                    let overtakers = match late {
                         true => dice.below(self.faults.distance.into()) as u8 + 1,
                         false => 0,
                     };
                     self.stats.reordered += u64::from(late);
-                    self.waiting.push_back(Waiting { behind, frame });
+                    self.waiting.push_back(Waiting { overtakers, frame });
                     if let Some(frame) = again {
                         self.stats.duplicated += 1;
-                        self.waiting.push_back(Waiting { behind: 0, frame });
+                        self.waiting.push_back(Waiting { overtakers: 0, frame });
                     }
                 }
                 if look_back.interfaces().len() > self.interfaces.len() {
@@ -140,10 +140,10 @@ impl<S: Source> FaultSource<S> {
         true
     }
 
-    /// The next frame in the new order; `None` when the order is not decided yet.
+    /// The next frame in the new order; `None` if the order is not decided yet.
     fn pick(&mut self, link: Option<LinkType>) -> Option<Copied> {
-        let ready = self.waiting.iter().position(|waiting| waiting.behind == 0);
-        // At the end nobody is left to overtake.
+        let ready = self.waiting.iter().position(|waiting| waiting.overtakers == 0);
+        // At the end no frame is left to overtake.
         let at = ready.or(self.ended.then_some(0))?;
         let fits = |wanted| self.waiting.get(at).is_some_and(|next| next.frame.link == wanted);
         if link.is_some_and(|wanted| !fits(wanted)) {
@@ -151,7 +151,7 @@ impl<S: Source> FaultSource<S> {
         }
         let picked = self.waiting.remove(at)?;
         for overtaken in self.waiting.range_mut(..at) {
-            overtaken.behind -= 1;
+            overtaken.overtakers -= 1;
         }
         Some(picked.frame)
     }
@@ -205,7 +205,7 @@ impl<S: Source> Source for FaultSource<S> {
     }
 
     fn stop(&mut self) -> bool {
-        // What waits for its place is handed out in any case.
+        // Delayed frames are delivered in any case.
         self.inner.stop() || !self.waiting.is_empty()
     }
 

@@ -1,8 +1,8 @@
 //! Frames from capture files: pcap and pcapng, plain, gzip or zstd, from a name, standard input or any reader.
 //!
-//! The path: bytes come into one buffer (1 MiB reads), records are looked at where they lie, and up to 256 frames are
-//! lent at a time without copying. A pipe delivers a frame as soon as it is whole. Memory is bounded by the longest
-//! record that the format allows, and the buffer grows only as bytes really come.
+//! Bytes are read into one buffer (in steps of 1 MiB), records are decoded in place, and up to 256 frames are lent at
+//! a time without copying. A pipe delivers a frame as soon as it is complete. Memory is bounded by the longest record
+//! that the format allows, and the buffer grows only as bytes arrive.
 
 mod buffer;
 mod input;
@@ -25,19 +25,19 @@ use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
-/// Opens a capture file; `-` is standard input. Blocks until the file header has come.
+/// Opens a capture file; `-` is standard input. Blocks until the file header has been read.
 ///
 /// # Errors
-/// When the file cannot be opened, or does not start like a capture file.
+/// If the file cannot be opened, or does not start like a capture file.
 pub fn open_file(path: &Path) -> Result<FileSource, ReadError> {
     FileSource::open(path, FileOptions::default())
 }
 
-/// How to read a capture file.
+/// Options for reading a capture file.
 #[derive(Debug, Clone, Default)]
 pub struct FileOptions {
-    /// Frames that start at most this many bytes before a batch (in the unpacked file) are held for look-back; 0 holds
-    /// none. Costs as much memory.
+    /// Number of bytes before a batch (in the decompressed file) whose frames are held for look-back; 0 holds none.
+    /// Needs the same amount of memory.
     pub look_back_bytes: usize,
 }
 
@@ -48,7 +48,7 @@ pub struct FileSource {
     buffer: Buffer,
     format: Format,
     interfaces: Vec<Interface>,
-    /// Held frames, oldest first, and at the end those of the batch that is being made.
+    /// Held frames, oldest first, followed by those of the current batch.
     held: VecDeque<Placed>,
     options: FileOptions,
     delivered: u64,
@@ -61,11 +61,11 @@ enum Format {
     Pcapng(pcapng::Pcapng),
 }
 
-/// What a format makes of the bytes at hand.
+/// Result of decoding the next bytes.
 enum Step {
-    /// Not enough of them.
+    /// A structure is incomplete: its name, and the number of bytes that it needs.
     Need { what: &'static str, bytes: usize },
-    /// Nothing for us.
+    /// Bytes without a frame.
     Skip { len: usize },
     /// A frame.
     Frame { record: Record, len: usize },
@@ -74,7 +74,7 @@ enum Step {
 /// A frame without its bytes.
 #[derive(Debug, Clone, Copy)]
 struct Record {
-    /// Where its bytes start, from the start of the record.
+    /// Offset of its bytes from the start of the record.
     data_at: usize,
     captured: u32,
     wire_len: u32,
@@ -85,7 +85,7 @@ struct Record {
     direction: Direction,
 }
 
-/// A record and where it starts in the file.
+/// A record and its offset in the file.
 #[derive(Debug, Clone, Copy)]
 struct Placed {
     at: u64,
@@ -103,7 +103,7 @@ impl FileSource {
         Self::start(name, input, options, patience)
     }
 
-    /// Reads a capture file from anywhere. `name` is for error texts.
+    /// Reads a capture file from any reader. `name` is for error texts.
     ///
     /// # Errors
     /// As [`open_file`].
@@ -116,7 +116,7 @@ impl FileSource {
         Self::start(name.to_owned(), input, options, Patience::default())
     }
 
-    /// Whether the format may describe more interfaces after the first frames.
+    /// True if the format may describe more interfaces after the first frames.
     pub fn may_have_more_interfaces(&self) -> bool {
         matches!(self.format, Format::Pcapng(_))
     }
@@ -159,7 +159,7 @@ impl FileSource {
         Ok(source)
     }
 
-    /// Reads up to the first packet or, on a pipe, up to the first interface: whoever opens a file wants its link type.
+    /// Reads up to the first packet or, on a pipe, the first interface, so that an open source knows its link type.
     fn find_interfaces(&mut self) -> Result<(), ReadError> {
         loop {
             match self.step() {
@@ -183,14 +183,14 @@ impl FileSource {
     }
 
     fn step(&mut self) -> Result<Step, Problem> {
-        let window = self.buffer.window();
+        let unparsed = self.buffer.unparsed();
         match &mut self.format {
-            Format::Pcap(pcap) => pcap.step(window),
-            Format::Pcapng(pcapng) => pcapng.step(window, &mut self.interfaces),
+            Format::Pcap(pcap) => pcap.step(unparsed),
+            Format::Pcapng(pcapng) => pcapng.step(unparsed, &mut self.interfaces),
         }
     }
 
-    /// Collects frames that are whole; returns how many there are and what the next one lacks.
+    /// Collects complete frames; returns their number, and the name and length of an incomplete structure after them.
     fn collect(&mut self) -> (usize, Option<(&'static str, usize)>) {
         let mut count = 0;
         let mut link = None;
@@ -214,7 +214,7 @@ impl FileSource {
         (count, None)
     }
 
-    /// Some link types have fields in the byte order of the machine that wrote the file.
+    /// Converts fields in the byte order of the machine that wrote the file, which some link types have.
     fn correct_order(&mut self, at: u64, record: &Record) {
         let order = match &self.format {
             Format::Pcap(pcap) => pcap.order,
@@ -227,7 +227,7 @@ impl FileSource {
         }
     }
 
-    /// Forgets the frames that are too old for look-back; returns the offset from which bytes are still needed.
+    /// Drops the frames that are too old for look-back; returns the offset from which bytes are still needed.
     fn forget(&mut self) -> u64 {
         let position = self.buffer.position();
         if self.options.look_back_bytes == 0 {
@@ -257,7 +257,7 @@ impl FileSource {
 
     fn end(&mut self, what: &'static str, bytes: usize) -> Result<(), ReadError> {
         self.ended = true;
-        let given = self.buffer.window().len() as u64;
+        let given = self.buffer.unparsed().len() as u64;
         if given == 0 {
             return Ok(());
         }
@@ -269,7 +269,7 @@ impl FileSource {
     }
 
     fn io_error(&self, source: std::io::Error) -> ReadError {
-        let offset = self.buffer.position() + self.buffer.window().len() as u64;
+        let offset = self.buffer.position() + self.buffer.unparsed().len() as u64;
         ReadError::Io { name: self.name.clone(), offset, source }
     }
 }
@@ -340,7 +340,7 @@ impl HeldFrames for FileSource {
     }
 }
 
-/// Longest frame of a link type, as libpcap has it.
+/// Longest frame of a link type, as in libpcap.
 fn largest_snaplen(link: LinkType) -> u32 {
     match link.0 {
         231 => 128 << 20, // D-Bus
@@ -350,27 +350,27 @@ fn largest_snaplen(link: LinkType) -> u32 {
     }
 }
 
-/// The snapshot length to go by: files with 0 or nonsense exist.
+/// The snapshot length to use, because files with 0 or invalid values exist.
 fn usable_snaplen(link: LinkType, given: u32) -> u32 {
     if given == 0 || given > i32::MAX as u32 { largest_snaplen(link) } else { given }
 }
 
-/// The next `N` bytes, waiting for them.
+/// Returns the next `N` bytes, and waits for them.
 fn require<const N: usize>(
     name: &str,
     buffer: &mut Buffer,
     what: &'static str,
 ) -> Result<[u8; N], ReadError> {
     loop {
-        if let Some(bytes) = buffer.window().first_chunk::<N>() {
+        if let Some(bytes) = buffer.unparsed().first_chunk::<N>() {
             return Ok(*bytes);
         }
         let filled = buffer.fill(0, N).map_err(|source| {
-            let offset = buffer.window().len() as u64;
+            let offset = buffer.unparsed().len() as u64;
             ReadError::Io { name: name.to_owned(), offset, source }
         })?;
         if filled == Fill::End {
-            let given = buffer.window().len() as u64;
+            let given = buffer.unparsed().len() as u64;
             let problem = Problem::Truncated { what, expected: N as u64, given };
             return Err(ReadError::Format { name: name.to_owned(), offset: 0, problem });
         }

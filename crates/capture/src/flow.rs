@@ -1,16 +1,16 @@
-//! Which worker a frame goes to: by its conversation, so that the frames of one stay in order on one worker.
+//! Assignment of frames to workers by their conversation: the frames of one stay in order on one worker.
 //!
-//! A conversation is a pair of IP addresses, the outermost ones, in either direction; ports do not count, so that
-//! fragments go where their first fragment goes. What has no address goes to worker 0. The same rule exists twice: here
-//! for frames in memory, and as a classic BPF program that the kernel runs for a ring (PACKET_FANOUT_CBPF). The
-//! kernel's own hash (PACKET_FANOUT_HASH) takes ports into account where a packet is whole and leaves them out where
-//! it is a fragment, so it would tear such a conversation apart.
+//! A conversation is a pair of IP addresses, the outermost ones, in either direction. Ports do not count, so
+//! fragments are assigned like their first fragment. Frames without an address are assigned to worker 0. The rule is
+//! implemented twice: here for frames in memory, and as a classic BPF program that the kernel runs for a ring
+//! (PACKET_FANOUT_CBPF). The kernel's own hash (PACKET_FANOUT_HASH) uses ports for complete packets but not for
+//! fragments, so it would split such a conversation.
 //!
-//! Each address is mixed, then both are added: symmetric, and hosts of the same number in two networks do not all
-//! collide. The factor is drawn at random, so that nobody can choose addresses that meet on one worker. Cost: a few
-//! nanoseconds where IP follows Ethernet directly, a header walk elsewhere. The kernel's program looks behind one tag
-//! that is left in the bytes (it takes the outermost out itself); frames with more encapsulation before their
-//! addresses go to worker 0 there. Source: packet(7), filter.txt of the kernel.
+//! Each address is mixed, then both are added: the sum is symmetric, and hosts of the same number in two networks do
+//! not all collide. The factor is random, so that addresses cannot be chosen to meet on one worker. Cost: a few
+//! nanoseconds if IP follows Ethernet directly, otherwise a header walk. The kernel's program skips one tag that is
+//! left in the bytes (the kernel removes the outermost itself); it assigns frames with more encapsulation to worker
+//! 0. Source: packet(7), filter.txt of the kernel.
 
 use fyke_frame::{Frame, LinkType, walk};
 use std::hash::{BuildHasher, RandomState};
@@ -19,11 +19,11 @@ use std::net::IpAddr;
 /// Assigns frames to workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlowHash {
-    /// Odd.
+    /// Odd number.
     factor: u32,
 }
 
-/// The words of an address, folded into one.
+/// Folds the words of an address into one.
 fn fold(bytes: &[u8]) -> u32 {
     let words = bytes.chunks_exact(4).map(|word| [word[0], word[1], word[2], word[3]]);
     words.fold(0, |sum, word| sum ^ u32::from_be_bytes(word))
@@ -32,7 +32,7 @@ fn fold(bytes: &[u8]) -> u32 {
 /// Both addresses of a frame, folded.
 fn ends(frame: &Frame<'_>) -> Option<[u32; 2]> {
     if frame.link == LinkType::EN10MB {
-        // What most frames are; the rest is walked through.
+        // Short path for most frames; a header walk for the others.
         match frame.data.get(12..15) {
             Some([0x08, 0x00, version]) if version >> 4 == 4 => {
                 let bytes = frame.data.get(26..34)?;
@@ -54,7 +54,7 @@ fn ends(frame: &Frame<'_>) -> Option<[u32; 2]> {
 }
 
 impl FlowHash {
-    /// With a random factor.
+    /// Creates a hash with a random factor.
     pub fn random() -> FlowHash {
         FlowHash { factor: RandomState::new().hash_one(0) as u32 | 1 }
     }
@@ -64,7 +64,7 @@ impl FlowHash {
         product ^ product >> 15
     }
 
-    /// The worker of a frame, below `workers`; 0 when there are none.
+    /// The worker of a frame, below `workers`; 0 if `workers` is 0.
     #[inline]
     pub fn worker(self, frame: &Frame<'_>, workers: usize) -> usize {
         let Some([one, other]) = ends(frame) else { return 0 };
@@ -72,28 +72,28 @@ impl FlowHash {
         (sum.wrapping_mul(self.factor) >> 16) as usize % workers.max(1)
     }
 
-    /// The same as a program for the kernel, which takes the answer modulo the number of sockets.
+    /// The same rule as a program for the kernel, which takes the result modulo the number of sockets.
     pub(crate) fn program(self) -> Vec<libc::sock_filter> {
         let mut program = Program::default();
-        // The type of what follows the link header, as the kernel knows it, then as a tag says.
+        // The type of the payload after the link header: as the kernel reports it, then as a tag reports it.
         program.put(LDX_IMM, 0);
         program.put(LD_WORD, AD_PROTOCOL);
         let tags = [0x8100, 0x88a8].map(|tag| program.jump_if(tag));
         let (four, six) = (program.jump_if(0x0800), program.jump_if(0x86dd));
         program.put(RET_IMM, 0);
-        tags.into_iter().for_each(|jump| program.land(jump));
+        tags.into_iter().for_each(|jump| program.set_target(jump));
         program.put(LDX_IMM, 4);
         program.put(LD_HALF, NET + 2);
         let (tagged_four, tagged_six) = (program.jump_if(0x0800), program.jump_if(0x86dd));
         program.put(RET_IMM, 0);
-        [four, tagged_four].into_iter().for_each(|jump| program.land(jump));
+        [four, tagged_four].into_iter().for_each(|jump| program.set_target(jump));
         self.answer(&mut program, 12, 1);
-        [six, tagged_six].into_iter().for_each(|jump| program.land(jump));
+        [six, tagged_six].into_iter().for_each(|jump| program.set_target(jump));
         self.answer(&mut program, 8, 4);
         program.0
     }
 
-    /// Behind a header at X: the answer from two addresses of so many words.
+    /// Computes the result from two addresses of `words` words each, at offset `at` of a header that starts at X.
     fn answer(self, program: &mut Program, at: u32, words: u32) {
         const OFFSET: u32 = 0;
         const FOLDED: u32 = 1;
@@ -125,9 +125,9 @@ impl FlowHash {
     }
 }
 
-/// Offsets from here on count from the network header (SKF_NET_OFF).
+/// Base of offsets that count from the network header (SKF_NET_OFF).
 const NET: u32 = -0x10_0000_i32 as u32;
-/// The protocol that the kernel knows the packet by (SKF_AD_OFF + SKF_AD_PROTOCOL).
+/// Protocol of the packet as the kernel reports it (SKF_AD_OFF + SKF_AD_PROTOCOL).
 const AD_PROTOCOL: u32 = -0x1000_i32 as u32;
 
 const LD_WORD: u16 = 0x20;
@@ -146,7 +146,7 @@ const JEQ_IMM: u16 = 0x15;
 const RET_IMM: u16 = 0x06;
 const RET_A: u16 = 0x16;
 
-/// A classic BPF program in the making.
+/// A classic BPF program under construction.
 #[derive(Default)]
 struct Program(Vec<libc::sock_filter>);
 
@@ -155,14 +155,14 @@ impl Program {
         self.0.push(libc::sock_filter { code, jt: 0, jf: 0, k });
     }
 
-    /// A jump that is taken when A is `value`, to where it is landed.
+    /// Adds a jump that is taken if A is `value`; [`Program::set_target`] sets its target.
     fn jump_if(&mut self, value: u32) -> usize {
         self.put(JEQ_IMM, value);
         self.0.len() - 1
     }
 
-    fn land(&mut self, jump: usize) {
-        // All programs made here are shorter than a jump reaches.
+    fn set_target(&mut self, jump: usize) {
+        // All programs made here are shorter than the range of a jump.
         self.0[jump].jt = (self.0.len() - jump - 1) as u8;
     }
 }

@@ -1,7 +1,7 @@
-//! The regular files that this process reads captures from, so that no sink writes over its own input.
+//! The regular files from which this process reads captures, so that no sink overwrites its own input.
 //!
-//! Files are known by device and inode: another name, a link of either kind and standard input are the same file. Cost:
-//! a lock and a look through the files being read, whenever one is opened.
+//! Files are identified by device and inode, so another name, a link of either kind and standard input are the same
+//! file. Cost: a lock and a search through the open files, whenever one is opened.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -25,7 +25,7 @@ fn identity(file: &File) -> Option<Identity> {
 pub(crate) struct Reading(Identity);
 
 impl Reading {
-    /// Notes a file; nothing for what is no regular file.
+    /// Registers a file; `None` if it is not a regular file.
     pub(crate) fn of(file: &File) -> Option<Reading> {
         let identity = identity(file)?;
         read_now().push(identity);
@@ -42,7 +42,7 @@ impl Drop for Reading {
     }
 }
 
-/// Whether this process reads the file at the moment.
+/// True if this process currently reads the file.
 pub(crate) fn is_read(file: &File) -> bool {
     identity(file).is_some_and(|identity| read_now().contains(&identity))
 }

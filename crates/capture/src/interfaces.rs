@@ -1,4 +1,4 @@
-//! The interfaces that can be captured from, and what their frames look like.
+//! The interfaces that can be captured from, and their link types.
 
 use crate::error::LiveError;
 use crate::sys::devices::{self, Device};
@@ -11,35 +11,35 @@ use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Time after which the name of an unknown interface is asked for again.
+/// Time after which the name of an unknown interface is queried again.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Name that stands for all interfaces.
+/// Name that means all interfaces.
 pub const ANY: &str = "any";
 
 /// An interface that can be captured from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Available {
-    /// Name, as `RingOptions::interface` takes it.
+    /// Name, as in `RingOptions::interface`.
     pub name: String,
     /// Interface index of the operating system; 0 for `any`.
     pub ifindex: u32,
-    /// What the first byte of its frames would be.
+    /// Link type of its frames.
     pub link: LinkType,
-    /// Whether it is switched on.
+    /// True if it is up.
     pub up: bool,
-    /// Whether it has a carrier.
+    /// True if it has a carrier.
     pub running: bool,
-    /// Whether it is the loopback interface.
+    /// True if it is the loopback interface.
     pub loopback: bool,
     /// Its IP addresses.
     pub addresses: Vec<IpAddr>,
 }
 
-/// The interfaces of this machine (of this network namespace), those that are up first, and `any` behind them.
+/// The interfaces of this machine (of this network namespace): first those that are up, `any` last.
 ///
 /// # Errors
-/// When the system does not tell.
+/// If the system does not list them.
 pub fn interfaces_available() -> io::Result<Vec<Available>> {
     let mut found: Vec<Available> = devices::devices()?.into_iter().map(Available::from).collect();
     found.sort_by_key(|interface| (!interface.up, interface.loopback, interface.ifindex));
@@ -55,11 +55,11 @@ pub fn interfaces_available() -> io::Result<Vec<Available>> {
     Ok(found)
 }
 
-/// Name of the interface with that index; `None` if it is unknown. Names are read when a capture starts, since a
-/// process in a sandbox may not ask the system. One that was made later is asked for, through the helper process if
-/// there is one; an index without a name is asked for once a second.
+/// Name of the interface with that index; `None` if it is unknown. Names are read when a capture starts, because a
+/// process in a sandbox may not be able to query the system. The name of an interface that was created later is
+/// queried, by the helper process if there is one; an index without a name is queried once a second.
 pub fn interface_name(ifindex: u32) -> Option<String> {
-    /// The last index that had no name, and when.
+    /// The last index without a name, and the time of the query.
     static NAMELESS: Mutex<Option<(u32, Instant)>> = Mutex::new(None);
     if let Some(name) = names().get(&ifindex) {
         return Some(name.clone());
@@ -96,7 +96,7 @@ fn remember(devices: &[Device]) {
     *names() = devices.iter().map(|device| (device.index, device.name.clone())).collect();
 }
 
-/// What to add to UTC for local time at that moment (seconds since 1970), in seconds.
+/// Offset from UTC to local time at that moment (seconds since 1970), in seconds.
 pub fn local_offset_s(seconds: i64) -> i32 {
     crate::sys::time::local_offset_s(seconds)
 }
@@ -126,21 +126,21 @@ impl From<Device> for Available {
     }
 }
 
-/// How to capture from an interface.
+/// Parameters of a capture from an interface.
 pub(crate) struct Capture {
     /// 0 = from all.
     pub(crate) ifindex: u32,
     pub(crate) link: LinkType,
-    /// The kernel takes the link header off, and we make one up.
+    /// True if the kernel removes the link header, and a cooked header is added.
     pub(crate) cooked: bool,
-    /// The loopback interface; 0 = there is none.
+    /// Index of the loopback interface; 0 = there is none.
     pub(crate) loopback: u32,
     pub(crate) is_loopback: bool,
     /// Netmask of its first IPv4 address, as tcpdump takes it for `ip broadcast`; 0 if there is none.
     pub(crate) netmask: u32,
 }
 
-/// Looks an interface up by name.
+/// Finds an interface by name.
 pub(crate) fn find(name: &str) -> Result<Capture, LiveError> {
     let devices = devices::devices().map_err(|source| LiveError::Call {
         interface: name.to_owned(),
@@ -151,7 +151,7 @@ pub(crate) fn find(name: &str) -> Result<Capture, LiveError> {
     find_in(name, devices)
 }
 
-/// Looks an interface up among those that there are.
+/// Finds an interface by name in a list.
 pub(crate) fn find_in(name: &str, devices: Vec<Device>) -> Result<Capture, LiveError> {
     let loopback = devices.iter().find(|device| device.loopback).map_or(0, |device| device.index);
     if name == ANY {
@@ -175,8 +175,8 @@ pub(crate) fn find_in(name: &str, devices: Vec<Device>) -> Result<Capture, LiveE
     Ok(Capture { ifindex: device.index, link, cooked, loopback, is_loopback, netmask })
 }
 
-/// Link type of a kind of hardware (`ARPHRD_…`), and whether its link header is to be made up. The same choice as
-/// libpcap makes on Linux, for the kinds that are met; others are cooked.
+/// Link type of a kind of hardware (`ARPHRD_…`), and true if frames get a cooked header. The same choice as libpcap's
+/// on Linux, for the common kinds; others are cooked.
 fn link_of(hardware: u16) -> (LinkType, bool) {
     const IEEE802_11: LinkType = LinkType(105);
     const PRISM: LinkType = LinkType(119);

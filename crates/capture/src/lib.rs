@@ -1,4 +1,4 @@
-//! Sources and sinks of frames: where packets come from and where they go.
+//! Sources and sinks of frames.
 //!
 //! | module | what | when |
 //! |---|---|---|
@@ -7,13 +7,13 @@
 //! | [`shared`] | frames that another process stores in shared memory | `-i ring:NAME` |
 //! | [`memory`] | stored frames, repeated | tests, generators, benches |
 //! | [`mod@fan`] | a share of another source for each of several workers | more than one core |
-//! | [`flow`] | which worker a frame goes to | |
-//! | [`fault`] | another source with losses, doubles, cuts and disorder | tests |
+//! | [`flow`] | the assignment of frames to workers | |
+//! | [`fault`] | another source with dropped, duplicated, cut and reordered frames | tests |
 //! | [`sink`] | pcap and pcapng files, pipes, rotation; network interfaces | `-w` |
-//! | [`interfaces`] | what can be captured from | `-D` |
+//! | [`interfaces`] | the interfaces that can be captured from | `-D` |
 //!
-//! A [`Source`] lends batches of frames from its own memory, without copying, and keeps some of what it lent for
-//! [`LookBack`].
+//! A [`Source`] lends batches of frames from its own memory, without copying, and holds some of the frames that it
+//! has lent for [`LookBack`].
 #![deny(unsafe_code)]
 
 mod cooked;
@@ -56,7 +56,7 @@ pub use source::{
 pub fn wait_for_any(readiness: &[std::os::fd::BorrowedFd<'_>], patience: std::time::Duration) {
     let patience_ms = patience.as_millis().min(1_000) as u16;
     if sys::poll::any_readable(readiness, patience_ms).is_err() {
-        // Whoever asks next is told what is wrong; nobody asks without end.
+        // The next read reports the error; the pause prevents a busy loop until then.
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
 }

@@ -1,7 +1,7 @@
-//! Frames from memory, as often as wanted: for tests, generators and benches.
+//! Frames from memory, repeated any number of times: for tests, generators and benches.
 //!
-//! The frames are stored once, back to back; clones share them until one is given more. Every round lends the same
-//! bytes again with timestamps moved on by the length of a round.
+//! The frames are stored once, back to back; clones share them until a frame is added to one. Every round lends the
+//! same bytes again, with timestamps increased by the length of a round.
 
 use crate::error::ReadError;
 use crate::source::{HeldFrames, HeldMark, Interface, LookBack, Next, Source, SourceStats};
@@ -44,7 +44,7 @@ struct Stored {
 }
 
 impl MemorySource {
-    /// An empty source with one interface.
+    /// Creates an empty source with one interface.
     pub fn new(link: LinkType) -> Self {
         MemorySource {
             interfaces: vec![Interface::new("memory", link)],
@@ -67,7 +67,7 @@ impl MemorySource {
     /// Adds a copy of a frame.
     ///
     /// # Panics
-    /// When the frame names an interface that has not been added: a mistake of the caller.
+    /// If the frame names an interface that has not been added: an error of the caller.
     pub fn push(&mut self, frame: &Frame<'_>) {
         assert!((frame.interface as usize) < self.interfaces.len(), "add the interface first");
         let at = self.bytes.len();
@@ -85,19 +85,19 @@ impl MemorySource {
         self.round_ns = self.round_ns.max(frame.timestamp_ns.saturating_sub(first) + 1);
     }
 
-    /// How often to deliver the stored frames (at first once).
+    /// Sets the number of times to deliver the stored frames (initially 1).
     pub fn repeat(&mut self, rounds: u64) -> &mut Self {
         self.rounds = rounds;
         self
     }
 
-    /// Most frames of a batch, from 1 to [`BATCH_CAPACITY`] (the default).
+    /// Sets the most frames of a batch, from 1 to [`BATCH_CAPACITY`] (the default).
     pub fn batch_limit(&mut self, frames: usize) -> &mut Self {
         self.batch_limit = frames.clamp(1, BATCH_CAPACITY);
         self
     }
 
-    /// How many frames before a batch are offered for look-back (at first none).
+    /// Sets the number of frames before a batch that are offered for look-back (initially 0).
     pub fn look_back(&mut self, frames: u64) -> &mut Self {
         self.look_back = frames;
         self
@@ -108,7 +108,7 @@ impl MemorySource {
         self.stored.len()
     }
 
-    /// Whether nothing is stored.
+    /// True if nothing is stored.
     pub fn is_empty(&self) -> bool {
         self.stored.is_empty()
     }

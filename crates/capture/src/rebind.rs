@@ -1,7 +1,8 @@
-//! Interfaces that went away and came back: looking for them, and binding packet sockets to them again.
+//! Interfaces that disappeared and came back: finding them, and binding packet sockets to them again.
 //!
-//! A capture that has given up its rights has its helper do both, with a copy of its socket ([`PacketSockets`]). The
-//! kernel asks for no capability; but a process that may bind a packet socket may bind it to any interface.
+//! In a capture that has given up its privileges, its helper process does both, with a copy of its socket
+//! ([`PacketSockets`]). The kernel requires no capability for this; but a process that may bind a packet socket may
+//! bind it to any interface.
 
 use crate::interfaces::{self, Capture};
 use crate::sys::devices;
@@ -11,7 +12,7 @@ use fyke_privilege::helper::{Presence, Sockets};
 use std::io;
 use std::os::fd::BorrowedFd;
 
-/// Packet sockets, as the helper of a process takes care of them.
+/// Access to packet sockets for the helper of a process.
 #[derive(Debug, Clone, Copy)]
 pub struct PacketSockets;
 
@@ -30,7 +31,7 @@ impl Sockets for PacketSockets {
     }
 }
 
-/// The interface of this name, if there is one now.
+/// The interface of this name, if it exists now.
 pub(crate) fn look(name: &str) -> io::Result<Option<Presence>> {
     if devices::index(name).is_none() {
         return Ok(None);
@@ -38,7 +39,7 @@ pub(crate) fn look(name: &str) -> io::Result<Option<Presence>> {
     let devices = devices::devices()?;
     let Some(device) = devices.iter().find(|device| device.name == name) else { return Ok(None) };
     let up = device.up;
-    // It may go away in between.
+    // The interface may disappear in between.
     let Ok(Capture { ifindex, link, loopback, .. }) = interfaces::find_in(name, devices) else {
         return Ok(None);
     };

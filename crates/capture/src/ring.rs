@@ -1,22 +1,23 @@
-//! Frames live from an interface, through a ring of blocks that the kernel fills (AF_PACKET, TPACKET_V3).
+//! Live frames of an interface, from a ring of blocks that the kernel fills (AF_PACKET, TPACKET_V3).
 //!
-//! The kernel fills one block after the other and hands each over when it is full or some milliseconds old. We lend its
-//! frames in place, up to 256 at a time, and give the block back later: the most recent blocks that have been read to
-//! the end are *held*, so that [`LookBack`] can show their frames again. When fewer than a quarter of the blocks are
-//! free, held ones go back early: looking back never costs frames.
+//! The kernel fills one block after the other and hands over a block when it is full or some milliseconds old. The
+//! source lends its frames in place, up to 256 at a time, and releases the block later: the most recent blocks that
+//! have been read completely are *held*, so that [`LookBack`] can return their frames again. If fewer than a quarter
+//! of the blocks are free, held blocks are released early: look-back never costs frames.
 //!
-//! An interface that goes away ends nothing: the source looks for one of the same name and goes on there ([`Notice`]).
-//! In a process that has given up what that takes, its helper does so (`rebind.rs`).
+//! An interface that disappears does not end the capture: the source waits for one of the same name and continues
+//! there ([`Notice`]). In a process that has given up the privileges for this, its helper does it (`rebind.rs`).
 //!
-//! A source that is [stopped](Source::stop) has the kernel reject what comes, waits until no frame is under way, and
-//! hands out all that the kernel has counted, the block included that was still open. After that `received` is
-//! `delivered + dropped + ignored`, exactly.
+//! When a source is [stopped](Source::stop), it makes the kernel reject new packets, waits until no packet is in
+//! delivery, and returns all frames that the kernel has counted, including those of the open block. After that
+//! `received` is `delivered + dropped + ignored`, exactly.
 //!
-//! Tags that the network card took out are put back into the frame's bytes; frames of several interfaces (`any`) get a
-//! cooked header. Both happen in place, once, when a frame is first lent.
+//! Tags that the network card removed are reinserted into the frame's bytes; frames of several interfaces (`any`) get
+//! a cooked header. Both happen in place, once, when a frame is first lent.
 //!
-//! Invariant: the blocks that are ours are, in ring order, the held ones, then the current one. Minimum kernel version:
-//! 3.2 (TPACKET_V3); 4.20 spares the loopback interface its outgoing copies. Source: packet(7), packet_mmap.rst.
+//! Invariant: the blocks that the source owns are, in ring order, the held ones, then the current one. Minimum kernel
+//! version: 3.2 (TPACKET_V3); 4.20 avoids outgoing copies on the loopback interface. Source: packet(7),
+//! packet_mmap.rst.
 
 mod block;
 #[cfg(test)]
@@ -41,36 +42,36 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-/// Time between two looks for an interface that is down or gone.
+/// Time between two checks of an interface that is down or gone.
 const LOOK: Duration = Duration::from_millis(10);
 /// Longest wait for the open block of a source that was stopped.
 const LAST_BLOCK: Duration = Duration::from_secs(1);
-/// Most notices that wait for somebody to take them.
+/// Most notices that wait to be taken.
 const NOTICES: usize = 64;
 
-/// Most rings that share the frames of an interface; the kernel takes no more sockets into a group.
+/// Most rings that share the frames of an interface: the kernel's limit for the sockets of a group.
 const MAX_RINGS: usize = 256;
 
-/// How to capture.
+/// Options of a live capture.
 #[derive(Debug, Clone)]
 pub struct RingOptions {
     /// Interface name; `None` (or `any`) captures from all of them, with cooked headers.
     pub interface: Option<String>,
     /// Most bytes of a frame.
     pub snaplen: u32,
-    /// Bytes of a block: a power of two from 4,096. Frames that do not fit a block are cut: a frame of 64 KiB, the
-    /// longest of most interfaces, needs 128 KiB.
+    /// Bytes of a block: a power of two, at least 4,096. Frames that do not fit a block are cut: a frame of 64 KiB,
+    /// the longest of most interfaces, needs 128 KiB.
     pub block_size: u32,
-    /// Number of blocks, at least 4. Fewer are used when the kernel has not enough memory. A reader may stall for this
-    /// many times `retire_ms` at any rate of frames that does not fill blocks: 5 s unless set otherwise.
+    /// Number of blocks, at least 4. Fewer are used if the kernel has not enough memory. As long as frames do not
+    /// fill blocks, a reader may stall for this number times `retire_ms`: 5 s by default.
     pub block_count: u32,
-    /// Blocks that are held for look-back after they have been read; at most half of them.
+    /// Number of blocks that are held for look-back after they have been read; at most half of them.
     pub look_back_blocks: u32,
-    /// Whether to receive what is addressed to others.
+    /// True to receive frames that are addressed to other hosts.
     pub promiscuous: bool,
-    /// A block that is not full is handed over after this many milliseconds (at least 1): how late a frame may come.
+    /// Milliseconds (at least 1) after which a block that is not full is handed over: the largest delay of a frame.
     pub retire_ms: u32,
-    /// [`Next::Idle`] comes after this many milliseconds without frames.
+    /// Milliseconds without frames after which [`Next::Idle`] is returned.
     pub timeout_ms: u16,
 }
 
@@ -92,44 +93,44 @@ impl Default for RingOptions {
 /// A live capture.
 pub struct RingSource {
     socket: PacketSocket,
-    /// The number under which the helper of this process holds the socket.
+    /// Number of the socket at the helper of this process.
     number: Option<u32>,
     edge: Edge,
     ring: Ring,
     shape: Shape,
     name: String,
-    /// Interface that is captured from; 0 = all.
+    /// Index of the captured interface; 0 = all.
     ifindex: u32,
     interfaces: [Interface; 1],
     timeout: Duration,
     look_back_blocks: usize,
-    /// Read to the end and not yet given back, oldest first.
+    /// Blocks that have been read completely and not yet released, oldest first.
     held: VecDeque<Block>,
     current: Option<Current>,
-    /// Block that the kernel hands over next.
+    /// Number of the block that the kernel hands over next.
     next_block: u32,
     views: Vec<View>,
     stats: SourceStats,
     promiscuous: bool,
     retire: Duration,
     state: LinkState,
-    /// When a state other than up was last looked at.
+    /// Time of the last check in a state other than up.
     looked: Instant,
     notices: VecDeque<Notice>,
-    /// Once it was stopped: when it ends at the latest.
+    /// Deadline of a source that was stopped.
     ends: Option<Instant>,
     ended: bool,
 }
 
-/// A block and what has been lent of it.
+/// A block and the position of its frames that have been lent.
 #[derive(Debug, Clone, Copy)]
 struct Block {
     number: u32,
     /// Sequence number of its first frame.
     first_sequence: u64,
-    /// Its first frame.
+    /// Offset of its first frame.
     first_at: u32,
-    /// Frames that have been prepared, ignored ones included.
+    /// Number of frames that have been prepared, including ignored ones.
     prepared: u32,
 }
 
@@ -139,7 +140,7 @@ impl Block {
         [number.into(), first_sequence, first_at.into(), prepared.into()]
     }
 
-    /// The block of a mark that [`Block::mark`] made.
+    /// The block of a mark from [`Block::mark`].
     fn of_mark([number, first_sequence, first_at, prepared]: HeldMark) -> Block {
         let [number, first_at, prepared] = [number, first_at, prepared].map(|word| word as u32);
         Block { number, first_sequence, first_at, prepared }
@@ -153,17 +154,17 @@ struct Current {
 }
 
 impl RingSource {
-    /// Starts to capture.
+    /// Starts a capture.
     ///
     /// # Errors
-    /// Without CAP_NET_RAW, for an interface that does not exist or is down, for options that cannot work.
+    /// Without CAP_NET_RAW, for an interface that does not exist or is down, for invalid options.
     pub fn open(options: RingOptions) -> Result<Self, ReadError> {
         Self::start(&options, true).map_err(ReadError::Live)
     }
 
-    /// Starts to capture with so many rings (1 to 256), one for each worker: the kernel puts every frame into one of
-    /// them, all of a conversation into the same, in order ([`FlowHash`]). No frame is shown before all rings are
-    /// there. Each has the size that `options` ask for. Minimum kernel version: 4.12.
+    /// Starts a capture with `rings` rings (1 to 256), one for each worker: the kernel puts every frame into one of
+    /// them, all frames of a conversation into the same one, in order ([`FlowHash`]). No frame is captured before all
+    /// rings exist. Each ring has the size in `options`. Minimum kernel version: 4.12.
     ///
     /// # Errors
     /// As [`RingSource::open`].
@@ -197,7 +198,7 @@ impl RingSource {
         Ok(sources)
     }
 
-    /// Has the kernel show what the options ask for.
+    /// Makes the kernel deliver packets, cut as the options require.
     fn show(&self, options: &RingOptions) -> io::Result<()> {
         match options.snaplen {
             snaplen @ ..65_536 => self.socket.cut(snaplen),
@@ -205,7 +206,7 @@ impl RingSource {
         }
     }
 
-    /// Opens a ring; frames are shown at once or after [`RingSource::show`].
+    /// Opens a ring; packets are delivered at once or after [`RingSource::show`].
     fn start(options: &RingOptions, at_once: bool) -> Result<Self, LiveError> {
         check(options)?;
         let name = options.interface.as_deref().unwrap_or(interfaces::ANY).to_owned();
@@ -221,7 +222,7 @@ impl RingSource {
             PacketSocket::open(!cooked).map_err(|source| LiveError::from_socket(source, &name))?;
         socket.reserve(block::RESERVE).map_err(failed("PACKET_RESERVE")).map_err(named)?;
         if is_loopback {
-            // Older kernels do not know this; then the copies are left out by `Shape::loopback`.
+            // Older kernels do not know this option; then `Shape::loopback` ignores the copies.
             let _ = socket.ignore_outgoing();
         }
         if !at_once {
@@ -277,17 +278,17 @@ impl RingSource {
         })
     }
 
-    /// Number of blocks of the ring: fewer than asked for when memory was short.
+    /// Number of blocks of the ring: fewer than requested if memory was short.
     pub fn block_count(&self) -> u32 {
         self.ring.block_count()
     }
 
-    /// Blocks that are held at the moment.
+    /// Number of blocks that are held now.
     pub fn held_blocks(&self) -> usize {
         self.held.len()
     }
 
-    /// Puts the block that has been read to the end aside, and gives back what need not be held.
+    /// Moves a block that has been read completely to the held ones, and releases blocks that need not be held.
     fn retire(&mut self) {
         if let Some(current) = self.current.take_if(|current| current.walk.left == 0) {
             self.held.push_back(current.block);
@@ -298,23 +299,23 @@ impl RingSource {
         }
     }
 
-    /// Whether blocks are held while fewer than a quarter of the ring is free for the kernel.
+    /// True if blocks are held while fewer than a quarter of the ring is free for the kernel.
     fn is_short(&self) -> bool {
         let count = self.ring.block_count();
         let held = self.held.len() as u32;
-        // The kernel hands blocks over in order, so one look tells: is the block filled that leaves a quarter?
+        // The kernel fills blocks in order, so it is enough to check one block: the last one before the free quarter.
         let current = u32::from(self.current.is_some());
         let ahead = count - (held + current).min(count) - count / 4;
         held > 0 && ahead < count && self.ring.is_filled((self.next_block + ahead) % count)
     }
 
-    /// Takes the next block over, waiting for it. False after the time-out.
+    /// Takes over the next block, waiting for it. False after the time-out.
     fn take_block(&mut self) -> Result<bool, LiveError> {
         let deadline = Instant::now() + self.timeout;
         while !self.ring.take(self.next_block) {
             let left = deadline.saturating_duration_since(Instant::now());
             if self.timeout.is_zero() {
-                // Whoever waits elsewhere waits for the next change.
+                // A caller that waits on the descriptor itself waits for the next change.
                 self.edge.wait(0).map_err(|source| self.failed("epoll_wait", source))?;
                 if self.ring.take(self.next_block) {
                     break;
@@ -336,13 +337,13 @@ impl RingSource {
         Ok(true)
     }
 
-    /// Nothing came for a while: is the interface still there? While it is down or gone, we wait.
+    /// Checks the interface after a while without frames. While it is down or gone, the capture waits.
     fn check_link(&mut self) -> Result<(), LiveError> {
         match self.socket.take_error().map_err(|source| self.failed("SO_ERROR", source))? {
             Some(error) if error.raw_os_error() != Some(libc::ENETDOWN) => {
                 return Err(self.failed("capture", error));
             }
-            // All interfaces are never down together, and never gone.
+            // All interfaces together are never down and never gone.
             _ if self.ifindex == 0 => return Ok(()),
             Some(_) if self.state == LinkState::Up => self.change(LinkState::Down),
             None if self.state == LinkState::Up => return Ok(()),
@@ -355,7 +356,7 @@ impl RingSource {
         }
         let lost = self.socket.has_lost_interface();
         if lost.map_err(|source| self.failed("getsockname", source))? {
-            // An interface that is deleted goes down first: one event.
+            // An interface that is deleted goes down first; both are one event.
             if self.notices.back().is_some_and(|last| last.state == LinkState::Down) {
                 self.notices.pop_back();
             }
@@ -368,7 +369,7 @@ impl RingSource {
         Ok(())
     }
 
-    /// The interface that has the name of ours, if there is one.
+    /// The interface with the captured interface's name, if there is one.
     fn look(&self) -> Result<Option<Presence>, LiveError> {
         let found = match (self.number, helper::current()) {
             (Some(number), Some(helper)) => helper.look(number),
@@ -381,7 +382,7 @@ impl RingSource {
         Ok(self.look()?.is_some_and(|found| found.ifindex == self.ifindex && found.up))
     }
 
-    /// Captures from the interface that has the name of the one that is gone, once there is one.
+    /// Captures from an interface with the name of the one that is gone, if there is one.
     fn bind_again(&mut self) -> Result<(), LiveError> {
         let Some(found) = self.look()? else { return Ok(()) };
         let (interface, expected) = (self.name.clone(), self.shape.link);
@@ -396,7 +397,7 @@ impl RingSource {
         };
         let found = match bound {
             Ok(found) => found,
-            // It went away again meanwhile.
+            // It has disappeared again meanwhile.
             Err(error) if error.raw_os_error() == Some(libc::ENODEV) => return Ok(()),
             Err(_) => return Err(LiveError::Disappeared { interface }),
         };
@@ -413,7 +414,7 @@ impl RingSource {
         }
     }
 
-    /// Whether all that was counted before the stop has been handed out, or will not be in time.
+    /// True if all frames counted before the stop have been returned, or the time for them is over.
     fn is_drained(&mut self) -> bool {
         let Some(end) = self.ends else { return false };
         let stats = self.stats();
@@ -501,7 +502,7 @@ impl Source for RingSource {
     }
 
     fn stats(&mut self) -> SourceStats {
-        // On failure the old figures stay; the kernel keeps counting.
+        // On failure the old counts stay; the kernel keeps counting.
         if let Ok(counts) = self.socket.counts() {
             self.stats.received += u64::from(counts.packets);
             self.stats.dropped += u64::from(counts.drops);
@@ -520,10 +521,10 @@ impl Source for RingSource {
 
     fn stop(&mut self) -> bool {
         if self.ends.is_none() && !self.ended {
-            // Without it the kernel shows more, and the end comes with the time-out.
+            // If this fails, the kernel delivers more packets, and the deadline ends the capture.
             let _ = self.socket.show_nothing();
             grace_period();
-            // The kernel hands an open block over within two of its time-outs.
+            // The kernel hands over an open block within two of its time-outs.
             self.ends = Some(Instant::now() + LAST_BLOCK.min(self.retire * 2 + LAST_BLOCK / 4));
         }
         !self.ended
@@ -541,7 +542,7 @@ impl AsFd for RingSource {
     }
 }
 
-/// The frames of held blocks and those of the current one that were lent before.
+/// Frames of held blocks, and those of the current block that were lent before.
 impl HeldFrames for RingSource {
     fn frames(&self, mark: HeldMark) -> Box<dyn Iterator<Item = (u64, Frame<'_>)> + '_> {
         let current = Block::of_mark(mark);
@@ -550,7 +551,7 @@ impl HeldFrames for RingSource {
             let bytes = self.ring.bytes(block.number);
             let mut walk = Walk { at: block.first_at, left: block.prepared };
             let views = std::iter::from_fn(move || {
-                // Prepared frames were sound when they were prepared, and nobody else writes to the block.
+                // Prepared frames were valid when they were prepared, and nothing else writes to the block.
                 (walk.left > 0).then(|| block::view(bytes, &mut walk, &self.shape).ok())?
             });
             let shown = views.filter(|view| !view.ignored);
@@ -577,7 +578,7 @@ fn frame<'a>(block: &'a [u8], view: &View, shape: &Shape) -> Frame<'a> {
     }
 }
 
-/// Makes the ring, with fewer blocks when memory is short; returns their number.
+/// Creates the ring, with fewer blocks if memory is short; returns their number.
 fn create_ring(socket: &PacketSocket, options: &RingOptions) -> io::Result<u32> {
     let mut block_count = options.block_count;
     loop {

@@ -1,9 +1,10 @@
 //! Frames that another process stores in shared memory: a ring that `fyke demux 'EXPR => ring:NAME'` publishes.
 //!
-//! Frames are copied out of the ring, a batch at a time, because its writer goes on meanwhile. What the writer
-//! overwrote before it was copied counts as dropped. Ends when the writer has ended and everything is read, with an
-//! error when the writer has not closed the ring, because it was killed; or, once it is stopped, where the writer was
-//! then. A ring has no descriptor that tells of frames, so it is looked at every millisecond.
+//! Frames are copied out of the ring, a batch at a time, because its writer continues meanwhile. Frames that the
+//! writer overwrote before they were copied count as dropped. The source ends when the writer has ended and
+//! everything is read; with an error if the writer has not closed the ring, because it was killed. After a stop it
+//! ends at the writer's position at that time. A ring has no descriptor that signals frames, so it is polled every
+//! millisecond.
 
 use crate::error::ReadError;
 use crate::source::{DEFAULT_SNAPLEN, Interface, LookBack, Next, Source, SourceStats};
@@ -15,9 +16,9 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long a call waits for a frame, unless it is told otherwise.
+/// Longest wait of a call for a frame, by default.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// Time between two looks.
+/// Time between two polls.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// A source that reads a ring.
@@ -27,10 +28,10 @@ pub struct SharedSource {
     interfaces: Vec<Interface>,
     bytes: Vec<u8>,
     frames: Vec<(Range<usize>, Copied)>,
-    /// Frames of another link type, or longer than any frame is: the writer's mistake.
+    /// Frames of another link type, or longer than the limit: an error of the writer.
     ignored: u64,
     patience: Duration,
-    /// Frames, read and lost, after which a source that was stopped ends.
+    /// Number of frames, read and lost, after which a source that was stopped ends.
     end: u64,
 }
 
@@ -38,7 +39,7 @@ impl SharedSource {
     /// Connects to the ring that is published at a socket.
     ///
     /// # Errors
-    /// When nobody publishes one there.
+    /// If no ring is published there.
     pub fn connect(name: &str, path: &Path) -> Result<SharedSource, ReadError> {
         let reader = Reader::connect(path).map_err(|error| {
             let source = io::Error::other(error);
@@ -56,7 +57,7 @@ impl SharedSource {
         })
     }
 
-    /// Copies what is there, at most a batch; whether the ring has ended.
+    /// Copies the available frames, at most a batch; true if the ring has ended.
     fn fill(&mut self) -> Result<bool, ReadError> {
         self.bytes.clear();
         self.frames.clear();
@@ -115,7 +116,7 @@ impl Source for SharedSource {
             frame.timestamp_ns = copied.timestamp_ns;
             frame.meta.vlan = copied.vlan;
             frame.meta.restored = copied.restored;
-            // There is room: no more than a batch was taken.
+            // There is space: at most one batch was read.
             let _ = batch.push(frame);
         }
         Ok(Next::Frames(batch, LookBack::none(&self.interfaces)))

@@ -1,8 +1,8 @@
-//! What a sink of frames is, and how files are made.
+//! Sinks of frames: the trait, its options and errors.
 //!
-//! A sink takes frames one by one, copies what it needs and counts what it wrote. File sinks write pcapng unless the
-//! name ends in `.pcap` or `.cap`; both formats are read back by libpcap. `-` is standard output. A regular file has
-//! one sink at a time (flock(2)); pipes, terminals and devices may be shared.
+//! A sink takes frames one by one, copies the bytes that it needs and counts the frames that it wrote. File sinks
+//! write pcapng unless the name ends in `.pcap` or `.cap`; libpcap reads both formats. `-` is standard output. A
+//! regular file has one sink at a time (flock(2)); pipes, terminals and devices may be shared.
 
 mod channel;
 mod file;
@@ -24,15 +24,15 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-/// Where frames go.
+/// Destination of frames.
 pub trait Sink: Send {
-    /// Takes one frame that came from `interface`.
+    /// Takes one frame of `interface`.
     ///
     /// # Errors
-    /// When it cannot be written; the sink should then be dropped.
+    /// If it cannot be written; the sink should then be dropped.
     fn write(&mut self, interface: &Interface, frame: &Frame<'_>) -> Result<(), WriteError>;
 
-    /// Takes frames that all came from `interface`: looks it up once instead of once for each frame.
+    /// Takes frames of one interface, and looks the interface up once instead of once for each frame.
     ///
     /// # Errors
     /// As [`Sink::write`]; the frames after the failure are not taken.
@@ -47,54 +47,54 @@ pub trait Sink: Send {
         Ok(())
     }
 
-    /// Hands everything taken so far to the operating system.
+    /// Writes all frames taken so far to the operating system.
     ///
     /// # Errors
-    /// When that fails.
+    /// If that fails.
     fn flush(&mut self) -> Result<(), WriteError>;
 
-    /// Notes what has happened so far to the frames of an interface, for formats that can store it: the last word
-    /// before the end of a file is written there. How many frames the sink has written it knows best itself.
+    /// Records the account so far of an interface, for formats that can store it: the last one before the end of a
+    /// file is written there. The sink itself counts the frames that it has written.
     fn account(&mut self, _interface: &Interface, _account: &Account) {}
 
-    /// For sinks that do not wait ([`WriteOptions::waits`]): hands on what exceeds their buffer, or all of it after
-    /// [`end`](Self::end), and waits at most `patience`. True when there is room for another batch.
+    /// Writes the bytes beyond the buffer's limit, or all bytes after [`end`](Self::end), and waits at most
+    /// `patience`; for sinks that do not wait ([`WriteOptions::waits`]). True if there is space for another batch.
     ///
     /// # Errors
-    /// When that fails.
+    /// If that fails.
     fn make_room(&mut self, _patience: Duration) -> Result<bool, WriteError> {
         Ok(true)
     }
 
-    /// Gives up what the other end does not take: it is lost, as is every frame from now on.
+    /// Gives up bytes that the receiver does not accept: they are lost, and so is every later frame.
     fn give_up(&mut self) {}
 
-    /// Takes what stands at the end; nothing comes after it.
+    /// Adds the end of the file; nothing is written after it.
     ///
     /// # Errors
-    /// When that fails.
+    /// If that fails.
     fn end(&mut self) -> Result<(), WriteError> {
         Ok(())
     }
 
-    /// What has become of the frames so far; those that wait count as written.
+    /// Counts of frames so far; frames that still wait count as written.
     fn stats(&self) -> SinkStats;
 
     /// Ends the sink.
     ///
     /// # Errors
-    /// When the last bytes cannot be written.
+    /// If the last bytes cannot be written.
     fn finish(self: Box<Self>) -> Result<SinkStats, WriteError>;
 }
 
-/// What happened to the frames of one interface, all told; `None` = not known.
+/// Total counts of the frames of one interface so far; `None` = not known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Account {
     /// Frames that arrived.
     pub received: Option<u64>,
-    /// Of these, lost by the interface.
+    /// Received frames that the interface dropped.
     pub interface_dropped: Option<u64>,
-    /// Of these, lost because nobody took them in time.
+    /// Received frames that were dropped because they were not read in time.
     pub dropped: Option<u64>,
     /// Frames that the filter accepted.
     pub accepted: Option<u64>,
@@ -102,7 +102,7 @@ pub struct Account {
     pub delivered: Option<u64>,
 }
 
-/// What a sink has written.
+/// Counts of a sink.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SinkStats {
     /// Frames.
@@ -111,11 +111,11 @@ pub struct SinkStats {
     pub bytes: u64,
     /// Files.
     pub files: u64,
-    /// Frames that the other end refused (an interface: too long for it).
+    /// Frames that the receiver refused (an interface: too long for it).
     pub refused: u64,
     /// Frames that were taken and could not be written.
     pub lost: u64,
-    /// Names of a rotation that were passed over, because something of another user is there.
+    /// Names of a rotation that were skipped, because another user has a file there.
     pub passed_over: u64,
 }
 
@@ -129,19 +129,19 @@ pub enum Format {
 }
 
 impl Rotation {
-    /// Whether there may be more than one file.
+    /// True if there may be more than one file.
     pub fn rotates(&self) -> bool {
         self.size_millions.or(self.seconds).is_some()
     }
 
-    /// The folder in which files are made from now on; `None` when its name changes with the time.
+    /// The folder of all later files; `None` if its name depends on the time.
     pub fn folder<'p>(&self, pattern: &'p Path) -> Option<&'p Path> {
         rotate::folder_of(pattern, self)
     }
 }
 
 impl Format {
-    /// The format that a file name asks for.
+    /// Selects the format by the extension of a file name.
     pub fn of(path: &Path) -> Format {
         let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
         match ending.to_ascii_lowercase().as_str() {
@@ -151,30 +151,29 @@ impl Format {
     }
 }
 
-/// How to write capture files.
+/// Options for writing capture files.
 #[derive(Debug, Clone)]
 pub struct WriteOptions {
-    /// Format; `None` = by the name's ending.
+    /// Format; `None` = by the extension of the name.
     pub format: Option<Format>,
     /// Most bytes of a frame that are written; the rest is cut.
     pub snaplen: u32,
-    /// pcap only: whether timestamps have nanoseconds (pcapng always has). `None` = when one of the
-    /// interfaces has them.
+    /// For pcap: true if timestamps have nanoseconds (pcapng always has). `None` = if one of the interfaces has them.
     pub nanoseconds: Option<bool>,
-    /// Whether every frame is handed to the operating system at once, for a reader at the other end of a pipe.
+    /// True if every frame is written to the operating system at once, for the reader of a pipe.
     pub flush_each: bool,
-    /// Whether [`Sink::write`] waits for a pipe that is full. Without it frames are kept until [`Sink::make_room`].
+    /// True if [`Sink::write`] waits for a pipe that is full. If false, frames are kept until [`Sink::make_room`].
     pub waits: bool,
-    /// Interfaces that frames will come from. The first is written before any frame comes, so that a file without
-    /// frames is a whole one and a reader of a pipe can start; the others when their first frame comes.
+    /// Interfaces of the frames. The first is written before any frame, so that a file without frames is complete and a
+    /// reader of a pipe can start; the others are written with their first frame.
     pub interfaces: Vec<Interface>,
     /// When to start another file.
     pub rotation: Rotation,
-    /// Permission bits of new files, less those of the umask; a file that is there keeps its own.
+    /// Permission bits of new files, less those of the umask; an existing file keeps its own.
     pub mode: u32,
 }
 
-/// Permission bits of a file that only its owner reads and writes: what frames say is not for everybody.
+/// Permission bits of a file that only its owner reads and writes, because the content of frames is private.
 pub const PRIVATE: u32 = 0o600;
 
 impl Default for WriteOptions {
@@ -195,12 +194,12 @@ impl Default for WriteOptions {
 /// Creates a capture file, or the first of several; `-` is standard output.
 ///
 /// # Errors
-/// When the file cannot be created, when standard output is a terminal, or when options contradict each other.
+/// If the file cannot be created, if standard output is a terminal, or if options contradict each other.
 pub fn create_file(path: &Path, options: WriteOptions) -> Result<Box<dyn Sink>, WriteError> {
     Ok(Box::new(file::FileSink::create(path, options)?))
 }
 
-/// Why a sink could not be made or written to.
+/// Reason why a sink could not be created or written to.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// The file could not be created.
@@ -208,7 +207,7 @@ pub enum WriteError {
     Create {
         /// File name, or `standard output`.
         name: String,
-        /// What the operating system says.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// Another sink, of this or another process, writes to the file.
@@ -228,13 +227,13 @@ pub enum WriteError {
     Write {
         /// File name, or `standard output`.
         name: String,
-        /// What the operating system says.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// Standard output is a terminal.
-    #[error("standard output is a terminal: name a file, or pipe it into something")]
+    #[error("standard output is a terminal: name a file, or use a pipe")]
     Terminal,
-    /// The file can hold one link type, and this frame has another.
+    /// The file can contain only one link type, and this frame has another.
     #[error(
         "{name}: a pcap file holds one link type: this one {holds}, not {given} \
          (write to a .pcapng file)"
@@ -247,7 +246,7 @@ pub enum WriteError {
         /// Link type of the frame.
         given: LinkType,
     },
-    /// The last file of a rotation is full. Not a failure: the work is done.
+    /// The last file of a rotation is full. Not a failure: all files are written.
     #[error("all {0} files are written")]
     FileLimit(u32),
     /// Options that cannot work together.
@@ -259,18 +258,18 @@ pub enum WriteError {
 }
 
 impl WriteError {
-    /// Whether the reader of our pipe has gone: time to stop, quietly.
+    /// True if the reader of the pipe is gone, which is a normal end.
     pub fn is_closed_pipe(&self) -> bool {
         let broken = |source: &io::Error| source.kind() == io::ErrorKind::BrokenPipe;
         matches!(self, WriteError::Write { source, .. } if broken(source))
     }
 
-    /// Whether whoever named the file has to name another one.
+    /// True if the file is an input, so that the user has to name another one.
     pub fn is_input(&self) -> bool {
         matches!(self, WriteError::Input { .. })
     }
 
-    /// Whether something else is at the name of a file: another name may do.
+    /// True if another file has the name, so that a different name may work.
     pub fn is_taken(&self) -> bool {
         use io::ErrorKind::{InvalidInput, IsADirectory, PermissionDenied};
         match self {
@@ -282,7 +281,7 @@ impl WriteError {
         }
     }
 
-    /// Whether all is well and everything that was asked for is written.
+    /// True if all requested files are written, which is a normal end.
     pub fn is_file_limit(&self) -> bool {
         matches!(self, WriteError::FileLimit(_))
     }

@@ -1,9 +1,8 @@
-//! What a source of frames is.
+//! Sources of frames: the trait, its batches and counters.
 //!
-//! A source is asked for the next batch, again and again, by one thread. The frames of a batch lie in memory of the
-//! source and are lent until the next call; nothing is copied. Together with a batch comes a [`LookBack`]: the frames
-//! handed out before it that the source still holds, so that a filter that was edited because of a frame can be run
-//! over what went before.
+//! One thread requests batch after batch from a source. The frames of a batch are in the source's memory and are lent
+//! until the next call; nothing is copied. Each batch has a [`LookBack`]: earlier frames that the source still holds,
+//! so that a filter that was edited because of a frame can be run over earlier frames.
 
 use crate::error::ReadError;
 use fyke_frame::{Batch, Frame, LinkType};
@@ -11,25 +10,25 @@ use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// Where frames come from: a network interface, or one interface of a file.
+/// Origin of frames: a network interface, or one interface of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Interface {
-    /// Name (`eth0`); empty when the file does not say.
+    /// Name (`eth0`); empty if the file has none.
     pub name: String,
-    /// For people; often empty.
+    /// Description for users; often empty.
     pub description: String,
-    /// What the first byte of its frames is.
+    /// Link type of its frames.
     pub link: LinkType,
     /// Most bytes of a frame that were captured.
     pub snaplen: u32,
-    /// Whether whole microseconds do not do for its timestamps.
+    /// True if its timestamps need a finer unit than microseconds.
     pub nanoseconds: bool,
-    /// Netmask of its first IPv4 address when it was opened; 0 for files, and where there is none.
+    /// Netmask of its first IPv4 address when it was opened; 0 for files and for interfaces without one.
     pub netmask: u32,
 }
 
 impl Interface {
-    /// An interface with the usual snapshot length and timestamps of a nanosecond.
+    /// Creates an interface with the default snapshot length and timestamps in nanoseconds.
     pub fn new(name: &str, link: LinkType) -> Self {
         Interface {
             name: name.to_owned(),
@@ -42,66 +41,67 @@ impl Interface {
     }
 }
 
-/// Snapshot length when nobody asks for another: no frame is longer.
+/// Default snapshot length; no frame is longer.
 pub const DEFAULT_SNAPLEN: u32 = 262_144;
 
-/// Frames from a file, an interface, memory.
+/// Source of frames: a file, an interface, memory.
 pub trait Source: Send {
-    /// The interfaces known so far; `Frame::interface` is an index into it. Never shrinks, may grow with every batch.
+    /// The interfaces known so far; `Frame::interface` is an index into them. Never shrinks, may grow with every
+    /// batch.
     fn interfaces(&self) -> &[Interface];
 
-    /// The next frames: at most [`fyke_frame::BATCH_CAPACITY`], of one link type, in order.
+    /// Returns the next frames: at most [`fyke_frame::BATCH_CAPACITY`], of one link type, in order.
     ///
     /// # Errors
-    /// When the source is damaged or gone. Frames that are whole have been handed out before; afterwards every call
-    /// answers [`Next::End`].
+    /// If the source is damaged or gone. Complete frames before the error have already been returned; every later
+    /// call returns [`Next::End`].
     fn next(&mut self) -> Result<Next<'_>, ReadError>;
 
-    /// What has been counted since the source was opened.
+    /// Counts since the source was opened.
     fn stats(&mut self) -> SourceStats;
 
-    /// What tells that there may be frames ([`crate::wait_for_any`]); nothing for sources that need not be waited for,
-    /// or cannot.
+    /// Descriptor that signals available frames ([`crate::wait_for_any`]); `None` for sources that need no wait, or
+    /// cannot signal.
     fn readiness(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
-    /// How long [`next`](Self::next) waits for frames at most. With zero it never waits: a quiet source must not hold
-    /// others that are asked by the same thread.
+    /// Sets the longest wait of [`next`](Self::next) for frames. With zero it never waits: a quiet source must not
+    /// delay others that the same thread reads.
     fn set_patience(&mut self, _patience: Duration) {}
 
-    /// Takes no more frames in. True when there may be frames that arrived before: [`next`](Self::next) hands them out
-    /// and answers [`Next::End`] then, in a bounded time. False for sources that hold nothing of their own accord, such
-    /// as files.
+    /// Stops accepting frames. Returns true if frames that arrived before may be left: [`next`](Self::next) returns
+    /// them, and then [`Next::End`], within a bounded time. Returns false for sources without frames of their own,
+    /// such as files.
     fn stop(&mut self) -> bool {
         false
     }
 
-    /// The next event of the interface that nobody was told of yet.
+    /// Returns the next event of the interface that has not been returned yet.
     fn take_notice(&mut self) -> Option<Notice> {
         None
     }
 }
 
-/// An event of an interface that is captured from. The capture goes on in any case.
+/// An event of a captured interface. The capture continues in any case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {
     /// Name of the interface.
     pub interface: String,
-    /// Its state from now on.
+    /// New state.
     pub state: LinkState,
 }
 
 /// State of an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkState {
-    /// There and switched on.
+    /// Present and up.
     Up,
-    /// There and switched off.
+    /// Present and down.
     Down,
     /// Deleted, or moved into another network namespace.
     Gone,
-    /// There again after it was gone.
+    /// Present again after it was gone.
     Back,
 }
 
@@ -147,46 +147,46 @@ impl<S: Source + ?Sized> Source for Box<S> {
     }
 }
 
-/// Answer of [`Source::next`].
+/// Result of [`Source::next`].
 #[derive(Debug)]
 pub enum Next<'a> {
-    /// Frames (at least one), and those handed out before that are still held.
+    /// Frames (at least one), and earlier frames that are still held.
     Frames(Batch<'a>, LookBack<'a>),
-    /// Nothing came within the time-out; ask again.
+    /// No frame arrived within the time-out; call again.
     Idle,
-    /// No frame will ever come again.
+    /// No frame will come any more.
     End,
 }
 
-/// Counters of a source since it was opened. `received = delivered + dropped + ignored + pending`, where pending is
-/// what the kernel has counted but not yet shown; it is 0 once the source is drained.
+/// Counters of a source since it was opened. `received = delivered + dropped + ignored + pending`; pending frames are
+/// counted by the kernel but not yet delivered, 0 after the source is drained.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SourceStats {
-    /// Frames that arrived at the source, dropped ones included.
+    /// Frames that arrived at the source, including dropped ones.
     pub received: u64,
-    /// Frames handed out by [`Source::next`].
+    /// Frames returned by [`Source::next`].
     pub delivered: u64,
-    /// Frames lost because nobody emptied the ring in time, or by fault injection.
+    /// Frames lost because the ring was not read in time, or by fault injection.
     pub dropped: u64,
-    /// Frames left out on purpose: the outgoing copy of what the loopback interface shows again as incoming.
+    /// Frames ignored on purpose: outgoing copies of frames that the loopback interface also delivers as incoming.
     pub ignored: u64,
-    /// How often the ring was full and the kernel stopped filling it.
+    /// Number of times that the ring was full and the kernel stopped filling it.
     pub freezes: u64,
 }
 
-/// What comes with a batch: frames that were handed out before it and are still held, and the source's interfaces.
+/// Data that comes with a batch: earlier frames that are still held, and the source's interfaces.
 #[derive(Clone, Copy)]
 pub struct LookBack<'a> {
     held: Option<(&'a dyn HeldFrames, HeldMark)>,
     interfaces: &'a [Interface],
 }
 
-/// Identifies the frames that were held when a batch was made; the numbers are the source's own.
+/// Identifies the frames that were held when a batch was made; its values have a meaning only for the source.
 pub type HeldMark = [u64; 4];
 
-/// Frames that a source still holds after it handed them out.
+/// Access to frames that a source still holds after it returned them.
 pub trait HeldFrames {
-    /// The held frames with their sequence numbers, oldest first, as of the batch that `mark` was made for.
+    /// The held frames with their sequence numbers, oldest first, as of the batch for which `mark` was made.
     fn frames(&self, mark: HeldMark) -> Box<dyn Iterator<Item = (u64, Frame<'_>)> + '_>;
 }
 
@@ -198,12 +198,12 @@ impl fmt::Debug for LookBack<'_> {
 }
 
 impl<'a> LookBack<'a> {
-    /// For sources that hold nothing.
+    /// Creates a look-back without frames.
     pub const fn none(interfaces: &'a [Interface]) -> Self {
         LookBack { held: None, interfaces }
     }
 
-    /// For a source that holds frames; `mark` identifies them, see [`HeldFrames::frames`].
+    /// Creates a look-back of a source that holds frames; `mark` identifies them, see [`HeldFrames::frames`].
     pub const fn new(
         held: &'a dyn HeldFrames,
         mark: HeldMark,
@@ -212,8 +212,8 @@ impl<'a> LookBack<'a> {
         LookBack { held: Some((held, mark)), interfaces }
     }
 
-    /// The interfaces that are known with this batch, as [`Source::interfaces`] has them: it cannot be asked while a
-    /// batch is borrowed.
+    /// The interfaces known with this batch, equal to [`Source::interfaces`], which cannot be called while a batch is
+    /// borrowed.
     pub fn interfaces(&self) -> &'a [Interface] {
         self.interfaces
     }

@@ -1,7 +1,7 @@
-//! The fence: every system call and every raw memory access of this crate.
+//! The only module with `unsafe` code: every system call and every raw memory access of this crate.
 //!
-//! What is outside sees only safe functions: descriptors are owned or borrowed, memory of the kernel's ring appears as
-//! slices whose lifetimes the borrow checker follows.
+//! Other modules see only safe functions: descriptors are owned or borrowed, and memory of the kernel's ring appears
+//! as slices with lifetimes that the borrow checker follows.
 
 pub(crate) mod devices;
 pub(crate) mod packet;

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 const PAIRS: u32 = 61;
 
-/// Frame `number`: of some conversation, in either direction, whole, tagged, a fragment, IPv6. The last eight bytes
-/// say which conversation, and the number.
+/// Frame `number` of a conversation, in either direction: complete, tagged, a fragment, or IPv6. The last eight bytes
+/// are the conversation and the number.
 fn frame(number: u32) -> Vec<u8> {
     let pair = number * 7 % PAIRS;
     let mark = [pair.to_be_bytes(), number.to_be_bytes()].concat();
@@ -43,11 +43,11 @@ fn frame(number: u32) -> Vec<u8> {
     packet.payload(&mark).build()
 }
 
-/// What one worker has seen.
+/// Frames that one worker has received.
 #[derive(Default)]
 struct Seen {
     frames: u32,
-    /// The last frame of each conversation.
+    /// Number of the last frame of each conversation.
     last: HashMap<u32, u32>,
     stats: SourceStats,
 }
@@ -78,14 +78,14 @@ fn read(mut source: impl Source) -> Seen {
     seen
 }
 
-/// Reads all of them, each on a thread of its own.
+/// Reads all sources, each on its own thread.
 fn read_all(sources: Vec<impl Source + 'static>) -> Vec<Seen> {
     let threads = sources.into_iter().map(|source| std::thread::spawn(|| read(source)));
     let threads: Vec<_> = threads.collect();
     threads.into_iter().map(|thread| thread.join().expect("a worker")).collect()
 }
 
-/// All frames came, every conversation to one worker, and several workers had something to do.
+/// Checks that all frames arrived, every conversation on one worker, and that several workers got frames.
 fn whole(seen: &[Seen], frames: u32) {
     assert_eq!(seen.iter().map(|one| one.frames).sum::<u32>(), frames);
     for pair in 0..PAIRS {
@@ -176,7 +176,7 @@ fn a_damaged_source_hands_its_frames_out_first() {
     assert_eq!(frames, 1_000);
 }
 
-/// The rings of one interface, and the kernel's choice of them.
+/// The rings of one interface, and the kernel's distribution over them.
 #[test]
 fn the_kernel_keeps_conversations_on_one_ring_in_order() {
     if !inside("the_kernel_keeps_conversations_on_one_ring_in_order") {

@@ -1,4 +1,4 @@
-//! Live capture, in network namespaces of our own: order, tags, cooked headers, look-back, accounting, errors.
+//! Live capture, in the tests' own network namespaces: order, tags, cooked headers, look-back, accounting, errors.
 
 mod common;
 
@@ -20,7 +20,7 @@ fn open(interface: &str, change: impl FnOnce(&mut RingOptions)) -> RingSource {
     RingSource::open(options).expect("the interface is there")
 }
 
-/// Sends frames that carry their number behind 14 bytes of Ethernet header.
+/// Sends frames that have their number after 14 bytes of Ethernet header.
 fn send(interface: &str, numbers: std::ops::Range<u32>, len: usize) {
     let mut sink = InterfaceSink::open(interface).expect("an interface to send on");
     for number in numbers {
@@ -46,7 +46,7 @@ fn write(sink: &mut InterfaceSink, data: &[u8]) {
     sink.write(&interface, &Frame::new(LinkType::EN10MB, data)).expect("sent");
 }
 
-/// Calls `each` with every frame until nothing comes for a while.
+/// Calls `each` with every frame until no frame arrives for a while.
 fn drain(source: &mut RingSource, mut each: impl FnMut(&Frame<'_>)) -> SourceStats {
     let end = Instant::now() + Duration::from_secs(20);
     loop {
@@ -158,7 +158,7 @@ fn tags_are_put_back() {
     }));
     assert_eq!(seen, sent);
 
-    // Cooked: protocol, two bytes of nothing, interface … then what follows the Ethernet header's first protocol.
+    // Cooked: protocol, two unused bytes, interface … then the bytes after the first protocol of the Ethernet header.
     let mut seen = Vec::new();
     balanced(drain(&mut any, |frame| {
         if frame.meta.direction == Direction::OtherHost {
@@ -168,8 +168,8 @@ fn tags_are_put_back() {
             seen.push([&frame.data[..2], &frame.data[20..]].concat());
         }
     }));
-    // Of two tags, recent kernels take the protocol behind both for cooked frames and leave the inner tag's content
-    // where it is; libpcap shows the same. Everything else is as it was sent.
+    // Of two tags, recent kernels report the protocol after both for cooked frames and leave the inner tag's content
+    // in the packet; libpcap shows the same. All other bytes are as they were sent.
     let mut expected: Vec<_> = sent.iter().map(|frame| frame[12..].to_vec()).collect();
     let two = expected.last_mut().expect("the frame with two tags");
     if seen.last().is_some_and(|last| last[4..6] == [0x88, 0xb5]) {
@@ -193,14 +193,14 @@ fn same_as_tcpdump() {
         .spawn()
         .expect("tcpdump runs");
     let mut source = open("v1", |options| options.snaplen = 1000);
-    // tcpdump creates the file when it has begun to capture.
+    // tcpdump creates the file after it has begun to capture.
     let end = Instant::now() + Duration::from_secs(10);
     while !file.exists() && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(20));
     }
     std::thread::sleep(Duration::from_millis(200));
     if let Ok(Some(status)) = tcpdump.try_wait() {
-        // As an ordinary user's root it may not change its groups.
+        // As root of an ordinary user's namespace it may not change its groups.
         println!("skipped: tcpdump does not start here ({status})");
         return;
     }
@@ -283,7 +283,7 @@ fn look_back_never_costs_frames() {
         small(options);
         options.look_back_blocks = 16;
     });
-    // Fill the held half, then send bursts that need most of the other half at once.
+    // Fills the held half, then sends bursts that need most of the other half at once.
     let (mut seen, mut sent, mut full) = (0, 0, false);
     for burst in [20u32; 40].into_iter().chain([14 * 20; 10]) {
         send("v0", sent..sent + burst, 60);
@@ -316,7 +316,7 @@ fn short_of_blocks_held_ones_go_back() {
         sent += 20;
         drain(&mut source, |_| {});
     }
-    // 16 of 32 are held; 12 full ones ahead leave 4, fewer than a quarter.
+    // 16 of 32 are held; 12 full blocks ahead leave 4, fewer than a quarter.
     send("v0", sent..sent + 12 * 24, 60);
     std::thread::sleep(Duration::from_millis(50));
     assert!(matches!(source.next(), Ok(Next::Frames(..))));
@@ -396,7 +396,7 @@ fn an_interface_that_goes_away() {
     send("v0", 0..3, 60);
     let mut seen = 0;
     drain(&mut source, |_| seen += 1);
-    // Down and up again: the capture goes on.
+    // Down and up again: the capture continues.
     ip("link set v1 down");
     drain(&mut source, |_| {});
     drain(&mut source, |_| {});
@@ -406,7 +406,7 @@ fn an_interface_that_goes_away() {
     drain(&mut source, |_| seen += 1);
     assert_eq!(seen, 6);
 
-    // Deleted, and made again with the same index: the capture goes on.
+    // Deleted and created again with the same index: the capture continues.
     ip("link del v1");
     drain(&mut source, |_| {});
     ip("link add v0 type veth peer name v1");
@@ -424,7 +424,7 @@ fn an_interface_that_goes_away() {
     assert_eq!(seen, 9);
     assert_eq!(states, [LinkState::Down, LinkState::Up, LinkState::Gone, LinkState::Back]);
 
-    // Another kind of interface with that name is another capture.
+    // An interface of another kind with that name cannot continue the capture.
     ip("link del v1");
     drain(&mut source, |_| {});
     ip("tuntap add mode tun name v1");
@@ -448,7 +448,7 @@ fn a_stop_hands_out_all_that_came_before() {
         let mut source = open("v1", |_| {});
         send("v0", 0..count, 60);
         assert!(source.stop());
-        // Nothing of this is seen.
+        // None of these frames is captured.
         send("v0", 0..100, 60);
         let mut seen = 0;
         loop {
@@ -488,7 +488,7 @@ fn errors_say_what_to_do() {
 
 #[test]
 fn no_permission() {
-    // A user namespace without a network namespace: no rights over the network we see.
+    // A user namespace without a network namespace: no privileges in the visible network.
     if !inside_with("no_permission", &["-U"]) {
         return;
     }

@@ -1,4 +1,4 @@
-//! What the sinks write, we read back, and so does libpcap; files are cut and named as tcpdump does it.
+//! Files of the sinks, read back by fyke and by libpcap; files are rotated and named as with tcpdump.
 
 mod common;
 
@@ -246,11 +246,11 @@ fn captures_survive_a_copy_and_libpcap_agrees() {
         }
     }
     println!("{same_bytes} of {tried} copies are byte for byte what tcpdump writes");
-    // The others have nanoseconds, which tcpdump drops, frame check sequences, or are damaged.
+    // The others have nanoseconds, which tcpdump drops, or frame check sequences, or are damaged.
     assert!(same_bytes >= tried * 4 / 5, "{same_bytes} of {tried}");
 }
 
-/// Whether `tcpdump -r ORIGINAL -w …` writes the very bytes of `copy`.
+/// True if `tcpdump -r ORIGINAL -w …` writes exactly the bytes of `copy`.
 fn same_as_tcpdump(original: &Path, copy: &Path, folder: &Path) -> bool {
     let theirs = folder.join("theirs.pcap");
     let output = Command::new("tcpdump").arg("-r").arg(original).arg("-w").arg(&theirs).output();
@@ -277,7 +277,7 @@ fn libpcap_reads_our_pcapng() {
     assert!(theirs == read(&path));
 }
 
-/// Files of a folder with their bytes, in order of name.
+/// Files of a folder with their bytes, sorted by name.
 fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let entries = std::fs::read_dir(folder).expect("a folder");
     let mut files: Vec<_> = entries
@@ -396,7 +396,7 @@ fn pipes_both_ways_with_tcpdump() {
     let Some(copy) = copy_program() else { return };
     let capture = Corpus::open().own("mixed/busy.pcap");
     let (expected, _) = tcpdump_reads(&capture);
-    // tcpdump writes a pipe that we read; we write a pipe that tcpdump reads.
+    // tcpdump writes a pipe that fyke reads; fyke writes a pipe that tcpdump reads.
     let mut first = Command::new("tcpdump")
         .args(["--time-stamp-precision=nano", "-U", "-w", "-", "-r"])
         .arg(&capture)
@@ -435,7 +435,7 @@ fn a_pipe_delivers_frames_as_they_come() {
     let mut child =
         Command::new(copy).arg("-").arg(&out).stdin(Stdio::piped()).spawn().expect("copy runs");
     let mut pipe = child.stdin.take().expect("a pipe");
-    // Header and two frames, and half of the third.
+    // The header, two frames, and half of the third.
     let end = bytes.len() - 30;
     std::io::Write::write_all(&mut pipe, &bytes[..end]).expect("written");
     let expected = 24 + 76 + 1516;

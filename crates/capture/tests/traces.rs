@@ -1,4 +1,4 @@
-//! Every capture of the corpus reads as libpcap reads it: same frames, same bytes, same times.
+//! Every capture of the corpus reads as with libpcap: equal frames, bytes and times.
 
 mod common;
 
@@ -6,9 +6,9 @@ use common::{captures, drain, have_tcpdump, tcpdump_reads};
 use fyke_capture::open_file;
 use fyke_testkit::generate::formats;
 
-/// What libpcap refuses and we accept on purpose: interfaces that differ in link type or snapshot length, sections that
-/// differ in byte order (the length 28 of the second one's header, read the wrong way round), captures without
-/// interfaces; and link types that tcpdump has no name for.
+/// Captures that libpcap refuses and fyke accepts on purpose: interfaces that differ in link type or snapshot length,
+/// sections that differ in byte order (the length 28 of the second header, read in the wrong order), captures without
+/// interfaces; and link types without a name in tcpdump.
 const LIBPCAP_ONLY: [&str; 6] = [
     "different from the type of the first interface",
     "different from the snapshot length of the first interface",
@@ -36,7 +36,7 @@ fn same_frames_as_libpcap() {
         assert!(ours.len() >= theirs.len(), "{name}: {} of {} frames", ours.len(), theirs.len());
         for (index, (our, their)) in ours.iter().zip(&theirs).enumerate() {
             assert_eq!(our.wire_len, their.wire_len, "{name}: frame {index}: length");
-            // Nonsense fractions of a second are cut to 32 bits when tcpdump writes them.
+            // tcpdump cuts invalid fractions of a second to 32 bits when it writes them.
             let apart = our.timestamp_ns.wrapping_sub(their.timestamp_ns);
             assert_eq!(apart % (1 << 32), 0, "{name}: frame {index}: time");
             assert!(our.data == their.data, "{name}: frame {index}: bytes");
@@ -54,7 +54,7 @@ fn same_frames_as_libpcap() {
     assert!(files > 300 && frames > 10_000, "{files} captures, {frames} frames");
 }
 
-/// A compressed capture has the frames of the plain one; cut anywhere it has the first of them, and an error.
+/// A compressed capture has the frames of the plain one; a truncated one has the first of them, and an error.
 #[test]
 fn compressed_captures_are_read_as_they_are_and_as_far_as_they_go() {
     let plain = formats::sample().records;

@@ -12,10 +12,10 @@ use std::collections::BTreeMap;
 /// Prefix of the counters of frames whose link type takes no filter of a node.
 pub const UNFIT: &str = "unfit_";
 
-/// Counter of file names that a rotation has passed over; only when it is not 0. Commands report it, too.
+/// Counter of file names that a rotation has skipped; shown if it is not 0. Commands report it too.
 pub const PASSED_OVER: &str = "file names passed over";
 
-/// The link types of the interfaces of all sources before a node; `ring` is true if one of them can carry others.
+/// The link types of the interfaces of all sources before a node; `ring` is true if one lacks the metadata.
 pub fn inputs(interfaces: &[Interface]) -> Inputs {
     let mut inputs = Inputs::default();
     for interface in interfaces {

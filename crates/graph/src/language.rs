@@ -7,10 +7,10 @@
 //! | written | means |
 //! |---|---|
 //! | `a > b`, `a -> b` | a feeds b |
-//! | `a -80-> b` | of what a passes, b gets the frames that a gave class value 80 |
+//! | `a -80-> b` | a feeds b, but only frames to which a gave class value 80 |
 //! | `a \| b` | side by side; binds tighter than `>` |
-//! | `a & b` | what both pass; binds tighter than `\|` |
-//! | `!a` | what a does not pass; binds tightest |
+//! | `a & b` | frames that both pass; binds tighter than `\|` |
+//! | `!a` | frames that a does not pass; binds tightest |
 //! | `[ … ]` | grouping |
 //! | `(class, name=value, …)` | a node; `(class, expression, mbufsize)` as in 2004, and bare `export` |
 //! | `{tag}(…)`, `{tag}()` | names a node; refers to a node named before |
@@ -113,7 +113,7 @@ pub struct TextError {
     width: u32,
 }
 
-/// Most characters of a line that are shown around the place.
+/// Most characters of a line that are shown around the position.
 const SHOWN: usize = 100;
 
 impl TextError {

@@ -282,8 +282,8 @@ impl<'c> Builder<'c> {
         feeds: Vec<Feed>,
     ) -> Result<Vec<Feed>, TextError> {
         if feeds.is_empty() {
-            let error = TextError::new(text, span.clone(), "no node feeds this NOT");
-            return Err(error.expected("a node that feeds it, `… > !(…)`"));
+            let error = TextError::new(text, span.clone(), "`!` has no input here");
+            return Err(error.expected("something that feeds it, `… > !(…)`"));
         }
         if let Tree::Node(node) = inner
             && !node.class.is_empty()
@@ -447,7 +447,7 @@ impl<'c> Builder<'c> {
             let place =
                 parameter.name_span.start..parameter.name_span.end.max(parameter.value_span.end);
             if parameter.name == "mbufsize" {
-                let message = format!("{} has no memory that others could read", class.name);
+                let message = format!("{} has no memory buffer", class.name);
                 let with = self.classes.all().filter(|class| class.memory);
                 let with: Vec<_> = with.map(|class| class.name).collect();
                 let expected = format!("no mbufsize; classes that take it: {}", with.join(", "));
@@ -550,7 +550,8 @@ impl<'c> Builder<'c> {
                 return refuse(index, message, "such a node before it, or beside it");
             }
             if (front[index] || cuts) && node.join == Join::Each {
-                let message = format!("{} gets frames twice and is in front of a cut", node.text);
+                let message =
+                    format!("{} gets frames twice, and a later node cuts batches", node.text);
                 return refuse(index, message, "no `duplicates` there");
             }
             if front[index] || cuts {
@@ -624,8 +625,8 @@ impl<'c> Builder<'c> {
         }
     }
 
-    /// Finds a node on a cycle. It goes backwards from a node that is never ready over nodes that are never ready,
-    /// until one comes a second time: each of them has such a predecessor, and their number is finite.
+    /// Finds a node on a cycle. Starts at a node that is never ready, and moves to a predecessor that is never ready
+    /// until a node is repeated: each of these nodes has such a predecessor, and their number is finite.
     fn on_cycle(&self, mut at: usize, missing: &[usize]) -> usize {
         let mut seen = BTreeSet::new();
         while seen.insert(at) {
@@ -707,7 +708,7 @@ impl Plan {
             for feed in &node.feeds {
                 if feed.class.is_some_and(|class| class != 0) && !classified[feed.from] {
                     warnings.push(format!(
-                        "no node before {} gives class values: no frame will take this edge",
+                        "no node before {} gives class values: no frame will pass its edge",
                         node.text
                     ));
                 }

@@ -191,7 +191,7 @@ fn make(
     if new.is_empty() {
         return Err(error);
     }
-    // If this fails too, the first error is reported: it is about the link type that comes first.
+    // If this fails too, the first error is reported: it is about the first link type.
     let all = interfaces.into_iter().chain(new).collect();
     (node.class.make)(&node.settings.behind(all)).map_err(|_| error)
 }

@@ -260,7 +260,7 @@ fn a_node_that_panics_stops_its_branch_only() {
     assert_eq!((counts(&view, "f").passed, counts(&view, "f").lost), (100, 900));
     assert_eq!((counts(&view, "after").arrived, counts(&view, "n").arrived), (100, 1000));
     let failed = node(&view, "f").failed.as_ref().unwrap().to_string();
-    assert_eq!(failed, "a bug in the class: batch 2 is one too many");
+    assert_eq!(failed, "error in the class: batch 2 is one too many");
 }
 
 #[test]
@@ -432,7 +432,7 @@ fn graphs_that_cannot_be_are_refused_with_their_place() {
             "(frames,1) > (accept,mbufsize=8)",
             "classes that take it: bucket, bytecount, distribution",
         ),
-        ("!(frames,1)", "no node feeds this NOT"),
+        ("!(frames,1)", "`!` has no input"),
         ("(frames,1) > !(frames,2)", "NOT of a source"),
         ("(frames,1) > (bpf,\"tcp prot 1\")", "^"),
     ] {

@@ -1,15 +1,16 @@
-//! The one buffer of a file source: bytes as they are in the file, of which frames are lent in place.
+//! The buffer of a file source: bytes of the file, from which frames are lent in place.
 //!
-//! Invariant: `bytes[start..end]` is read and not yet parsed; what lies before `start` stays until the next
-//! [`Buffer::fill`] needs the room. Offsets of the stream (`u64`) stay valid when bytes move. The buffer starts with 1
-//! MiB and doubles only when a record does not fit, and only while bytes keep coming, so a lying length costs nothing.
+//! Invariant: `bytes[start..end]` is read and not yet parsed; bytes before `start` stay until the next
+//! [`Buffer::fill`] needs the space. Offsets in the stream (`u64`) stay valid when bytes move. The buffer starts with
+//! 1 MiB. It doubles only if a record does not fit, and only while bytes arrive, so a wrong length field costs
+//! nothing.
 
 use std::io::{self, ErrorKind, Read};
 
-/// Room at the start, and so the size of one read.
+/// Initial size of the buffer, and so the size of one read.
 const INITIAL: usize = 1 << 20;
 
-/// Less room than this at the end: move what is kept to the front before reading.
+/// If less space than this is left at the end, kept bytes are moved to the front before reading.
 const LOW_ROOM: usize = 1 << 16;
 
 pub(super) struct Buffer {
@@ -21,7 +22,7 @@ pub(super) struct Buffer {
     base: u64,
 }
 
-/// What [`Buffer::fill`] did.
+/// Result of [`Buffer::fill`].
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Fill {
     More,
@@ -34,36 +35,36 @@ impl Buffer {
         Buffer { input, bytes: vec![0; INITIAL], start: 0, end: 0, base: 0 }
     }
 
-    /// What is read and not yet parsed.
-    pub(super) fn window(&self) -> &[u8] {
+    /// Bytes that are read and not yet parsed.
+    pub(super) fn unparsed(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
 
-    /// Offset in the stream of the window.
+    /// Offset of the unparsed bytes in the stream.
     pub(super) fn position(&self) -> u64 {
         self.base + self.start as u64
     }
 
-    /// Marks `count` bytes of the window as parsed.
+    /// Marks the next `count` bytes as parsed.
     pub(super) fn advance(&mut self, count: usize) {
         self.start += count;
         assert!(self.start <= self.end, "parsed beyond what was read");
     }
 
-    /// Bytes at an offset of the stream that is still kept.
+    /// Bytes at a stream offset that is still kept.
     pub(super) fn slice(&self, offset: u64, len: usize) -> &[u8] {
         let at = (offset - self.base) as usize;
         &self.bytes[at..at + len]
     }
 
-    /// The same, to be changed.
+    /// The same bytes, mutable.
     pub(super) fn slice_mut(&mut self, offset: u64, len: usize) -> &mut [u8] {
         let at = (offset - self.base) as usize;
         &mut self.bytes[at..at + len]
     }
 
-    /// Reads once. Keeps everything from stream offset `keep` on (not after the window); `want` bytes of window are
-    /// wanted, which lets the buffer grow.
+    /// Reads once. Keeps all bytes from stream offset `keep` on, and all unparsed ones. `want` is the number of
+    /// unparsed bytes that the caller needs; the buffer grows if necessary.
     pub(super) fn fill(&mut self, keep: u64, want: usize) -> io::Result<Fill> {
         let kept = (keep.saturating_sub(self.base) as usize).min(self.start);
         if kept > 0 && self.bytes.len() - self.end < LOW_ROOM {
@@ -90,7 +91,7 @@ impl Buffer {
         }
     }
 
-    /// Bytes of memory.
+    /// Size of the buffer in bytes.
     #[cfg(test)]
     pub(super) fn capacity(&self) -> usize {
         self.bytes.len()

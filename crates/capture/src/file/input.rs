@@ -1,7 +1,7 @@
-//! Where the bytes of a capture file come from: a file, standard input, a reader; unpacked on the way.
+//! Input of a capture file: a file, standard input or a reader, decompressed if necessary.
 //!
-//! Compression is recognised by the first bytes, so `-` may be compressed too. A pipe that is not compressed is waited
-//! for with a time-out, so that a reader of a quiet pipe stays responsive; nothing here reads ahead of what has come.
+//! Compression is recognised by the first bytes, so `-` may be compressed too. Reads from an uncompressed pipe have a
+//! time-out, so a reader of a quiet pipe stays responsive; no read goes beyond the bytes that have arrived.
 
 use crate::error::ReadError;
 use crate::inputs::Reading;
@@ -17,13 +17,13 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How long a read from a quiet pipe waits before it answers "nothing yet", unless it is told otherwise.
+/// Longest wait of a read from a quiet pipe before it returns without data, by default.
 const IDLE_MS: u16 = 100;
 
 /// Pause between two attempts, for readers that cannot be polled.
 const A_MOMENT: Duration = Duration::from_millis(1);
 
-/// How long reads from a quiet pipe wait, in milliseconds; shared between the source and its input.
+/// Longest wait of reads from a quiet pipe, in milliseconds; shared between the source and its input.
 #[derive(Clone, Debug)]
 pub(super) struct Patience(Arc<AtomicU16>);
 
@@ -41,19 +41,19 @@ impl Patience {
 
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 const ZSTD: [u8; 4] = 0xfd2f_b528_u32.to_le_bytes();
-/// Numbers 0x184d2a50 to 0x184d2a5f start a zstd frame that decoders step over.
+/// Magic numbers 0x184d2a50 to 0x184d2a5f start a zstd frame that decoders skip.
 const ZSTD_SKIPPABLE: [u8; 3] = [0x2a, 0x4d, 0x18];
 
 pub(super) type Input = Box<dyn Read + Send>;
 
-/// Files that were opened before the process gave up its rights.
+/// Files that were opened before the process gave up its privileges.
 static OPEN: Mutex<Vec<(PathBuf, File)>> = Mutex::new(Vec::new());
 
-/// Opens a file and reads nothing of it; whoever opens it by the same name later gets this one, a regular file as often
-/// as they like. For a process that gives up the right to open it before it reads.
+/// Opens a file and reads nothing. A later open by the same name gets this file: a regular file any number of times,
+/// a pipe once. For a process that gives up the privilege to open it before it reads.
 ///
 /// # Errors
-/// When it cannot be opened.
+/// If it cannot be opened.
 pub fn open_before(path: &Path) -> Result<(), ReadError> {
     if path.as_os_str() == "-" {
         return Ok(());
@@ -71,12 +71,12 @@ fn opened_before(path: &Path) -> Option<File> {
     let mut again = open[place].1.try_clone().ok()?;
     match again.seek(SeekFrom::Start(0)) {
         Ok(_) => Some(again),
-        // A pipe has one reader.
+        // A pipe has only one reader.
         Err(_) => Some(open.swap_remove(place).1),
     }
 }
 
-/// Opens a file by name; `-` is standard input. Returns what to call it in error texts.
+/// Opens a file by name; `-` is standard input. Returns its name for error texts.
 pub(super) fn open(path: &Path, patience: &Patience) -> Result<(String, Input), ReadError> {
     let standard_input = path.as_os_str() == "-";
     let name = match standard_input {
@@ -108,7 +108,7 @@ pub(super) fn open(path: &Path, patience: &Patience) -> Result<(String, Input), 
     Ok((name, input))
 }
 
-/// Unpacks what comes from a reader, if it is packed.
+/// Decompresses the bytes of a reader, if they are compressed.
 pub(super) fn unpack(
     name: &str,
     mut reader: impl Read + Send + 'static,
@@ -172,7 +172,7 @@ impl Read for Noted {
     }
 }
 
-/// A pipe, terminal or socket that is read only when something is there.
+/// A pipe, terminal or socket that is read only if it is readable.
 struct Patient(File, Patience);
 
 impl Read for Patient {
@@ -184,7 +184,8 @@ impl Read for Patient {
     }
 }
 
-/// A file or pipe that is waited for without end, whatever its mode: unpackers lose what they have read otherwise.
+/// A file or pipe with unlimited waits, whatever its mode, because decompressors would lose the bytes that they have
+/// read.
 struct Waiting(Noted);
 
 impl Read for Waiting {
@@ -202,8 +203,8 @@ impl Read for Waiting {
 
 /// Any number of zstd frames, one after the other.
 ///
-/// Blocks are unpacked one at a time, so that everything before damage or the end of a cut-off file is handed out
-/// before the error.
+/// Blocks are decompressed one at a time, so that everything before damage, or before the end of a truncated file, is
+/// delivered before the error.
 struct Zstd<R> {
     packed: BufReader<R>,
     decoder: FrameDecoder,
@@ -213,8 +214,8 @@ struct Zstd<R> {
 
 impl<R: Read> Zstd<R> {
     fn new(packed: R) -> Self {
-        // The decoder checks the window size against its limit (100 MiB) only from the second frame on: give it an
-        // empty one first.
+        // The decoder checks the window size against its limit (100 MiB) only from the second frame on, so an empty
+        // frame comes first.
         const EMPTY_FRAME: [u8; 9] = [0x28, 0xb5, 0x2f, 0xfd, 0x20, 0x00, 0x01, 0x00, 0x00];
         let mut decoder = FrameDecoder::new();
         let mut empty = &EMPTY_FRAME[..];
@@ -251,12 +252,12 @@ impl<R: Read> Zstd<R> {
         let one = BlockDecodingStrategy::UptoBlocks(1);
         let Err(error) = self.decoder.decode_blocks(&mut self.packed, one) else { return };
         self.failure = Some(io::Error::other(format!("zstd: {error}")));
-        // An empty last block makes the decoder hand out what it holds back for later references.
+        // An empty last block makes the decoder return the bytes that it keeps for later references.
         let last = [1, 0, 0, 0, 0, 0, 0];
         let _ = self.decoder.decode_blocks(&last[..], BlockDecodingStrategy::UptoBlocks(1));
     }
 
-    /// The frame has been handed out whole: was it what the packer saw?
+    /// Verifies the checksum of a frame, after all of it has been returned.
     fn check(&self) -> io::Result<()> {
         let stored = self.decoder.get_checksum_from_data();
         if stored.is_some() && stored != self.decoder.get_calculated_checksum() {

@@ -8,7 +8,7 @@ pub(super) enum Order {
 }
 
 impl Order {
-    /// Two bytes at `at`. The caller has checked that they are there.
+    /// Two bytes at `at`. The caller has checked the length.
     pub(super) fn u16(self, bytes: &[u8], at: usize) -> u16 {
         let field = [bytes[at], bytes[at + 1]];
         match self {
@@ -17,7 +17,7 @@ impl Order {
         }
     }
 
-    /// Four bytes at `at`. The caller has checked that they are there.
+    /// Four bytes at `at`. The caller has checked the length.
     pub(super) fn u32(self, bytes: &[u8], at: usize) -> u32 {
         let field = [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
         match self {
@@ -26,7 +26,7 @@ impl Order {
         }
     }
 
-    /// Eight bytes at `at`. The caller has checked that they are there.
+    /// Eight bytes at `at`. The caller has checked the length.
     pub(super) fn u64(self, bytes: &[u8], at: usize) -> u64 {
         let (first, second) = (u64::from(self.u32(bytes, at)), u64::from(self.u32(bytes, at + 4)));
         match self {
@@ -35,7 +35,7 @@ impl Order {
         }
     }
 
-    /// Whether it is not the order of this machine.
+    /// True if it is not the order of this machine.
     pub(super) fn is_foreign(self) -> bool {
         (self == Order::Big) != cfg!(target_endian = "big")
     }

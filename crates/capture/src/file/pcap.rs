@@ -1,9 +1,9 @@
 //! The pcap format: a 24-byte header, then records.
 //!
-//! Accepts what libpcap 1.10 accepts: both byte orders, microseconds and nanoseconds, Kuznetsov's longer record
-//! headers, versions 2.0 to 2.4 and DG/UX's 543.0 with their exchanged length fields, a snapshot length of 0 or beyond
-//! 2^31 (ignored), records longer than the snapshot length (cut). Source: pcap-savefile(5), libpcap's sf-pcap.c for
-//! what is tolerated.
+//! Accepts the files that libpcap 1.10 accepts: both byte orders, microseconds and nanoseconds, Kuznetsov's longer
+//! record headers, versions 2.0 to 2.4 and DG/UX's 543.0 with their exchanged length fields, a snapshot length of 0
+//! or beyond 2^31 (ignored), records longer than the snapshot length (cut). Source: pcap-savefile(5); for tolerated
+//! errors, libpcap's sf-pcap.c.
 
 use super::order::Order;
 use super::{Record, Step, largest_snaplen, usable_snaplen};
@@ -37,7 +37,7 @@ enum Lengths {
     SmallerIsCaptured,
 }
 
-/// Whether these are the first bytes of a pcap file.
+/// Byte order of a pcap file with these first bytes; `None` if it is not a pcap file.
 pub(super) fn order_of(magic: [u8; 4]) -> Option<Order> {
     let known = |number| matches!(number, MICROSECONDS | NANOSECONDS | KUZNETSOV);
     if known(u32::from_le_bytes(magic)) {
@@ -63,13 +63,13 @@ impl Pcap {
             (2, 4) => Lengths::CapturedFirst,
             _ => return Err(Problem::Version { format: "pcap", major, minor }),
         };
-        // The upper six bits tell about frame check sequences.
+        // The upper six bits describe frame check sequences.
         let link = order.u32(header, 20) & 0x03ff_ffff;
         let link = LinkType(u16::try_from(link).map_err(|_| Problem::LinkType(link))?);
         let patched = magic == KUZNETSOV;
         let mut snaplen = usable_snaplen(link, order.u32(header, 16));
         if patched && link == LinkType::EN10MB {
-            // A cooked capture may have had an Ethernet header made up in front of a full snapshot.
+            // In a cooked capture, an Ethernet header may have been added to a packet of full snapshot length.
             snaplen = (snaplen + 14).min(i32::MAX as u32);
         }
         let nanoseconds = magic == NANOSECONDS;
@@ -78,13 +78,13 @@ impl Pcap {
         Ok((Pcap { order, nanoseconds, patched, lengths, link, snaplen, limit }, interface))
     }
 
-    /// Looks at the next record.
-    pub(super) fn step(&self, window: &[u8]) -> Result<Step, Problem> {
+    /// Decodes the next record.
+    pub(super) fn step(&self, unparsed: &[u8]) -> Result<Step, Problem> {
         let header_len = if self.patched { 24 } else { 16 };
-        if window.len() < header_len {
+        if unparsed.len() < header_len {
             return Ok(Step::Need { what: "record header", bytes: header_len });
         }
-        let (first, second) = (self.order.u32(window, 8), self.order.u32(window, 12));
+        let (first, second) = (self.order.u32(unparsed, 8), self.order.u32(unparsed, 12));
         let exchanged = match self.lengths {
             Lengths::CapturedFirst => false,
             Lengths::WireFirst => true,
@@ -95,17 +95,17 @@ impl Pcap {
             return Err(Problem::CapturedLength { given: captured, limit: self.limit });
         }
         let len = header_len + captured as usize;
-        if window.len() < len {
+        if unparsed.len() < len {
             return Ok(Step::Need { what: "record", bytes: len });
         }
-        let fraction = u64::from(self.order.u32(window, 4));
+        let fraction = u64::from(self.order.u32(unparsed, 4));
         let nanoseconds = if self.nanoseconds { fraction } else { fraction * 1000 };
-        let (ifindex, direction) = self.patched_fields(window);
+        let (ifindex, direction) = self.patched_fields(unparsed);
         let record = Record {
             data_at: header_len,
             captured: captured.min(self.snaplen),
             wire_len,
-            timestamp_ns: u64::from(self.order.u32(window, 0)) * 1_000_000_000 + nanoseconds,
+            timestamp_ns: u64::from(self.order.u32(unparsed, 0)) * 1_000_000_000 + nanoseconds,
             link: self.link,
             interface: 0,
             ifindex,
@@ -114,11 +114,11 @@ impl Pcap {
         Ok(Step::Frame { record, len })
     }
 
-    /// Interface index and direction, which only patched records have.
-    fn patched_fields(&self, window: &[u8]) -> (u32, Direction) {
+    /// Interface index and direction, which only patched records contain.
+    fn patched_fields(&self, unparsed: &[u8]) -> (u32, Direction) {
         if !self.patched {
             return (0, Direction::Unknown);
         }
-        (self.order.u32(window, 16), crate::cooked::direction(window[22]))
+        (self.order.u32(unparsed, 16), crate::cooked::direction(unparsed[22]))
     }
 }

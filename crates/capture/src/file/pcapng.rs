@@ -1,10 +1,10 @@
 //! The pcapng format: sections of blocks, with any number of interfaces of any link type.
 //!
-//! Each section has its own byte order and its own interface numbers; [`Frame::interface`](fyke_frame::Frame) counts
-//! through all sections. Packets come in three kinds of block (enhanced, simple, and the obsolete one); blocks of other
-//! kinds are stepped over. What is refused is what libpcap 1.10 refuses, except that link types, snapshot lengths and
-//! byte orders may differ between interfaces and sections, and that a file without interfaces is an empty capture.
-//! Source: draft-ietf-opsawg-pcapng; libpcap's sf-pcapng.c for what is tolerated.
+//! Each section has its own byte order and its own interface numbers; [`Frame::interface`](fyke_frame::Frame) numbers
+//! the interfaces of all sections. Packets are in three kinds of block (enhanced, simple, and the obsolete one);
+//! other blocks are skipped. Refuses the files that libpcap 1.10 refuses, with two exceptions: link types, snapshot
+//! lengths and byte orders may differ between interfaces and sections, and a file without interfaces is an empty
+//! capture. Source: draft-ietf-opsawg-pcapng; for tolerated errors, libpcap's sf-pcapng.c.
 
 use super::order::Order;
 use super::{Record, Step, largest_snaplen, usable_snaplen};
@@ -12,7 +12,7 @@ use crate::error::Problem;
 use crate::source::Interface;
 use fyke_frame::{Direction, LinkType};
 
-/// Type of a section header: the same in both byte orders.
+/// Type of a section header, equal in both byte orders.
 pub(super) const SECTION: u32 = 0x0a0d_0d0a;
 const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
 const INTERFACE: u32 = 1;
@@ -20,18 +20,18 @@ const OBSOLETE_PACKET: u32 = 2;
 const SIMPLE_PACKET: u32 = 3;
 const ENHANCED_PACKET: u32 = 6;
 
-/// Head (type, length) and trailer (length).
+/// Length of the head (type, length) and the trailer (length).
 const FRAME_LEN: u32 = 12;
 const SECTION_LEN: u32 = 28;
 const SECTION_LIMIT: u32 = 1 << 20;
 /// Longest block, unless a link type has longer frames.
 const BLOCK_LIMIT: u32 = 16 << 20;
-/// Room for options beside the longest frame of a link type.
+/// Additional length for options, beyond the longest frame of a link type.
 const OPTIONS_LIMIT: u32 = 131_072;
 
-/// Interfaces that one file may describe.
+/// Most interfaces that one file may describe.
 const INTERFACE_LIMIT: usize = 65_536;
-/// Bytes that are kept of a name or a description.
+/// Most bytes that are kept of a name or a description.
 const TEXT_LIMIT: usize = 256;
 
 /// Reads blocks of one file.
@@ -45,7 +45,7 @@ pub(super) struct Pcapng {
     in_section: bool,
 }
 
-/// How an interface counts time.
+/// Time format of an interface.
 #[derive(Debug, Clone, Copy)]
 struct Clock {
     units_per_second: u64,
@@ -64,25 +64,25 @@ impl Pcapng {
         }
     }
 
-    /// Looks at the next block; describes new interfaces in `interfaces`.
+    /// Decodes the next block; adds new interfaces to `interfaces`.
     pub(super) fn step(
         &mut self,
-        window: &[u8],
+        unparsed: &[u8],
         interfaces: &mut Vec<Interface>,
     ) -> Result<Step, Problem> {
-        if window.len() < 8 {
+        if unparsed.len() < 8 {
             return Ok(Step::Need { what: "block header", bytes: 8 });
         }
-        let kind = self.order.u32(window, 0);
+        let kind = self.order.u32(unparsed, 0);
         if kind == SECTION {
-            return self.section(window, interfaces.len());
+            return self.section(unparsed, interfaces.len());
         }
-        let len = self.order.u32(window, 4);
+        let len = self.order.u32(unparsed, 4);
         if len < FRAME_LEN || !len.is_multiple_of(4) || len > self.block_limit {
             let (least, limit) = (FRAME_LEN, self.block_limit);
             return Err(Problem::BlockLength { given: len, least, limit });
         }
-        let Some(block) = window.get(..len as usize) else {
+        let Some(block) = unparsed.get(..len as usize) else {
             return Ok(Step::Need { what: "block", bytes: len as usize });
         };
         self.check_trailer(block)?;
@@ -104,33 +104,33 @@ impl Pcapng {
     }
 
     /// Starts a section: new byte order, no interfaces yet.
-    fn section(&mut self, window: &[u8], described: usize) -> Result<Step, Problem> {
+    fn section(&mut self, unparsed: &[u8], described: usize) -> Result<Step, Problem> {
         const WHAT: &str = "section header";
-        if window.len() < 12 {
+        if unparsed.len() < 12 {
             return Ok(Step::Need { what: WHAT, bytes: 12 });
         }
-        let order = match (Order::Little.u32(window, 8), Order::Big.u32(window, 8)) {
+        let order = match (Order::Little.u32(unparsed, 8), Order::Big.u32(unparsed, 8)) {
             (BYTE_ORDER_MAGIC, _) => Order::Little,
             (_, BYTE_ORDER_MAGIC) => Order::Big,
             (other, _) => return Err(Problem::ByteOrder(other)),
         };
-        let len = order.u32(window, 4);
+        let len = order.u32(unparsed, 4);
         let whole_words = len.is_multiple_of(4) || !self.in_section;
         if !(SECTION_LEN..=SECTION_LIMIT).contains(&len) || !whole_words {
             let (least, limit) = (SECTION_LEN, SECTION_LIMIT);
             return Err(Problem::BlockLength { given: len, least, limit });
         }
-        let Some(block) = window.get(..len as usize) else {
+        let Some(block) = unparsed.get(..len as usize) else {
             return Ok(Step::Need { what: WHAT, bytes: len as usize });
         };
         let (major, minor) = (order.u16(block, 12), order.u16(block, 14));
-        // Later sections may have any minor version, as libpcap has it; 1.2 is written for 1.0 by some.
+        // As in libpcap, later sections may have any minor version; some writers use 1.2 for 1.0.
         if major != 1 || !self.in_section && !matches!(minor, 0 | 2) {
             return Err(Problem::Version { format: "pcapng", major, minor });
         }
         self.order = order;
         if std::mem::replace(&mut self.in_section, true) {
-            // libpcap takes the first section header as it comes.
+            // libpcap does not check the trailer of the first section header.
             self.check_trailer(block)?;
         }
         self.first_interface = described;
@@ -173,7 +173,7 @@ impl Pcapng {
         let mut record = self.record(interface, time, captured, wire_len, interfaces)?;
         record.data_at = 28;
         let data = body.data(20, captured)?;
-        // Options follow the padded data. libpcap does not look at them, so nothing in them is an error.
+        // Options follow the padded data. libpcap does not read them, so nothing in them is an error.
         let rest = &body.bytes[(20 + data.len().next_multiple_of(4)).min(body.bytes.len())..];
         record.direction = direction(self.order, rest);
         Ok(Step::Frame { record, len })
@@ -210,7 +210,7 @@ impl Pcapng {
         Ok(Step::Frame { record, len })
     }
 
-    /// Two words, the high one first in either byte order.
+    /// Reads two words, the high one first in either byte order.
     fn time(&self, fixed: &[u8], at: usize) -> u64 {
         u64::from(self.order.u32(fixed, at)) << 32 | u64::from(self.order.u32(fixed, at + 4))
     }
@@ -247,7 +247,7 @@ impl Pcapng {
 }
 
 impl Clock {
-    /// Nanoseconds since 1970; what lies before or beyond what 64 bits hold becomes the nearest that they do.
+    /// Nanoseconds since 1970; times outside the range of 64 bits become the nearest value within it.
     fn nanoseconds(&self, time: u64) -> u64 {
         let seconds = (time / self.units_per_second).wrapping_add(self.offset_seconds);
         let fraction = u128::from(time % self.units_per_second) * 1_000_000_000;
@@ -259,7 +259,7 @@ impl Clock {
     }
 }
 
-/// What is between head and trailer of a block.
+/// Content of a block between head and trailer.
 struct Body<'a> {
     order: Order,
     kind: u32,
@@ -277,7 +277,7 @@ impl<'a> Body<'a> {
     }
 }
 
-/// Reads the options of an interface description; as strict as libpcap.
+/// Reads the options of an interface description, as strictly as libpcap.
 fn interface_options(
     body: &Body<'_>,
     mut rest: &[u8],
@@ -328,21 +328,21 @@ fn interface_options(
     Ok(())
 }
 
-/// The upper bit chooses between powers of two and of ten.
+/// Units per second of a timestamp resolution; the upper bit chooses between powers of two and of ten.
 fn units_per_second(resolution: u8) -> Result<u64, Problem> {
     let exponent = u32::from(resolution & 0x7f);
     let base: u64 = if resolution & 0x80 != 0 { 2 } else { 10 };
     base.checked_pow(exponent).ok_or(Problem::Resolution(resolution))
 }
 
-/// The first line of a text, without what a terminal would act on.
+/// A text up to its first zero byte and up to the limit, without control characters.
 fn text(value: &[u8]) -> String {
     let end = value.iter().position(|&byte| byte == 0).unwrap_or(value.len());
     let text = String::from_utf8_lossy(&value[..end.min(TEXT_LIMIT)]);
     text.chars().filter(|letter| !letter.is_control()).collect()
 }
 
-/// Direction from the flags option of an enhanced packet block, when there is one.
+/// Direction from the flags option of an enhanced packet block, if there is one.
 fn direction(order: Order, mut rest: &[u8]) -> Direction {
     const END: u16 = 0;
     const FLAGS: u16 = 2;
@@ -358,7 +358,7 @@ fn direction(order: Order, mut rest: &[u8]) -> Direction {
     Direction::Unknown
 }
 
-/// Bits 0 and 1 tell the direction, bits 2 to 4 how it was addressed.
+/// Direction from flags: bits 0 and 1 are the direction, bits 2 to 4 the kind of address.
 fn direction_of(flags: u32) -> Direction {
     match (flags & 3, flags >> 2 & 7) {
         (2, _) => Direction::Outbound,

@@ -1,7 +1,7 @@
-//! Link types whose headers have fields in the byte order of the machine that captured.
+//! Link types with header fields in the byte order of the capturing machine.
 //!
-//! A file from a machine of the other byte order has them the other way round; they are turned to this machine's order,
-//! as libpcap does, so that the same filter works on both. Source: the descriptions of these link types.
+//! In a file from a machine of the other byte order these fields are reversed. They are converted to this machine's
+//! order, as libpcap does, so that the same filter works on both. Source: the descriptions of these link types.
 
 use fyke_frame::LinkType;
 
@@ -13,13 +13,13 @@ const NFLOG: LinkType = LinkType(239);
 const ETHERTYPE_CAN: u16 = 0x000c;
 const ETHERTYPE_CANFD: u16 = 0x000d;
 
-/// Whether frames of this link type have such fields.
+/// True if frames of this link type have such fields.
 pub(super) fn has_host_order_fields(link: LinkType) -> bool {
     use LinkType as L;
     matches!(link, L::LINUX_SLL | L::LINUX_SLL2 | PFLOG | USB_LINUX | USB_LINUX_MMAPPED | NFLOG)
 }
 
-/// Turns the fields round, as far as the captured bytes go.
+/// Converts the fields, as far as they were captured.
 pub(super) fn swap(link: LinkType, data: &mut [u8], wire_len: u32) {
     match link {
         LinkType::LINUX_SLL => swap_can(data, wire_len, 14, 16),
@@ -32,13 +32,13 @@ pub(super) fn swap(link: LinkType, data: &mut [u8], wire_len: u32) {
     }
 }
 
-/// Reverses the bytes of a field. False when it was not captured whole.
+/// Reverses the bytes of a field. False if it was not captured completely.
 fn reverse(data: &mut [u8], at: usize, len: usize) -> bool {
     let field = at.checked_add(len).and_then(|end| data.get_mut(at..end));
     field.map(<[u8]>::reverse).is_some()
 }
 
-/// A CAN identifier behind a cooked header.
+/// Converts a CAN identifier after a cooked header.
 fn swap_can(data: &mut [u8], wire_len: u32, protocol_at: usize, header_len: usize) {
     let Some(&[high, low]) = data.get(protocol_at..protocol_at + 2) else { return };
     let protocol = u16::from_be_bytes([high, low]);
@@ -48,7 +48,7 @@ fn swap_can(data: &mut [u8], wire_len: u32, protocol_at: usize, header_len: usiz
     }
 }
 
-/// User and process numbers; the length byte tells which of them a header has.
+/// Converts user and process numbers; the length byte tells which of them a header has.
 fn swap_pflog(data: &mut [u8], wire_len: u32) {
     const FIELDS: [(usize, usize); 4] = [(44, 48), (48, 52), (52, 56), (56, 60)];
     let Some(&header_len) = data.first() else { return };
@@ -60,7 +60,8 @@ fn swap_pflog(data: &mut [u8], wire_len: u32) {
     }
 }
 
-/// A fixed header (32 bytes without the transfer-specific part), then, when memory-mapped, isochronous descriptors.
+/// Converts a fixed header (32 bytes without the transfer-specific part) and, if memory-mapped, isochronous
+/// descriptors.
 fn swap_usb(data: &mut [u8], mapped: bool) {
     const ISOCHRONOUS: u8 = 0;
     const FIXED: [(usize, usize); 7] =
@@ -86,7 +87,7 @@ fn swap_usb(data: &mut [u8], mapped: bool) {
     }
 }
 
-/// Type and length of every attribute.
+/// Converts type and length of every attribute.
 fn swap_nflog(data: &mut [u8], wire_len: u32) {
     const HEADER_LEN: usize = 4;
     let total = data.len().min(wire_len as usize);

@@ -1,4 +1,4 @@
-//! Damaged and hostile files, look-back, memory limits: what needs to see inside a file source.
+//! Damaged and hostile files, look-back, memory limits: tests that need the internals of a file source.
 
 use super::*;
 use crate::memory::MemorySource;
@@ -79,7 +79,7 @@ fn every_truncation_delivers_what_is_whole() {
             let (frames, error) = drain(whole[..len].to_vec());
             assert!(frames == all[..frames.len()], "{format:?} cut to {len}");
             match error {
-                // The cut is between two records: nobody can tell.
+                // The cut is between two records, so it cannot be detected.
                 None => clean_ends += 1,
                 Some(text) => {
                     assert!(text.starts_with("test: at byte "), "{text}");
@@ -87,7 +87,7 @@ fn every_truncation_delivers_what_is_whole() {
                 }
             }
         }
-        // Before every frame, and in pcapng also behind the section header.
+        // Before every frame, and in pcapng also after the section header.
         assert_eq!(clean_ends, if format == Format::Pcap { 30 } else { 31 }, "{format:?}");
     }
 }
@@ -119,7 +119,7 @@ fn several_members_and_frames_are_one_file() {
 
 #[test]
 fn damaged_zstd_hands_out_what_came_before() {
-    // Many blocks, the last one damaged: its checksum, or its content.
+    // Many blocks; the last one is damaged in its checksum or its content.
     let plain = capture(Format::Pcap, 20_000);
     let (all, _) = drain(plain.clone());
     let mut packed = zstd(&plain);
@@ -153,7 +153,7 @@ fn a_slow_reader_gives_the_same_frames() {
     }
 }
 
-/// Faults that lose nothing change nothing; an error is reported once, after all frames before it.
+/// Checks that interruptions and short reads change nothing; an error is reported once, after all earlier frames.
 #[test]
 fn faults_of_reading_lose_nothing_before_them() {
     let plain = [capture(Format::Pcap, 3000), capture(Format::Pcapng, 3000)];
@@ -165,7 +165,7 @@ fn faults_of_reading_lose_nothing_before_them() {
         for seed in 0..60 {
             let what = format!("file {number}, seed {seed}");
             let faulty = || Faulty::new(Cursor::new(bytes.clone()), seed);
-            // Pipes with packed captures are waited for.
+            // A read from a pipe with a compressed capture waits.
             let soft = if number < 2 { faulty().blocks() } else { faulty() };
             assert!(drain_reader(soft) == (all.clone(), None), "{what}");
             let at = Random::new(seed).below(bytes.len());
@@ -174,7 +174,7 @@ fn faults_of_reading_lose_nothing_before_them() {
             let error = error.unwrap_or_else(|| panic!("{what}: no error"));
             assert!(error.contains("Input/output error"), "{what}: {error}");
             if number < 2 {
-                // Every record that came whole.
+                // Every record that arrived completely.
                 let (expected, _) = drain(bytes[..at].to_vec());
                 assert_eq!(frames.len(), expected.len(), "{what}");
             }
@@ -203,7 +203,7 @@ fn random_damage_neither_panics_nor_hangs() {
         }
         let len = bytes.len();
         let (frames, _) = drain(bytes);
-        // A damaged packed file may unpack to more; a plain one cannot hold more frames than record headers.
+        // A damaged compressed file may expand to more; a plain one cannot have more frames than record headers.
         assert!(round % 4 > 1 || frames.len() <= len / 16, "round {round}");
     }
 }
@@ -225,7 +225,7 @@ fn lies_about_lengths_cost_no_memory() {
 
 #[test]
 fn what_is_stepped_over_is_not_kept() {
-    /// 100 MiB of blocks that nobody knows.
+    /// 100 MiB of unknown blocks.
     struct Unknown(u64);
     impl Read for Unknown {
         fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
@@ -278,7 +278,8 @@ fn look_back_by_bytes() {
     }
 }
 
-/// A pcap file header and one record header with a packet of 4 bytes, in the order and with the numbers given.
+/// A pcap file header and one record header with a packet of 4 bytes, in the given byte order and with the given
+/// numbers.
 fn pcap(magic: u32, version: (u16, u16), snaplen: u32, first: u32, second: u32) -> Vec<u8> {
     let mut bytes = Vec::new();
     bytes.extend_from_slice(&magic.to_be_bytes());
@@ -297,7 +298,7 @@ fn pcap(magic: u32, version: (u16, u16), snaplen: u32, first: u32, second: u32) 
 #[test]
 fn old_and_odd_pcap_files() {
     let micro = 0xa1b2_c3d4;
-    // Version, snapshot length, the two length fields; captured and wire length.
+    // Version, snapshot length, the two length fields; captured length and wire length.
     for (version, snaplen, first, second, captured, wire_len) in [
         ((2, 4), 100, 4, 60, 4, 60),
         ((2, 4), 0, 4, 60, 4, 60),

@@ -1,49 +1,49 @@
-//! One block of the ring: frames behind each other, each with a header that leads to the next.
+//! One block of the ring: a sequence of frames, each with a header that has the offset of the next one.
 //!
-//! A frame is *prepared* once, in place: the tag that the network card took out is put back, a cooked header is put in
-//! front. The kernel leaves room for both. Afterwards the block can be walked any number of times. Everything the
-//! kernel wrote is checked against the block before it is used. Source: the kernel's packet_mmap.rst and if_packet.h
-//! (`tpacket_block_desc`, `tpacket3_hdr`).
+//! A frame is *prepared* once, in place: the tag that the network card removed is reinserted, and a cooked header is
+//! put in front. The kernel leaves space for both. After that the block can be walked any number of times. Everything
+//! that the kernel wrote is checked against the block before it is used. Source: the kernel's packet_mmap.rst and
+//! if_packet.h (`tpacket_block_desc`, `tpacket3_hdr`).
 //!
-//! Of two tags the kernel (seen with 6.18) takes one out; for cooked frames it then names the protocol behind both,
-//! while the inner tag's content still stands in front of it. Nothing tells that apart from a frame without inner tag,
-//! so such frames look as libpcap shows them; capture from the interface itself to see both tags.
+//! Of two tags the kernel (observed with 6.18) removes one. For cooked frames it then reports the protocol after both
+//! tags, while the content of the inner tag still precedes the payload. Such a frame cannot be distinguished from one
+//! without an inner tag, so it looks as libpcap shows it; to see both tags, capture from the interface itself.
 
 use crate::cooked::{self, Sender};
 use fyke_frame::{Direction, LinkType};
 
 /// Header of a frame; a `sockaddr_ll` follows.
 const HEADER_LEN: usize = 48;
-/// First byte of a frame that may hold packet bytes.
+/// Smallest offset of packet bytes in a frame.
 const DATA_MIN: usize = HEADER_LEN + Sender::LEN;
-/// Padding of the kernel's, which it leaves zero: here whether a tag was put back.
+/// Padding that the kernel leaves zero; used here as the mark that a tag was reinserted.
 const RESTORED_AT: usize = 38;
 /// Bytes of a VLAN tag.
 const TAG_LEN: usize = 4;
-/// Room in front of every packet that we ask the kernel for: a cooked header needs 20 bytes and a tag 4, of which
-/// alignment gives 28 to cooked packets and 14 to others already.
+/// Space in front of every packet that is requested from the kernel: a cooked header needs 20 bytes and a tag 4, of
+/// which alignment already gives 28 to cooked packets and 14 to others.
 pub(super) const RESERVE: u32 = TAG_LEN as u32;
 
 const ETHERTYPE_VLAN: u16 = 0x8100;
 const VLAN_VALID: u32 = libc::TP_STATUS_VLAN_VALID;
 const TPID_VALID: u32 = libc::TP_STATUS_VLAN_TPID_VALID;
 
-/// The kernel's numbers do not add up at this offset of the block.
+/// Offset in the block of inconsistent data from the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Damaged(pub(super) u32);
 
-/// What a source makes of a frame's link header.
+/// Treatment of link headers by a source.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shape {
     /// Link type of the frames.
     pub(super) link: LinkType,
-    /// Longest frame that is shown.
+    /// Longest frame that is delivered; longer ones are cut.
     pub(super) snaplen: u32,
-    /// The loopback interface: what it sends is shown again as received, so the first copy is left out.
+    /// The loopback interface: packets that it sends also appear as received, so the outgoing copy is ignored.
     pub(super) loopback: u32,
 }
 
-/// Where the next frame lies, and how many are left.
+/// Offset of the next frame, and the number of frames left.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Walk {
     pub(super) at: u32,
@@ -59,19 +59,19 @@ pub(super) struct View {
     pub(super) timestamp_ns: u64,
     pub(super) ifindex: u32,
     pub(super) direction: Direction,
-    /// A tag was put back.
+    /// True if a tag was reinserted.
     pub(super) restored: bool,
-    /// Not to be shown.
+    /// True if the frame is not delivered.
     pub(super) ignored: bool,
 }
 
-/// The frames of a block that has just been taken.
+/// Starts a walk over the frames of a block that has just been taken.
 pub(super) fn start(block: &[u8]) -> Result<Walk, Damaged> {
     let (count, first) = (word(block, 12)?, word(block, 16)?);
     Ok(Walk { at: first, left: count })
 }
 
-/// Prepares the next frame of a block and moves on.
+/// Prepares the next frame of a block and advances.
 pub(super) fn prepare(block: &mut [u8], walk: &mut Walk, shape: &Shape) -> Result<View, Damaged> {
     let frame = Header::read(block, walk.at)?;
     let mut data = Data { at: frame.mac as usize, len: frame.snaplen, wire_len: frame.len };
@@ -95,7 +95,7 @@ pub(super) fn prepare(block: &mut [u8], walk: &mut Walk, shape: &Shape) -> Resul
     view(block, walk, shape)
 }
 
-/// The next frame of a block, already prepared; moves on.
+/// Reads the next frame of a block, already prepared, and advances.
 pub(super) fn view(block: &[u8], walk: &mut Walk, shape: &Shape) -> Result<View, Damaged> {
     let frame = Header::read(block, walk.at)?;
     let sender = frame.sender;
@@ -162,7 +162,7 @@ impl Header {
         if inside { Ok(frame) } else { Err(Damaged(at)) }
     }
 
-    /// Protocol and content of the tag that was taken out, if one was.
+    /// Protocol and content of the tag that was removed, if there was one.
     fn tag(&self) -> Option<[u8; TAG_LEN]> {
         if self.tci == 0 && self.status & VLAN_VALID == 0 {
             return None;
@@ -174,7 +174,7 @@ impl Header {
     }
 }
 
-/// Where the bytes of a frame lie, from its header on.
+/// Offset of the bytes of a frame, from its header, and their lengths.
 struct Data {
     at: usize,
     len: u32,
@@ -195,9 +195,9 @@ impl Data {
         Some(())
     }
 
-    /// Puts a tag back where it was: between what announces the next protocol and that protocol.
+    /// Reinserts a tag at its original position: before the field with the next protocol.
     ///
-    /// DEPARTURE: libpcap 1.10 leaves the tag out of version 2 cooked headers, where it has nowhere else to go.
+    /// DEPARTURE: libpcap 1.10 leaves the tag out of version 2 cooked headers, which have no other place for it.
     fn insert_tag(&mut self, frame: &mut [u8], tag: [u8; TAG_LEN], link: LinkType) -> Option<()> {
         // Bytes of the link header before the protocol field.
         let before = match link {
@@ -216,8 +216,8 @@ impl Data {
         Some(())
     }
 
-    /// The protocol field comes first: the tag's protocol takes its place, and the rest of the tag and the protocol
-    /// come behind the header.
+    /// Reinserts a tag after a version 2 cooked header, where the protocol field comes first: the tag's protocol
+    /// replaces it, and the rest of the tag and the protocol follow the header.
     fn insert_sll2_tag(&mut self, frame: &mut [u8], tag: [u8; TAG_LEN]) -> Option<()> {
         self.grow(TAG_LEN)?;
         let at = self.at;
@@ -225,12 +225,12 @@ impl Data {
         let [t0, t1, c0, c1] = tag;
         let protocol = [frame[at], frame[at + 1]];
         frame[at..at + 2].copy_from_slice(&[t0, t1]);
-        let behind = at + cooked::SLL2_LEN;
-        frame[behind..behind + 4].copy_from_slice(&[c0, c1, protocol[0], protocol[1]]);
+        let after = at + cooked::SLL2_LEN;
+        frame[after..after + 4].copy_from_slice(&[c0, c1, protocol[0], protocol[1]]);
         Some(())
     }
 
-    /// Writes back to the header where the frame is now; its tag is no longer missing.
+    /// Writes the new position of the frame to its header, and marks the tag as present.
     fn store(&self, frame: &mut [u8], restored: bool) {
         frame[12..16].copy_from_slice(&self.len.to_ne_bytes());
         frame[16..20].copy_from_slice(&self.wire_len.to_ne_bytes());

@@ -1,4 +1,4 @@
-//! Blocks as the kernel writes them, made by hand: damaged ones are refused, never believed.
+//! Blocks in the kernel's format, built by the tests: damaged ones are refused.
 
 use super::block::{self, Damaged, Shape, Walk};
 use crate::cooked::OUTGOING;
@@ -6,7 +6,7 @@ use fyke_frame::LinkType;
 
 const BLOCK: usize = 4096;
 
-/// A block of frames with 40 bytes of payload each, 96 bytes into their frame.
+/// A block of frames with 40 bytes of payload each, at offset 96 of their frame.
 fn filled(frames: u32, tci: u32) -> Vec<u8> {
     let mut block = vec![0; BLOCK];
     block[12..16].copy_from_slice(&frames.to_ne_bytes());
@@ -42,7 +42,7 @@ fn a_block_is_prepared_once_and_seen_again() {
     ] {
         for tci in [0, 5] {
             let mut block = filled(20, tci);
-            // Raw IP has no place for a tag.
+            // Raw IP has no field for a tag.
             let tag = if tci != 0 && link != LinkType::RAW { 4 } else { 0 };
             let mut walk = block::start(&block).expect("sound");
             let (mut first, mut again) = (Vec::new(), Vec::new());
@@ -68,7 +68,7 @@ fn a_block_is_prepared_once_and_seen_again() {
 
 #[test]
 fn numbers_that_do_not_add_up() {
-    // Where in the first frame, what, and whether the next one cannot be found instead.
+    // Offset in the first frame, value, and true if the next frame cannot be found because of it.
     let wrong: [(usize, &[u8]); 5] = [
         (0, &[0, 0, 0, 0]),
         (0, &[0xff, 0xff, 0xff, 0xff]),
@@ -83,7 +83,7 @@ fn numbers_that_do_not_add_up() {
         let prepared = block::prepare(&mut block, &mut walk, &shape(LinkType::EN10MB));
         assert_eq!(prepared.err(), Some(Damaged(48)), "{at}: {bytes:?}");
     }
-    // No room in front for a cooked header and a tag.
+    // There is no space in front for a cooked header and a tag.
     let mut block = filled(3, 5);
     block[48 + 24] = 68 + 20;
     let mut walk = block::start(&block).expect("sound");

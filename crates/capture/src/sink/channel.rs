@@ -1,8 +1,8 @@
-//! Where the bytes of an [`Output`](super::Output) go: a regular file, or something that may have no room for a while.
+//! Channels for the bytes of an [`Output`](super::Output): a regular file, or a stream that may be full for a while.
 //!
-//! A write never waits. Pipes and terminals are opened again without blocking, because the mode of standard output
-//! belongs to everybody who has it; what cannot be opened again (sockets) is written one page at a time, for which
-//! poll(2) promises room.
+//! A write never waits. Pipes and terminals are reopened in non-blocking mode, because the mode of standard output is
+//! shared with other processes. Descriptors that cannot be reopened (sockets) are written one page at a time, for
+//! which poll(2) guarantees space.
 
 use crate::sys;
 use std::fs::File;
@@ -11,21 +11,21 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::time::Duration;
 
-/// Bytes for which a descriptor that poll(2) calls writable has room.
+/// Number of bytes that a descriptor accepts if poll(2) reports it writable.
 const PAGE: usize = 4096;
 
-/// The operating system's end of an output.
+/// The channel of an output to the operating system.
 pub(super) trait Channel: Send {
-    /// Writes some bytes without waiting; [`io::ErrorKind::WouldBlock`] when there is no room.
+    /// Writes some bytes without waiting; [`io::ErrorKind::WouldBlock`] if there is no space.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
 
-    /// Waits for room.
+    /// Waits for space.
     fn wait(&self, patience: Duration);
 
-    /// Takes back the last bytes that were written; whether that was possible.
+    /// Removes the last bytes that were written; true if that was possible.
     fn cut(&mut self, bytes: u64) -> bool;
 
-    /// The file, to change what has been written before.
+    /// The file, for changes to bytes that have been written.
     fn file(&self) -> Option<&File> {
         None
     }
@@ -59,7 +59,8 @@ impl Channel for Regular {
     fn cut(&mut self, bytes: u64) -> bool {
         let cut = || {
             let end = (&self.0).stream_position()?;
-            // Standard output may be a file that others write to as well: only our own end is taken back.
+            // Standard output may be a file that others write to as well: only bytes at its end that are ours are
+            // removed.
             if self.0.metadata()?.len() != end || bytes > end {
                 return Ok(false);
             }
@@ -94,7 +95,7 @@ impl Channel for Stream {
     fn wait(&self, patience: Duration) {
         let wait_ms = patience.as_millis().clamp(1, 1_000) as u16;
         if sys::poll::writable(self.file.as_fd(), wait_ms).is_err() {
-            // The next write says what is wrong; nobody asks without end.
+            // The next write reports the error; the pause prevents a busy loop until then.
             std::thread::sleep(Duration::from_millis(1));
         }
     }

@@ -1,13 +1,13 @@
 //! A sink that writes files, one or, with rotation, several.
 //!
-//! Frames are encoded into the buffer of an [`Output`], which is handed to the operating system when it has grown to
-//! 256 KiB, on [`Sink::flush`], with every frame when asked to, and at the end. When writing fails the file ends with
-//! its last whole record, and the frames that are not in it count as lost.
+//! Frames are encoded into the buffer of an [`Output`]. The buffer is written to the operating system when it has
+//! grown to 256 KiB, on [`Sink::flush`], with every frame if requested, and at the end. If writing fails, the file
+//! ends with its last complete record, and the other frames count as lost.
 
 use super::output::Output;
 use super::pcap::{self, Pcap};
 use super::pcapng::{Accounted, Pcapng};
-use super::rotate::{Names, Turn};
+use super::rotate::{Names, NextFile};
 use super::{Account, Format, Sink, SinkStats, WriteError, WriteOptions};
 use crate::source::Interface;
 use fyke_frame::{Frame, LinkType};
@@ -21,35 +21,36 @@ use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Encoded bytes that are kept back.
+/// Most encoded bytes that are kept in the buffer.
 const BUFFER: usize = 1 << 18;
 
 pub(super) struct FileSink {
     output: Output,
-    /// For error texts.
+    /// Name for error texts.
     name: String,
-    /// Whether what has been written can still be changed: not in a pipe.
+    /// True if bytes that have been written can be changed, which is impossible in a pipe.
     can_patch: bool,
     names: Names,
-    /// Where the next files go: open, for a process that could not reach it any more.
+    /// Folder of later files, kept open because the process may not be able to open it later.
     folder: Option<OwnedFd>,
     format: Format,
     options: WriteOptions,
-    /// `None`: a pcap file whose link type is not known yet.
+    /// Encoder; `None` for a pcap file whose link type is not known yet.
     encoder: Option<Encoder>,
-    /// Of the files before this one; `files` counts this one too.
+    /// Counts of the earlier files; `files` includes this one.
     before: SinkStats,
-    /// What has happened to the frames of interfaces, for the end of each file.
+    /// Accounts of interfaces, for the end of each file.
     accounted: Vec<Accounted>,
     finished: bool,
-    /// Until the first bytes go to the file: what it was before, so that a sink that is dropped unused changes nothing.
+    /// Former state of the file, until the first bytes are written, so that a sink that is dropped unused changes
+    /// nothing.
     untouched: Option<Untouched>,
 }
 
-/// A file that nothing has been written to yet.
+/// A file to which nothing has been written yet.
 struct Untouched {
     path: PathBuf,
-    /// Whether it was not there before.
+    /// True if the file did not exist before.
     is_new: bool,
 }
 
@@ -95,13 +96,13 @@ impl FileSink {
         Ok(sink)
     }
 
-    /// Output that the bytes go to.
+    /// The output of the sink.
     #[cfg(test)]
     pub(super) fn output(&mut self) -> &mut Output {
         &mut self.output
     }
 
-    /// Writes what stands at the start of a file, as far as it is known.
+    /// Writes the start of a file, as far as it is known.
     fn start(&mut self) {
         self.encoder = None;
         let first = self.options.interfaces.first().cloned();
@@ -119,7 +120,7 @@ impl FileSink {
     }
 
     fn start_pcap(&mut self, interface: &Interface, link: LinkType) {
-        // Readers cut frames to the snapshot length of the file. One that turns out too small can be corrected later.
+        // Readers cut frames to the snapshot length of the file. If it proves too small, it can be corrected later.
         let snaplen = match self.can_patch {
             true => self.snaplen(interface),
             false => self.options.snaplen,
@@ -152,7 +153,7 @@ impl FileSink {
         WriteError::Write { name: self.name.clone(), source }
     }
 
-    /// The place of an interface's account; there is one from now on.
+    /// Index of an interface's account, which is created if necessary.
     fn accounted_at(&mut self, interface: &Interface) -> usize {
         let place = self.accounted.iter().position(|one| one.interface == *interface);
         place.unwrap_or_else(|| {
@@ -161,7 +162,7 @@ impl FileSink {
         })
     }
 
-    /// Adds the frames of this file to those of earlier ones.
+    /// Adds the counts of this file to those of earlier ones.
     fn add_to_earlier(&mut self) {
         let Some(Encoder::Pcapng(pcapng)) = &self.encoder else { return };
         let counted: Vec<_> =
@@ -180,25 +181,25 @@ impl FileSink {
         }
     }
 
-    /// How long a write waits for room.
+    /// Longest wait of a write for space.
     fn patience(&self) -> Option<Duration> {
         if self.options.waits { None } else { Some(Duration::ZERO) }
     }
 
-    /// Starts another file if it is time; whether it did.
+    /// Starts another file if it is time; true if it did.
     fn rotate(&mut self) -> Result<bool, WriteError> {
-        match self.names.turn(self.output.bytes()) {
-            Turn::Stay => Ok(false),
-            Turn::Done(count) => {
+        match self.names.next_file(self.output.bytes()) {
+            NextFile::Stay => Ok(false),
+            NextFile::Done(count) => {
                 self.end()?;
                 self.hand_over(None)?;
                 Err(WriteError::FileLimit(count))
             }
-            Turn::Next(path) => {
+            NextFile::Next(path) => {
                 self.end()?;
                 self.hand_over(None)?;
                 self.add_to_earlier();
-                // The next file may be this one.
+                // The next file may have the same name as this one.
                 self.output.file().map(File::unlock);
                 let next = self.open_next(path)?;
                 self.before = self.stats();
@@ -211,7 +212,7 @@ impl FileSink {
         }
     }
 
-    /// Opens the next file. Passes over names at which another user has made something.
+    /// Opens the next file. Skips names at which another user has created a file.
     fn open_next(&mut self, mut path: PathBuf) -> Result<Opened, WriteError> {
         let mut passed_over = 0;
         loop {
@@ -226,8 +227,8 @@ impl FileSink {
         }
     }
 
-    /// Writes one frame. `described` is the link type and the number under which this file knows the interface, once
-    /// it has been looked up.
+    /// Writes one frame. `described` is the link type and the number of the interface in this file, after it has been
+    /// looked up.
     fn write_one(
         &mut self,
         interface: &Interface,
@@ -270,7 +271,7 @@ impl FileSink {
         Ok(())
     }
 
-    /// Hands the buffer to the operating system; whether all of it has gone.
+    /// Writes the buffer to the operating system; true if all of it is written.
     fn hand_over(&mut self, patience: Option<Duration>) -> Result<bool, WriteError> {
         if self.untouched.take().is_some_and(|untouched| !untouched.is_new)
             && let Some(file) = self.output.file()
@@ -291,7 +292,7 @@ impl Sink for FileSink {
         interface: &Interface,
         frames: &mut dyn Iterator<Item = &Frame<'_>>,
     ) -> Result<(), WriteError> {
-        // PERF: comparing the interface with what is described, frame by frame, was 62 % of a capture's time.
+        // PERF: comparing the interface with the described ones for every frame took 62 % of a capture's time.
         let mut described = None;
         for frame in frames {
             if self.names.rotates() && self.rotate()? {
@@ -339,7 +340,7 @@ impl Sink for FileSink {
                 self.output.mark(false);
             }
             Some(Encoder::Pcap(_)) => {}
-            // No frame came to tell the link type: an empty file of the commonest.
+            // No frame has determined the link type, so the empty file gets the most common one.
             None => self.start_pcap(&Interface::new("", LinkType::EN10MB), LinkType::EN10MB),
         }
         Ok(())
@@ -362,8 +363,8 @@ impl Sink for FileSink {
 }
 
 impl Drop for FileSink {
-    /// A sink that is dropped without [`Sink::finish`] still leaves a whole file, if it can; one that took no frame
-    /// and wrote nothing leaves everything as it was. After a failure nothing is written.
+    /// Completes the file, if possible, when a sink is dropped without [`Sink::finish`]. A sink that took no frame
+    /// and wrote nothing leaves the file unchanged. After a failure nothing is written.
     fn drop(&mut self) {
         let unused = self.stats().frames == 0 && !self.finished;
         match self.untouched.take_if(|_| unused) {
@@ -375,7 +376,7 @@ impl Drop for FileSink {
     }
 }
 
-/// The number under which files know a link type: some have several.
+/// The number of a link type in files: some link types have several.
 fn written_link(link: LinkType) -> LinkType {
     link.description().map_or(link, |known| known.numbers[0])
 }
@@ -386,12 +387,12 @@ type Opened = (Output, String, Option<Untouched>);
 /// Role of a file in its sink.
 #[derive(Clone, Copy)]
 enum Role<'f> {
-    /// The one that is opened with the sink.
+    /// The file that is opened with the sink.
     First {
-        /// Others follow.
+        /// True if other files follow.
         rotates: bool,
     },
-    /// A file of a rotation, opened while frames wait.
+    /// A later file of a rotation, opened while frames wait.
     Next {
         /// The open folder of the new file, if the capture keeps it open.
         folder: Option<&'f OwnedFd>,
@@ -404,7 +405,7 @@ impl Role<'_> {
         matches!(self, Role::First { rotates: true } | Role::Next { .. })
     }
 
-    /// Finds the place of a file. In a shared folder another user can make a link, which is refused; a file of a
+    /// Finds the place of a file. In a shared folder another user can create a link, which is refused; a file of a
     /// rotation is never a link.
     fn place(self, path: &Path) -> io::Result<Place> {
         match (self, path.file_name()) {
@@ -421,7 +422,7 @@ impl Role<'_> {
     }
 }
 
-/// Refuses everything but regular files and character devices such as `/dev/null`, which only root can make.
+/// Refuses everything but regular files and character devices such as `/dev/null`, which only root can create.
 fn check_rotated(file: &File) -> io::Result<()> {
     let kind = file.metadata()?.file_type();
     match kind.is_file() || kind.is_char_device() {
@@ -437,15 +438,15 @@ fn no_file() -> io::Error {
     )
 }
 
-/// Opens a file for writing, and leaves what is in it until there is something to write. A regular file is locked for
-/// as long as it is open, where its file system can do that. A new one belongs to the user that the process will be.
+/// Opens a file for writing, and keeps its content until the first write. A regular file is locked while it is open,
+/// if its file system supports it. A new file belongs to the user that the process will change to.
 fn open(path: &Path, role: Role<'_>, mode: u32) -> Result<Opened, WriteError> {
     let name = path.display().to_string();
     // A FIFO would make a rotation wait for its reader.
     let accepts = if role.rotates() { Accepts::Ready } else { Accepts::All };
     let opened = role.place(path).and_then(|place| place.open_to_write(accepts, mode));
     let opened = opened.map_err(|error| match error.raw_os_error().map(Errno::from_raw_os_error) {
-        // A FIFO without a reader, or a socket; a link.
+        // A FIFO without a reader, a socket, or a link.
         Some(Errno::NXIO | Errno::LOOP) if role.rotates() => no_file(),
         _ => error,
     });

@@ -1,7 +1,7 @@
-//! A sink that sends frames out of a network interface, link header included.
+//! A sink that sends frames on a network interface, link header included.
 //!
-//! Frames are sent one by one. What the interface refuses (too long, a link type that is not its own) is counted, not
-//! an error; frames that were captured only in part are sent as far as they go.
+//! Frames are sent one by one. Frames that the interface refuses (too long, another link type) are counted; this is
+//! not an error. Frames that were captured only in part are sent as far as they were captured.
 
 use super::{Sink, SinkStats, WriteError};
 use crate::error::LiveError;
@@ -11,7 +11,7 @@ use crate::sys::packet::PacketSocket;
 use fyke_frame::{Frame, LinkType};
 use std::io;
 
-/// Sends frames out of an interface.
+/// Sink that sends frames on an interface.
 pub struct InterfaceSink {
     socket: PacketSocket,
     ifindex: u32,
@@ -21,10 +21,10 @@ pub struct InterfaceSink {
 }
 
 impl InterfaceSink {
-    /// Opens an interface to send on.
+    /// Opens an interface for sending.
     ///
     /// # Errors
-    /// Without CAP_NET_RAW, and for an interface that does not exist or whose frames have no link header of their own.
+    /// Without CAP_NET_RAW, and for an interface that does not exist or has no link header of its own.
     pub fn open(name: &str) -> Result<Self, WriteError> {
         if fyke_privilege::helper::current().is_some_and(|helper| helper.is_sealed()) {
             return Err(LiveError::GivenUp { interface: name.to_owned() }.into());

@@ -1,11 +1,11 @@
-//! Bytes on their way to a file, a pipe or a terminal, in records that are written whole or counted as lost.
+//! A buffer for a file, a pipe or a terminal, with records that are written completely or counted as lost.
 //!
-//! Records are appended to a buffer and marked ([`Output::mark`]); [`Output::drain`] hands the buffer to the operating
-//! system and waits no longer than it is told to, whatever the other end does. When writing fails, a regular file is
-//! cut to the end of its last whole record, the frames that are not in it count as lost, and nothing is written again.
+//! Records are appended to a buffer and marked ([`Output::mark`]). [`Output::drain`] writes the buffer to the
+//! operating system and waits at most a given time, whatever the receiver does. If writing fails, a regular file is
+//! cut to the end of its last complete record, the other frames count as lost, and nothing more is written.
 //!
-//! Invariant: `taken = handed over + waiting + lost`, in frames. Cost: 16 bytes for each record that waits, one system
-//! call for each drain that finds room.
+//! Invariant: `taken = written + waiting + lost`, in frames. Cost: 16 bytes for each record that waits, one system
+//! call for each drain that finds space.
 
 use super::channel::Channel;
 use std::collections::VecDeque;
@@ -13,20 +13,20 @@ use std::fs::File;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Longest wait that is asked of the operating system at once.
+/// Longest wait in one system call.
 const SLICE: Duration = Duration::from_secs(1);
 
 /// A buffered output.
 pub struct Output {
     channel: Box<dyn Channel>,
     buffer: Vec<u8>,
-    /// Bytes of this output that lie before the buffer.
+    /// Offset of the buffer in this output.
     base: u64,
-    /// Bytes at the start of the buffer that have been handed over.
+    /// Number of bytes at the start of the buffer that have been written.
     handed: usize,
-    /// Ends of the records that have not been handed over whole, and whether they are frames.
+    /// Ends of the records that have not been written completely; true for frames.
     ends: VecDeque<(u64, bool)>,
-    /// End of the last record that was handed over whole.
+    /// End of the last record that was written completely.
     whole: u64,
     taken: u64,
     lost: u64,
@@ -34,27 +34,27 @@ pub struct Output {
 }
 
 impl Output {
-    /// An output to an open file, pipe, terminal or device.
+    /// Creates an output to an open file, pipe, terminal or device.
     pub fn new(file: File) -> Output {
         Output::over(super::channel::of(file))
     }
 
-    /// An output to standard output.
+    /// Creates an output to standard output.
     ///
     /// # Errors
-    /// When standard output is closed.
+    /// If standard output is closed.
     pub fn standard_output() -> io::Result<Output> {
         use std::os::fd::AsFd;
         let copy = io::stdout().as_fd().try_clone_to_owned()?;
         Ok(Output::new(File::from(copy)))
     }
 
-    /// The regular file that the bytes go to, to change what has been written before.
+    /// The regular file of this output, for changes to bytes that have been written.
     pub(super) fn file(&self) -> Option<&File> {
         self.channel.file()
     }
 
-    /// Whether everything that is marked from now on is lost.
+    /// True if everything that is marked from now on is lost.
     pub fn is_closed(&self) -> bool {
         self.closed
     }
@@ -73,23 +73,23 @@ impl Output {
         }
     }
 
-    /// Puts another channel in the place of the one that nothing has gone to yet.
+    /// Replaces the channel, before anything has been written to it.
     #[cfg(test)]
     pub(super) fn set_channel(&mut self, channel: Box<dyn Channel>) {
         self.channel = channel;
     }
 
-    /// The buffer, to append a record to; [`mark`](Output::mark) it afterwards.
+    /// The buffer, for appending a record; call [`mark`](Output::mark) afterwards.
     pub fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.buffer
     }
 
-    /// The bytes from the start of this output, when all of them still wait.
+    /// The bytes from the start of this output, if all of them still wait.
     pub(super) fn unsent_start(&mut self) -> Option<&mut [u8]> {
         (self.base == 0 && self.handed == 0).then_some(&mut self.buffer)
     }
 
-    /// Marks the end of a record: a frame, or something else that has to be whole (a file header).
+    /// Marks the end of a record: a frame, or another unit that must be complete (a file header).
     pub fn mark(&mut self, is_frame: bool) {
         self.taken += u64::from(is_frame);
         if self.closed {
@@ -100,30 +100,32 @@ impl Output {
         self.ends.push_back((self.bytes(), is_frame));
     }
 
-    /// Bytes taken so far; those that failed to be written are not part of it.
+    /// Number of bytes taken so far, without those that could not be written.
     pub fn bytes(&self) -> u64 {
         self.base + self.buffer.len() as u64
     }
 
-    /// Bytes that wait in the buffer.
+    /// Number of bytes that wait in the buffer.
     pub fn waiting(&self) -> usize {
         self.buffer.len() - self.handed
     }
 
-    /// Frames taken so far that are handed over or still wait.
+    /// Number of frames taken so far that are written or still wait.
     pub fn frames(&self) -> u64 {
         self.taken - self.lost
     }
 
-    /// Frames that were taken and will never be written.
+    /// Number of frames that were taken and will not be written.
     pub fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// Hands the buffer over and waits for room, at most `patience` (`None`: without end). Whether all of it has gone.
+    /// Writes the buffer and waits for space, at most `patience` (`None`: without limit). True if all of it is
+    /// written.
     ///
     /// # Errors
-    /// When writing fails. The output is closed then: what waited is lost, as is everything that is marked later.
+    /// If writing fails. Then the output is closed: the waiting bytes are lost, and so is everything that is marked
+    /// later.
     pub fn drain(&mut self, patience: Option<Duration>) -> io::Result<bool> {
         let deadline = patience.map(|patience| Instant::now() + patience);
         while self.waiting() > 0 {
@@ -147,7 +149,7 @@ impl Output {
         Ok(true)
     }
 
-    /// Gives up what waits: it is lost, and so is everything that is marked later.
+    /// Gives up the waiting bytes: they are lost, and so is everything that is marked later.
     pub fn give_up(&mut self) {
         self.settle();
         if self.waiting() > 0 {
@@ -156,7 +158,7 @@ impl Output {
         self.closed = true;
     }
 
-    /// Forgets what has been handed over.
+    /// Removes the bytes that have been written.
     fn settle(&mut self) {
         let end = self.base + self.handed as u64;
         while let Some((at, _)) = self.ends.front().filter(|(at, _)| *at <= end) {
@@ -177,7 +179,7 @@ impl Output {
         error
     }
 
-    /// Cuts the file to its last whole record and counts the rest as lost.
+    /// Cuts the file to its last complete record and counts the rest as lost.
     fn close(&mut self) {
         self.closed = true;
         let part = self.base - self.whole;

@@ -1,26 +1,26 @@
-//! Writing the pcap format: the version and byte order that every reader knows (2.4, this machine's order).
+//! Writing the pcap format, in the version and byte order that every reader supports (2.4, this machine's order).
 
 use fyke_frame::{Frame, LinkType};
 
-/// What one file holds.
+/// Properties of one file.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pcap {
     link: LinkType,
     nanoseconds: bool,
-    /// As the header says: readers cut frames to it.
+    /// Snapshot length in the header: readers cut frames to it.
     snaplen: u32,
 }
 
-/// Where the snapshot length stands in a file.
+/// Offset of the snapshot length in a file.
 pub(super) const SNAPLEN_AT: usize = 16;
 
 impl Pcap {
-    /// The frames of another link type cannot be written.
+    /// Link type of the file; frames of other link types cannot be written.
     pub(super) fn link(&self) -> LinkType {
         self.link
     }
 
-    /// Whether the header must be changed before a frame of this length is written; assumes that it will be.
+    /// True if the header must be changed before a frame of this length is written; assumes that it will be changed.
     pub(super) fn raise_snaplen(&mut self, snaplen: u32) -> bool {
         let raised = snaplen > self.snaplen;
         self.snaplen = self.snaplen.max(snaplen);
@@ -44,7 +44,7 @@ impl Pcap {
         Pcap { link, nanoseconds, snaplen }
     }
 
-    /// Writes a record. A file without nanoseconds loses them.
+    /// Writes a record. In a file without nanoseconds, timestamps are truncated.
     pub(super) fn frame(&self, frame: &Frame<'_>, data: &[u8], out: &mut Vec<u8>) {
         let seconds = u32::try_from(frame.timestamp_ns / 1_000_000_000).unwrap_or(u32::MAX);
         let nanoseconds = (frame.timestamp_ns % 1_000_000_000) as u32;

@@ -14,30 +14,30 @@ const ENHANCED_PACKET: u32 = 6;
 #[derive(Debug, Default)]
 pub(super) struct Pcapng {
     described: Vec<Described>,
-    /// Interface of the last frame: mostly that of the next, too.
+    /// Index of the last frame's interface; the next frame mostly has the same one.
     last: usize,
 }
 
-/// What happened to the frames of an interface, and as of when.
+/// The account of an interface, with its time.
 #[derive(Debug)]
 pub(super) struct Accounted {
     pub interface: Interface,
     pub account: Account,
     pub time_ns: u64,
-    /// Frames that are in earlier files of the same sink.
+    /// Frames in earlier files of the same sink.
     pub before: u64,
-    /// Frames of all files when the account was given.
+    /// Frames of all files at the time of the account.
     pub written: u64,
 }
 
 impl Accounted {
-    /// An interface of which nothing is known yet.
+    /// Creates an interface without an account.
     pub(super) fn new(interface: Interface) -> Accounted {
         Accounted { interface, account: Account::default(), time_ns: 0, before: 0, written: 0 }
     }
 
-    /// The account with `here` frames in the current file. At a turn of files the account is some frames old: those
-    /// written since then were received and accepted, too.
+    /// The account with `here` frames in the current file. When a new file starts, the account is some frames old:
+    /// frames written since then were also received and accepted.
     fn now(&self, here: u64) -> Account {
         let written = self.before + here;
         let more =
@@ -75,7 +75,7 @@ impl Pcapng {
         Pcapng::default()
     }
 
-    /// The number of an interface; describes it when it is new.
+    /// Returns the number of an interface, and describes it if it is new.
     pub(super) fn describe(
         &mut self,
         interface: &Interface,
@@ -143,7 +143,7 @@ impl Pcapng {
     pub(super) fn end(&self, accounted: &[Accounted], out: &mut Vec<u8>) {
         for (number, described) in self.described.iter().enumerate() {
             let of_interface = accounted.iter().find(|one| one.interface == described.interface);
-            // Nobody counts what happens to the frames of a file.
+            // Frames that were read from a file have no account.
             let counted = of_interface.filter(|accounted| accounted.account != Account::default());
             let Some(accounted) = counted else { continue };
             let account = accounted.now(self.frames(&described.interface));
@@ -170,7 +170,7 @@ impl Pcapng {
     }
 }
 
-/// Writes a block: its length stands before and behind the content.
+/// Writes a block, with its length before and after the content.
 fn block(kind: u32, out: &mut Vec<u8>, content: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.extend_from_slice(&kind.to_ne_bytes());
@@ -209,7 +209,7 @@ fn halves(number: u64) -> [u32; 2] {
     [(number >> 32) as u32, number as u32]
 }
 
-/// Bits 0 and 1: 1 in, 2 out. Bits 2 to 4: how it was addressed.
+/// Flags of a direction. Bits 0 and 1: 1 in, 2 out. Bits 2 to 4: kind of address.
 fn flags(direction: Direction) -> u32 {
     match direction {
         Direction::Unknown => 0,

@@ -1,11 +1,11 @@
-//! When a file sink starts another file, and what it is called: as tcpdump's -C, -G and -W do.
+//! Rotation of files: the time of the next file and its name, as with tcpdump's -C, -G and -W.
 //!
-//! -C alone: `name`, `name1`, `name2` … With -W as well the number has leading zeros and starts again when the last
-//! file is full, over the oldest. -G: the name is a pattern of strftime(3), and -W ends the work after so many files.
-//! Both: numbers start again with every new time, and -W bounds the numbers. Sizes are looked at before a frame is
-//! written, so a file may be longer by one frame. A name at which nothing can be made, because another user has made
-//! something there, is passed over for the next number, with -G alone too. Source: tcpdump(8), and tcpdump 4.99.3 for what the manual leaves
-//! open.
+//! -C alone: `name`, `name1`, `name2` … With -W too, the number has leading zeros and starts again when the last file
+//! is full, overwriting the oldest. -G: the name is a pattern of strftime(3), and -W is the number of files after
+//! which writing ends. Both: numbers start again with every new period, and -W bounds the numbers. The size is
+//! checked before a frame is written, so a file may be longer by one frame. A name at which no file can be created,
+//! because another user has one there, is skipped for the next number, also with -G alone. Source: tcpdump(8), and
+//! tcpdump 4.99.3 for details that the manual leaves open.
 
 use super::WriteError;
 use crate::sys::time;
@@ -16,15 +16,15 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Most names in a row that are passed over.
+/// Most names in a row that are skipped.
 const MAX_PASSED_OVER: u32 = 1000;
 
-/// When to start another file.
+/// Conditions for starting another file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Rotation {
-    /// Millions of bytes in a file (-C).
+    /// Size of a file in millions of bytes (-C).
     pub size_millions: Option<u32>,
-    /// Seconds in a file (-G); the name is a pattern of strftime(3).
+    /// Duration of a file in seconds (-G); the name is a pattern of strftime(3).
     pub seconds: Option<u32>,
     /// Number of files (-W).
     pub count: Option<u32>,
@@ -37,18 +37,18 @@ pub(super) struct Names {
     rotation: Rotation,
     /// Start of the current period.
     since: u64,
-    /// Periods that are over.
+    /// Number of periods that are over.
     periods: u32,
     /// Number of the file in its period.
     number: u32,
 }
 
-/// Whether the next frame goes to another file.
+/// Decision before a frame: stay in the file, start another one, or end.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum NextFile {
     Stay,
     Next(PathBuf),
-    /// All files that were asked for are written.
+    /// All requested files are written.
     Done(u32),
 }
 
@@ -66,7 +66,7 @@ impl Names {
         Ok(Names { pattern: pattern.to_owned(), rotation, since: now(), periods: 0, number: 0 })
     }
 
-    /// Whether there may be more than one file.
+    /// True if there may be more than one file.
     pub(super) fn rotates(&self) -> bool {
         self.rotation.rotates()
     }
@@ -84,21 +84,21 @@ impl Names {
         PathBuf::from(name)
     }
 
-    /// The folder of all files, open; `None` when it has no fixed name or cannot be opened.
+    /// The open folder of all files; `None` if its name is not fixed or it cannot be opened.
     pub(super) fn folder(&self) -> Option<OwnedFd> {
         let folder = folder_of(&self.pattern, &self.rotation)?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         rustix::fs::open(folder, flags, Mode::empty()).ok()
     }
 
-    /// Asks before every frame. `size` is that of the current file.
-    pub(super) fn turn(&mut self, size: u64) -> Turn {
-        self.turn_at(size, if self.rotation.seconds.is_some() { now() } else { 0 })
+    /// Decides before every frame. `size` is that of the current file.
+    pub(super) fn next_file(&mut self, size: u64) -> NextFile {
+        self.next_file_at(size, if self.rotation.seconds.is_some() { now() } else { 0 })
     }
 
-    fn turn_at(&mut self, size: u64, now: u64) -> Turn {
+    fn next_file_at(&mut self, size: u64, now: u64) -> NextFile {
         let Rotation { size_millions, seconds, count } = self.rotation;
-        // A clock that was set back starts the period again; otherwise it would last as much longer.
+        // If the clock was set back, the period starts again; otherwise it would be longer by that time.
         self.since = self.since.min(now);
         if let Some(seconds) = seconds
             && now.saturating_sub(self.since) >= u64::from(seconds)
@@ -108,22 +108,22 @@ impl Names {
             if let (None, Some(count)) = (size_millions, count)
                 && self.periods >= count
             {
-                return Turn::Done(count);
+                return NextFile::Done(count);
             }
             self.number = 0;
-            return Turn::Next(self.path());
+            return NextFile::Next(self.path());
         }
         if let Some(millions) = size_millions
             && size > u64::from(millions) * 1_000_000
         {
             self.next_number();
-            return Turn::Next(self.path());
+            return NextFile::Next(self.path());
         }
-        Turn::Stay
+        NextFile::Stay
     }
 
-    /// The name after the current one, which cannot be used. `None` when so many in a row were passed over that all
-    /// names of a rotation were tried, or [`MAX_PASSED_OVER`].
+    /// Returns the name after the current one, which cannot be used; `in_a_row` names have been skipped. `None` if all
+    /// names of a rotation, or [`MAX_PASSED_OVER`] names, have been tried.
     pub(super) fn pass_over(&mut self, in_a_row: u32) -> Option<PathBuf> {
         let Rotation { size_millions, count, .. } = self.rotation;
         let count = count.filter(|_| size_millions.is_some());
@@ -142,14 +142,14 @@ impl Names {
         }
     }
 
-    /// Digits of the largest number, when it is known.
+    /// Digits of the largest number, if it is known.
     fn width(&self) -> usize {
         let largest = self.rotation.count.map_or(0, |count| count - 1);
         largest.checked_ilog10().map_or(0, |digits| digits as usize + 1)
     }
 }
 
-/// The folder in which a sink makes files; `None` when the time is part of its name.
+/// The folder in which a sink creates files; `None` if the time is part of its name.
 pub(super) fn folder_of<'p>(pattern: &'p Path, rotation: &Rotation) -> Option<&'p Path> {
     let folder = pattern.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
@@ -157,7 +157,7 @@ pub(super) fn folder_of<'p>(pattern: &'p Path, rotation: &Rotation) -> Option<&'
     (!dated).then_some(folder)
 }
 
-/// Fills in the time (in this machine's time zone). A pattern that gives nothing stays as it is.
+/// Fills in the time (in this machine's time zone). A pattern with an empty result stays unchanged.
 fn dated(pattern: &OsStr, seconds: u64) -> OsString {
     time::format_local(pattern.as_bytes(), seconds)
         .map_or_else(|| pattern.to_owned(), OsString::from_vec)
@@ -179,8 +179,8 @@ mod tests {
     }
 
     fn next(names: &mut Names, size: u64, now: u64) -> String {
-        match names.turn_at(size, now) {
-            Turn::Next(path) => path.display().to_string(),
+        match names.next_file_at(size, now) {
+            NextFile::Next(path) => path.display().to_string(),
             other => format!("{other:?}"),
         }
     }
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(next(&mut names, 0, 500), "Stay");
         assert_eq!(next(&mut names, 0, 509), "Stay");
         assert_eq!(next(&mut names, 0, 510), "out");
-        // Forward by years: one period ends.
+        // Forward by years: only one period ends.
         assert_eq!(next(&mut names, 0, 900_000_000), "out");
         assert_eq!(next(&mut names, 0, 900_000_009), "Stay");
     }

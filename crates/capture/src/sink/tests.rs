@@ -1,4 +1,4 @@
-//! Outputs over a channel that fails: whatever happens, whole records are written once, and the rest is counted.
+//! Outputs over a channel with faults: complete records are written once, and the others are counted.
 
 use super::channel::Channel;
 use super::file::FileSink;
@@ -28,7 +28,7 @@ impl Write for Disk {
     }
 }
 
-/// A channel with faults: short writes, interruptions, no room for a while, and an error at a random byte.
+/// A channel with faults: short writes, interruptions, no space for a while, and an error at a random byte.
 struct FaultyChannel {
     faulty: Faulty<Disk>,
     can_cut: bool,
@@ -52,7 +52,7 @@ impl Channel for FaultyChannel {
     }
 }
 
-/// A record: its number, and filling whose length depends on it.
+/// A record: its number, and padding of a length that depends on the number.
 fn record(number: u32) -> Vec<u8> {
     let mut bytes = number.to_be_bytes().to_vec();
     bytes.resize(4 + (number as usize * 7) % 90, number as u8);
@@ -123,7 +123,7 @@ fn frames() -> Vec<Vec<u8>> {
     (0..3000).map(|number| record(number).repeat(1 + number as usize % 5)).collect()
 }
 
-/// The frames of a file, and whether it ends with a whole record.
+/// The frames of a file, and true if it ends with a complete record.
 fn read_back(bytes: Vec<u8>) -> (Vec<Vec<u8>>, bool) {
     let mut read = Vec::new();
     let opened = FileSource::from_reader("written", io::Cursor::new(bytes), FileOptions::default());
@@ -140,7 +140,7 @@ fn read_back(bytes: Vec<u8>) -> (Vec<Vec<u8>>, bool) {
     }
 }
 
-/// Writes all frames through faults; the account of the sink and the bytes that arrived.
+/// Writes all frames through faults; returns the counts of the sink and the bytes that arrived.
 fn write_through(
     options: &WriteOptions,
     channel: FaultyChannel,
@@ -166,7 +166,8 @@ fn write_through(
     (sink.stats(), told)
 }
 
-/// Both formats, waiting or not: every frame is in the file or counted as lost, and the file is whole up to the end.
+/// Both formats, waiting or not: every frame is in the file or counted as lost, and the file ends with a complete
+/// record.
 #[test]
 fn files_written_through_faults_are_whole_and_their_accounts_close() {
     let all = frames();
@@ -191,7 +192,7 @@ fn files_written_through_faults_are_whole_and_their_accounts_close() {
         assert_eq!(told.is_some(), stats.lost > 0, "seed {seed}: {told:?}");
         assert!(read == all[..read.len()], "seed {seed}");
         assert_eq!(read.len() as u64, stats.frames, "seed {seed}");
-        // The header may not have come whole; otherwise only what cannot be cut ends within a record.
+        // The header may be incomplete; otherwise only a channel that cannot be cut ends within a record.
         assert!(whole || !can_cut || stats.frames == 0, "seed {seed}");
         broken += usize::from(told.is_some());
     }

@@ -1,5 +1,5 @@
-//! The network interfaces of this machine (of this network namespace): if_nameindex(3) for names, ioctl(2) for what
-//! they are, getifaddrs(3) for their addresses. (getifaddrs alone leaves out interfaces without any address.)
+//! The network interfaces of this machine (of this network namespace): if_nameindex(3) for names, ioctl(2) for
+//! properties, getifaddrs(3) for addresses. (getifaddrs alone omits interfaces without addresses.)
 
 use std::ffi::CStr;
 use std::io;
@@ -22,18 +22,18 @@ pub(crate) struct Device {
     pub(crate) netmask: Option<u32>,
 }
 
-/// All interfaces, in the kernel's order. Needs no privilege.
+/// Lists all interfaces, in the kernel's order. Needs no privilege.
 pub(crate) fn devices() -> io::Result<Vec<Device>> {
     // SAFETY: no memory is passed.
     let socket = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
     if socket < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the call has just returned this descriptor, nobody else has it.
+    // SAFETY: the call has just returned this descriptor, and nothing else owns it.
     let socket = unsafe { OwnedFd::from_raw_fd(socket) };
     let mut devices = Vec::new();
     for (index, name) in names()? {
-        // An interface that goes away in between is not there.
+        // An interface that has disappeared in between is left out.
         if let Some(device) = describe(&socket, index, &name) {
             devices.push(device);
         }
@@ -49,7 +49,7 @@ pub(crate) fn devices() -> io::Result<Vec<Device>> {
     Ok(devices)
 }
 
-/// The index of the interface with this name, if there is one now.
+/// The index of the interface with this name, if it exists now.
 pub(crate) fn index(name: &str) -> Option<u32> {
     let name = std::ffi::CString::new(name).ok()?;
     // SAFETY: the name ends with zero and lives through the call.
@@ -140,7 +140,7 @@ fn addresses() -> io::Result<Vec<Address>> {
         let mut netmask = None;
         let address = match libc::c_int::from(family) {
             libc::AF_INET => {
-                // SAFETY: an address of this family is a sockaddr_in; nothing promises its alignment.
+                // SAFETY: an address of this family is a sockaddr_in; its alignment is not guaranteed.
                 let v4 = unsafe { node.ifa_addr.cast::<libc::sockaddr_in>().read_unaligned() };
                 if !node.ifa_netmask.is_null() {
                     // SAFETY: the netmask of an IPv4 address is a sockaddr_in, too.
@@ -151,7 +151,7 @@ fn addresses() -> io::Result<Vec<Address>> {
                 IpAddr::V4(Ipv4Addr::from_bits(u32::from_be(v4.sin_addr.s_addr)))
             }
             libc::AF_INET6 => {
-                // SAFETY: an address of this family is a sockaddr_in6; nothing promises its alignment.
+                // SAFETY: an address of this family is a sockaddr_in6; its alignment is not guaranteed.
                 let v6 = unsafe { node.ifa_addr.cast::<libc::sockaddr_in6>().read_unaligned() };
                 IpAddr::V6(Ipv6Addr::from(v6.sin6_addr.s6_addr))
             }

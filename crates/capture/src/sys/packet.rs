@@ -1,10 +1,11 @@
-//! A packet socket, and the calls that make it fill a ring. Source: packet(7), the kernel's packet_mmap.rst.
+//! A packet socket, and the calls that make the kernel fill a ring for it. Source: packet(7), the kernel's
+//! packet_mmap.rst.
 
 use std::io;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// A socket that sees every packet of an interface, or of all.
+/// A socket that receives every packet of one interface, or of all.
 pub(crate) struct PacketSocket(OwnedFd);
 
 /// Size of a ring.
@@ -12,21 +13,21 @@ pub(crate) struct PacketSocket(OwnedFd);
 pub(crate) struct RingSize {
     pub(crate) block_size: u32,
     pub(crate) block_count: u32,
-    /// After this time the kernel hands over a block that is not full.
+    /// Time after which the kernel hands over a block that is not full.
     pub(crate) retire_ms: u32,
 }
 
-/// What the kernel has counted since the last question.
+/// Counts of the kernel since the last query.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Counts {
-    /// Packets, dropped ones included.
+    /// Packets, including dropped ones.
     pub(crate) packets: u32,
     pub(crate) drops: u32,
     pub(crate) freezes: u32,
 }
 
 impl PacketSocket {
-    /// Opens a socket that is not bound yet, so it receives nothing. A raw one delivers link headers.
+    /// Opens an unbound socket, which receives nothing. A raw socket delivers link headers.
     pub(crate) fn open(raw: bool) -> io::Result<Self> {
         let kind = if raw { libc::SOCK_RAW } else { libc::SOCK_DGRAM };
         // SAFETY: no memory is passed.
@@ -34,33 +35,33 @@ impl PacketSocket {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the call has just returned this descriptor, nobody else has it.
+        // SAFETY: the call has just returned this descriptor, and nothing else owns it.
         let socket = PacketSocket(unsafe { OwnedFd::from_raw_fd(fd) });
         socket.set(libc::PACKET_VERSION, &(libc::tpacket_versions::TPACKET_V3 as libc::c_int))?;
         Ok(socket)
     }
 
-    /// Another descriptor of a packet socket.
+    /// Duplicates the descriptor of a packet socket.
     pub(crate) fn copy(socket: BorrowedFd<'_>) -> io::Result<Self> {
         socket.try_clone_to_owned().map(PacketSocket)
     }
 
-    /// Keeps this much room free in front of every packet.
+    /// Reserves space in front of every packet.
     pub(crate) fn reserve(&self, bytes: u32) -> io::Result<()> {
         self.set(libc::PACKET_RESERVE, &bytes)
     }
 
-    /// Does not show packets that this host sends. Minimum kernel version: 4.20.
+    /// Ignores packets that this host sends. Minimum kernel version: 4.20.
     pub(crate) fn ignore_outgoing(&self) -> io::Result<()> {
         self.set(libc::PACKET_IGNORE_OUTGOING, &1i32)
     }
 
-    /// Makes the ring; map it with [`super::ring::Ring`].
+    /// Creates the ring; map it with [`super::ring::Ring`].
     pub(crate) fn create_ring(&self, size: RingSize) -> io::Result<()> {
         let request = libc::tpacket_req3 {
             tp_block_size: size.block_size,
             tp_block_nr: size.block_count,
-            // Version 3 does not cut blocks into frames; the kernel only checks that these numbers fit together.
+            // Version 3 does not divide blocks into frames; the kernel only checks that these numbers are consistent.
             tp_frame_size: size.block_size,
             tp_frame_nr: size.block_count,
             tp_retire_blk_tov: size.retire_ms,
@@ -70,7 +71,7 @@ impl PacketSocket {
         self.set(libc::PACKET_RX_RING, &request)
     }
 
-    /// Has the kernel cut packets to `bytes`: the ring then holds more of them.
+    /// Makes the kernel cut packets to `bytes`; the ring then holds more of them.
     pub(crate) fn cut(&self, bytes: u32) -> io::Result<()> {
         // "return bytes" in classic BPF.
         let mut code = libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: bytes };
@@ -78,7 +79,7 @@ impl PacketSocket {
         self.set_at(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
     }
 
-    /// Has the kernel show nothing until [`PacketSocket::cut`] or [`PacketSocket::show_all`].
+    /// Makes the kernel deliver nothing until [`PacketSocket::cut`] or [`PacketSocket::show_all`].
     pub(crate) fn show_nothing(&self) -> io::Result<()> {
         self.cut(0)
     }
@@ -88,7 +89,7 @@ impl PacketSocket {
         self.set_at(libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0i32)
     }
 
-    /// Joins the sockets that share the packets of what they are bound to, or founds such a group; gives its number.
+    /// Joins a group of sockets that share the packets of their interface, or creates one; returns its number.
     /// Minimum kernel version: 4.12.
     pub(crate) fn share(&self, group: Option<u16>) -> io::Result<u16> {
         let unique = if group.is_none() { libc::PACKET_FANOUT_FLAG_UNIQUEID } else { 0 };
@@ -99,7 +100,7 @@ impl PacketSocket {
         Ok(joined as u16)
     }
 
-    /// Has the group's packets go where a classic BPF program says, modulo the number of sockets.
+    /// Distributes the group's packets by the result of a classic BPF program, modulo the number of sockets.
     pub(crate) fn share_by(&self, program: &[libc::sock_filter]) -> io::Result<()> {
         let len = program.len() as u16;
         // The kernel only reads the program.
@@ -107,7 +108,7 @@ impl PacketSocket {
         self.set(libc::PACKET_FANOUT_DATA, &program)
     }
 
-    /// Starts to receive: from one interface, or from all (0).
+    /// Starts to receive from one interface, or from all (0).
     pub(crate) fn bind(&self, ifindex: u32) -> io::Result<()> {
         // SAFETY: all zeros is a valid sockaddr_ll.
         let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
@@ -120,7 +121,7 @@ impl PacketSocket {
         if bound < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Whether the socket is bound to an interface that is gone: the kernel does not bind it again by itself.
+    /// True if the bound interface is gone: the kernel does not bind the socket again by itself.
     pub(crate) fn has_lost_interface(&self) -> io::Result<bool> {
         // SAFETY: all zeros is a valid sockaddr_ll.
         let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
@@ -131,7 +132,7 @@ impl PacketSocket {
         if told < 0 { Err(io::Error::last_os_error()) } else { Ok(address.sll_ifindex < 0) }
     }
 
-    /// Also receives what is addressed to others; ends with the socket.
+    /// Receives packets addressed to other hosts too, until the socket is closed.
     pub(crate) fn promiscuous(&self, ifindex: u32) -> io::Result<()> {
         let request = libc::packet_mreq {
             mr_ifindex: ifindex as i32,
@@ -142,13 +143,13 @@ impl PacketSocket {
         self.set(libc::PACKET_ADD_MEMBERSHIP, &request)
     }
 
-    /// Sends a frame, link header included, out of an interface. Waits while its queue is full.
+    /// Sends a frame, link header included, on an interface. Waits while its queue is full.
     pub(crate) fn send(&self, ifindex: u32, frame: &[u8]) -> io::Result<()> {
         // SAFETY: all zeros is a valid sockaddr_ll.
         let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
         address.sll_family = libc::AF_PACKET as u16;
         address.sll_ifindex = ifindex as i32;
-        // The kernel goes by this, not by the bytes.
+        // The kernel uses this field, not the bytes of the frame.
         let protocol = frame.get(12..14).and_then(|field| field.try_into().ok());
         address.sll_protocol = u16::from_ne_bytes(protocol.unwrap_or_default());
         let len = mem::size_of::<libc::sockaddr_ll>() as libc::socklen_t;
@@ -166,7 +167,7 @@ impl PacketSocket {
         }
     }
 
-    /// The counters; asking sets them to zero.
+    /// Reads the counters, which resets them to zero.
     pub(crate) fn counts(&self) -> io::Result<Counts> {
         let mut counts = libc::tpacket_stats_v3 { tp_packets: 0, tp_drops: 0, tp_freeze_q_cnt: 0 };
         self.get(libc::SOL_PACKET, libc::PACKET_STATISTICS, &mut counts)?;
@@ -177,7 +178,7 @@ impl PacketSocket {
         })
     }
 
-    /// The error that the socket has to report, if any; asking clears it.
+    /// Reads the pending error of the socket, if any, which clears it.
     pub(crate) fn take_error(&self) -> io::Result<Option<io::Error>> {
         let mut number: libc::c_int = 0;
         self.get(libc::SOL_SOCKET, libc::SO_ERROR, &mut number)?;
@@ -196,7 +197,7 @@ impl PacketSocket {
         if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// `T` must be plain integers: the kernel fills in any bytes.
+    /// Reads an option. `T` must consist of plain integers, because the kernel fills in any bytes.
     fn get<T: Plain>(
         &self,
         level: libc::c_int,
@@ -212,8 +213,8 @@ impl PacketSocket {
     }
 }
 
-/// Waits until no packet is under way that the kernel began to deliver before this call. Minimum kernel version: 4.3;
-/// otherwise waits for a time in which that is over on any machine that is not overloaded.
+/// Waits until no packet is in delivery that the kernel began to deliver before this call. Minimum kernel version:
+/// 4.3; on older ones it waits for a time that is long enough unless the machine is overloaded.
 pub(crate) fn grace_period() {
     const GLOBAL: libc::c_int = 1;
     // SAFETY: no memory is passed.
@@ -223,7 +224,7 @@ pub(crate) fn grace_period() {
     }
 }
 
-/// Types of which any bytes are a value.
+/// Types for which any bytes are a valid value.
 trait Plain {}
 
 impl Plain for libc::c_int {}

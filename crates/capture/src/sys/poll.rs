@@ -1,40 +1,40 @@
-//! Waiting for a descriptor, with a time-out.
+//! Waits for descriptors, with a time-out.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// Waits until something can be read (or the other end is gone, or the descriptor reports an error). False after the
-/// time-out, and when a signal came.
+/// Waits until `fd` is readable (or the other end is gone, or the descriptor reports an error). False after the
+/// time-out and after a signal.
 pub(crate) fn readable(fd: BorrowedFd<'_>, timeout_ms: u16) -> io::Result<bool> {
     let mut entry = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    // SAFETY: `entry` is one valid pollfd, and the count says one.
+    // SAFETY: `entry` is one valid pollfd, and the count is one.
     let ready = unsafe { libc::poll(&raw mut entry, 1, i32::from(timeout_ms)) };
     woken(ready)
 }
 
-/// Waits until something can be written (or the other end is gone). False after the time-out, and when a signal came.
+/// Waits until `fd` is writable (or the other end is gone). False after the time-out and after a signal.
 pub(crate) fn writable(fd: BorrowedFd<'_>, timeout_ms: u16) -> io::Result<bool> {
     let mut entry = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
-    // SAFETY: `entry` is one valid pollfd, and the count says one.
+    // SAFETY: `entry` is one valid pollfd, and the count is one.
     let ready = unsafe { libc::poll(&raw mut entry, 1, i32::from(timeout_ms)) };
     woken(ready)
 }
 
-/// Waits until one of several can be read. False after the time-out, and when a signal came.
+/// Waits until one of several descriptors is readable. False after the time-out and after a signal.
 pub(crate) fn any_readable(fds: &[BorrowedFd<'_>], timeout_ms: u16) -> io::Result<bool> {
     let entry =
         |fd: &BorrowedFd<'_>| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     let mut entries: Vec<libc::pollfd> = fds.iter().map(entry).collect();
     let count = entries.len() as libc::nfds_t;
-    // SAFETY: `entries` are that many valid pollfds.
+    // SAFETY: `entries` has `count` valid pollfds.
     let ready = unsafe { libc::poll(entries.as_mut_ptr(), count, i32::from(timeout_ms)) };
     woken(ready)
 }
 
 /// Waits for *changes* of one descriptor.
 ///
-/// A packet ring counts as readable as long as its last block is not given back, which may be long when blocks are
-/// held. So what is waited for is the edge: the wake-up that comes with every filled block.
+/// A packet ring counts as readable until its last block is released, which takes long if blocks are held. So this
+/// waits for the edge: the wake-up that comes with every filled block.
 pub(crate) struct Edge(OwnedFd);
 
 impl Edge {
@@ -45,7 +45,7 @@ impl Edge {
         if epoll < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the call has just returned this descriptor, nobody else has it.
+        // SAFETY: the call has just returned this descriptor, and nothing else owns it.
         let epoll = unsafe { OwnedFd::from_raw_fd(epoll) };
         let events = (libc::EPOLLIN | libc::EPOLLERR | libc::EPOLLET) as u32;
         let mut event = libc::epoll_event { events, u64: 0 };
@@ -55,15 +55,15 @@ impl Edge {
         if added < 0 { Err(io::Error::last_os_error()) } else { Ok(Edge(epoll)) }
     }
 
-    /// Readable when there was a change since the last wait.
+    /// Descriptor that is readable after a change since the last wait.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 
-    /// Waits for a change since the last wait. False after the time-out, and when a signal came.
+    /// Waits for a change since the last wait. False after the time-out and after a signal.
     pub(crate) fn wait(&self, timeout_ms: u16) -> io::Result<bool> {
         let mut event = libc::epoll_event { events: 0, u64: 0 };
-        // SAFETY: `event` has room for one event, and the count says one.
+        // SAFETY: `event` has space for one event, and the count is one.
         let ready = unsafe {
             libc::epoll_wait(self.0.as_raw_fd(), &raw mut event, 1, i32::from(timeout_ms))
         };

@@ -1,13 +1,13 @@
-//! Local time: as text by strftime(3), and how far it is from UTC.
+//! Local time: as text by strftime(3), and its offset from UTC.
 
-/// Fills a pattern in; `None` when the result is empty or longer than a file name can be.
+/// Fills in a pattern; `None` if the result is empty or longer than a file name can be.
 pub(crate) fn format_local(pattern: &[u8], seconds: u64) -> Option<Vec<u8>> {
     const LIMIT: usize = libc::PATH_MAX as usize;
     let pattern = std::ffi::CString::new(pattern).ok()?;
     let seconds = libc::time_t::try_from(seconds).ok()?;
     // SAFETY: all zeros is a valid tm (its zone pointer may be null).
     let mut broken_down: libc::tm = unsafe { std::mem::zeroed() };
-    // SAFETY: both pointers are valid; the re-entrant form keeps no state of ours.
+    // SAFETY: both pointers are valid; the re-entrant form keeps no state.
     let filled = unsafe { libc::localtime_r(&raw const seconds, &raw mut broken_down) };
     if filled.is_null() {
         return None;
@@ -20,11 +20,11 @@ pub(crate) fn format_local(pattern: &[u8], seconds: u64) -> Option<Vec<u8>> {
     (len > 0).then_some(text)
 }
 
-/// What to add to UTC for local time at that moment, in seconds; 0 when the system does not know.
+/// Offset from UTC to local time at that moment, in seconds; 0 if the system does not know it.
 pub(crate) fn local_offset_s(seconds: i64) -> i32 {
     // SAFETY: all zeros is a valid tm (its zone pointer may be null).
     let mut broken_down: libc::tm = unsafe { std::mem::zeroed() };
-    // SAFETY: both pointers are valid; the re-entrant form keeps no state of ours.
+    // SAFETY: both pointers are valid; the re-entrant form keeps no state.
     let filled = unsafe { libc::localtime_r(&raw const seconds, &raw mut broken_down) };
     if filled.is_null() { 0 } else { i32::try_from(broken_down.tm_gmtoff).unwrap_or(0) }
 }

@@ -1,4 +1,4 @@
-//! What the tests of this crate share: all captures, and the peer `tcpdump`.
+//! Helpers of this crate's tests: all captures, and the peer `tcpdump`.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 pub mod network;
@@ -18,7 +18,7 @@ pub struct Owned {
     pub interface: u32,
 }
 
-/// All frames of a source, and how it ended.
+/// All frames of a source, and its error, if any.
 pub fn drain(source: &mut dyn Source) -> (Vec<Owned>, Option<ReadError>) {
     let mut frames = Vec::new();
     loop {
@@ -49,7 +49,7 @@ pub fn captures() -> Vec<PathBuf> {
     Corpus::open().traces("")
 }
 
-/// Whether `tcpdump` can be run; says so when not.
+/// True if `tcpdump` can be run; prints a skip if not.
 pub fn have_tcpdump() -> bool {
     let there = Command::new("tcpdump").arg("--version").output().is_ok();
     if !there {
@@ -58,7 +58,7 @@ pub fn have_tcpdump() -> bool {
     there
 }
 
-/// What libpcap reads from a file, through `tcpdump -w -` with nanoseconds; and its error text.
+/// The frames that libpcap reads from a file, through `tcpdump -w -` with nanoseconds; and its error text.
 pub fn tcpdump_reads(path: &Path) -> (Vec<Owned>, Option<String>) {
     let output = Command::new("tcpdump")
         .args(["--time-stamp-precision=nano", "-w", "-", "-r"])
@@ -70,7 +70,7 @@ pub fn tcpdump_reads(path: &Path) -> (Vec<Owned>, Option<String>) {
     (parse_native(&output.stdout), failed)
 }
 
-/// Reads what libpcap wrote on this machine: the plain pcap format with nanoseconds, this byte order.
+/// Reads a file that libpcap wrote on this machine: the plain pcap format with nanoseconds, in this byte order.
 pub fn parse_native(bytes: &[u8]) -> Vec<Owned> {
     let word = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
     let mut frames = Vec::new();

@@ -180,10 +180,10 @@ impl Parser<'_> {
             let value_span = first_span.clone();
             ParameterText { name: first, value: "y".into(), name_span: first_span, value_span }
         } else {
-            // At most two have been named by their place so far.
+            // At most two parameters are named by their position.
             let positions = node.parameters.iter().filter(|p| p.name_span.is_empty()).count();
             let Some(name) = ["expression", "mbufsize"].get(positions) else {
-                let error = self.lexer.error(first_span, "a third value without a name");
+                let error = self.lexer.error(first_span, "this is a third value without a name");
                 return Err(error.expected("`(class, expression, mbufsize)` or `name=value`"));
             };
             let name_span = first_span.start..first_span.start;

@@ -74,7 +74,7 @@ fn one(node: &toml::Value) -> Result<String, String> {
     }
     for name in table.keys().map(String::as_str).chain([class]) {
         if name.is_empty() || !name.chars().all(|c| c.is_alphanumeric() || "_-".contains(c)) {
-            return Err(format!("has \"{name}\", which is not a valid name"));
+            return Err(format!("has an invalid name, \"{name}\""));
         }
     }
     let mut text = format!("{{{tag}}}({class}");
@@ -87,11 +87,7 @@ fn one(node: &toml::Value) -> Result<String, String> {
             toml::Value::Integer(value) => value.to_string(),
             toml::Value::Float(value) => value.to_string(),
             toml::Value::Boolean(value) => if *value { "y" } else { "n" }.to_owned(),
-            _ => {
-                return Err(format!(
-                    "has a value of `{name}` that is not a text, a number or a truth value"
-                ));
-            }
+            _ => return Err(format!("has a `{name}` that is not a text, number or boolean")),
         };
         let _infallible = write!(text, ", {name}={}", quoted(&value));
     }
@@ -102,7 +98,7 @@ fn one(node: &toml::Value) -> Result<String, String> {
         Some(toml::Value::Array(feeds)) => {
             let feeds = feeds
                 .iter()
-                .map(|feed| feed.as_str().ok_or("has a `from` with values that are not texts"));
+                .map(|feed| feed.as_str().ok_or("has a `from` with a value that is not a text"));
             feeds.collect::<Result<Vec<_>, _>>()?
         }
         Some(_) => return Err("has a `from` that is not a list of tags".into()),

@@ -193,7 +193,7 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, NodeError>) -> Result<T, NodeErro
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().copied();
         let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-        Err(NodeError::new(format!("a bug in the class: {}", text.unwrap_or("it panicked"))))
+        Err(NodeError::new(format!("error in the class: {}", text.unwrap_or("it panicked"))))
     })
 }
 

@@ -10,7 +10,7 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 
 struct Dedup {
-    window_ns: u64,
+    span_ns: u64,
     limit: usize,
     hashes: RandomState,
     last: HashMap<u64, u64>,
@@ -21,7 +21,7 @@ impl Dedup {
     fn is_new(&mut self, bytes: &[u8], now: u64) -> bool {
         let hash = self.hashes.hash_one(bytes);
         while let Some(&(old, time)) = self.order.front() {
-            if self.order.len() <= self.limit && now.saturating_sub(time) <= self.window_ns {
+            if self.order.len() <= self.limit && now.saturating_sub(time) <= self.span_ns {
                 break;
             }
             self.order.pop_front();
@@ -29,7 +29,7 @@ impl Dedup {
                 self.last.remove(&old);
             }
         }
-        if self.last.get(&hash).is_some_and(|&time| now.saturating_sub(time) <= self.window_ns) {
+        if self.last.get(&hash).is_some_and(|&time| now.saturating_sub(time) <= self.span_ns) {
             return false;
         }
         self.last.insert(hash, now);
@@ -44,22 +44,22 @@ impl Node for Dedup {
     }
 
     fn change(&mut self, settings: &Settings) -> bool {
-        let Ok((window_ns, limit)) = read(settings) else { return false };
-        (self.window_ns, self.limit) = (window_ns, limit);
+        let Ok((span_ns, limit)) = read(settings) else { return false };
+        (self.span_ns, self.limit) = (span_ns, limit);
         true
     }
 }
 
 /// Reads the time span, and the number of frames to remember.
 fn read(settings: &Settings) -> Result<(u64, usize), MakeError> {
-    let window_ms = settings.number_or("expression", 0..=3_600_000, 1_000)?;
-    Ok((window_ms * 1_000_000, settings.number_or("memory", 1..=10_000_000, 100_000)? as usize))
+    let span_ms = settings.number_or("expression", 0..=3_600_000, 1_000)?;
+    Ok((span_ms * 1_000_000, settings.number_or("memory", 1..=10_000_000, 100_000)? as usize))
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
-    let (window_ns, limit) = read(settings)?;
+    let (span_ns, limit) = read(settings)?;
     Ok(Box::new(Dedup {
-        window_ns,
+        span_ns,
         limit,
         hashes: RandomState::new(),
         last: HashMap::new(),

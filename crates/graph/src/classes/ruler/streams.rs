@@ -45,9 +45,7 @@ impl StreamRules {
             Action::Accept(class) => Ok(Some(class.unwrap_or(0))),
             Action::Reject => Ok(None),
             Action::Rewrite { .. } => {
-                let message =
-                    "streams are only accepted or rejected; rules that rewrite need frames";
-                Err(MakeError::new("stream", message))
+                Err(MakeError::new("stream", "rules that rewrite are for frames, not for streams"))
             }
         };
         let values: Vec<Option<u32>> =

@@ -181,7 +181,7 @@ fn automaton(settings: &Settings, lower: bool) -> Result<(Automaton, Vec<String>
     let mut strings = Vec::new();
     for name in &names {
         let Some(string) = bytes(name) else {
-            let message = format!("{name:?} is not a string; expected text, with |41 42| for bytes in hex");
+            let message = format!("{name:?} is not a string: text, with |41 42| for bytes in hex");
             return Err(MakeError::new("expression", message).of(name));
         };
         strings.push(if lower { string.to_ascii_lowercase() } else { string });
@@ -199,7 +199,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
     let (automaton, names) = automaton(settings, lower)?;
     let stream = settings.flag("stream")?;
     if stream && (settings.text("offset").is_some() || settings.text("depth").is_some()) {
-        return Err(MakeError::new("stream", "`offset` and `depth` are places in a frame"));
+        return Err(MakeError::new("stream", "`offset` and `depth` are for frames, not for streams"));
     }
     Ok(Box::new(Search {
         automaton,

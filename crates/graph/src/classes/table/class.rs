@@ -127,7 +127,7 @@ fn read(settings: &Settings, key: &[usize]) -> Result<Rows, MakeError> {
     for (parameter, text) in given.chain(lines).filter(|(_, text)| !text.is_empty()) {
         let Some((values, class)) = row(key, text) else {
             let names: Vec<_> = key.iter().map(|&field| FIELDS[field]).collect();
-            let message = format!("{text:?} is not a row; expected {} = CLASS", names.join(" "));
+            let message = format!("{text:?} is not a row: {} = CLASS", names.join(" "));
             return Err(MakeError::new(parameter, message));
         };
         rows.insert(values, class);

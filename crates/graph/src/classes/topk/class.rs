@@ -160,7 +160,7 @@ pub const CLASS: Class = Class {
     parameters: &[
         Parameter { name: "expression", summary: "number of values (10)" },
         Parameter { name: "field", summary: "src (default), dst, host, srcport, dstport, port" },
-        Parameter { name: "keys", summary: "most values counted; exact up to this number (65536)" },
+        Parameter { name: "keys", summary: "most values at a time (65536); exact if all fit" },
     ],
     make,
     live: &["expression", "keys"],

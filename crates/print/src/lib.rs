@@ -37,6 +37,7 @@ mod icmp;
 mod icmp6;
 mod ip;
 mod link;
+mod membership;
 mod names;
 mod options;
 mod ppp;

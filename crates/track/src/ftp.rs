@@ -23,11 +23,11 @@ mod announce;
 mod data;
 mod lines;
 
-use crate::ageing::Ageing;
 use crate::segment::{self, Content, FIN, RST, SYN, Segment};
 use crate::{Cause, Connection, Event, Limits, Protocol, Tracker, TrackerKind};
 use announce::Announced;
 use data::{Announcement, DataTable, Origin};
+use fyke_flow::Ageing;
 use fyke_frame::Frame;
 use lines::{Faults, Line, Lines};
 use std::net::SocketAddr;
@@ -164,7 +164,7 @@ impl Ftp {
         self.counters.control_frames += 1;
         let from_server = segment.source == key.server;
         let deadline = now_ns.saturating_add(self.limits.control_idle_ns);
-        if self.flows.get(&key).is_none() {
+        if self.flows.peek(&key).is_none() {
             if segment.payload_len == 0 && segment.flags & SYN == 0 {
                 return;
             }
@@ -203,7 +203,7 @@ impl Ftp {
         self.next_flow += 1;
         self.counters.control_connections += 1;
         // The table has room and the key is new, so this cannot be refused.
-        let _ = self.flows.insert(key, flow, deadline_ns);
+        let _ = self.flows.try_insert(key, flow, deadline_ns);
     }
 
     fn announced(
@@ -275,7 +275,7 @@ impl Tracker for Ftp {
 
     fn expire(&mut self, now_ns: u64, events: &mut Vec<Event>) {
         self.data.expire(now_ns, events);
-        while self.flows.pop_expired(now_ns).is_some() {}
+        while self.flows.pop_due(now_ns).is_some() {}
     }
 }
 

@@ -24,7 +24,6 @@
 //! Source: Swift (NSDI 2008), section 5.2 (FTPCap); NPF, section 5.4.
 #![forbid(unsafe_code)]
 
-mod ageing;
 mod segment;
 
 pub mod class;

@@ -155,13 +155,7 @@ fn connections_that_were_announced_and_never_came_are_warned_of() {
 /// Replays transfers from near to far, one after another, while both ends and `any` are tracked.
 const SCRIPT: &str = r#"
     set -eu
-    export PATH="$PATH:/usr/sbin:/sbin"
-    ip link add near type veth peer name far
-    for end in near far; do
-        sysctl -qw net.ipv6.conf.$end.disable_ipv6=1 || true
-        ip link set $end up
-    done
-    wait_for() { for try in $(seq 600); do "$@" > /dev/null 2>&1 && return; sleep 0.05; done; return 1; }
+    veth
     ids=""
     for interface in near far any; do
         "$FYKE" track ftp $OPTIONS -i $interface -w $interface.pcapng 2> $interface.log &

@@ -2,7 +2,7 @@
 
 use crate::application::dns;
 use crate::body::{Body, Flow, Step, put};
-use crate::membership::Membership;
+use crate::icmp::Membership;
 use crate::text::{Cut, Piece, Printed, bits, duration, expected_checksum, hex, name_of};
 use crate::udp;
 use fyke_frame::ethertype;

@@ -37,7 +37,6 @@ mod icmp;
 mod icmp6;
 mod ip;
 mod link;
-mod membership;
 mod names;
 mod options;
 mod ppp;

@@ -212,7 +212,7 @@ impl DataTable {
         for other in [id.wrapping_sub(1), id + 1] {
             let alternative = self
                 .table
-                .get(&other)
+                .peek(&other)
                 .is_some_and(|data| data.origin == origin && data.stage == Stage::Announced);
             if alternative {
                 self.close(other, Reason::OtherAddress, events);

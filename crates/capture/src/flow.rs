@@ -12,6 +12,9 @@
 //! left in the bytes (the kernel removes the outermost itself); it assigns frames with more encapsulation to worker
 //! 0. Source: packet(7), filter.txt of the kernel.
 
+use fyke_frame::bpf::code::{
+    self, JEQ, LD_H_ABS, LD_W_ABS, LD_W_IND, LDX_IMM, LDX_MEM, RET_A, RET_K, ST, STX, TAX,
+};
 use fyke_frame::{Frame, LinkType, walk};
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -77,15 +80,15 @@ impl FlowHash {
         let mut program = Program::default();
         // The type of the payload after the link header: as the kernel reports it, then as a tag reports it.
         program.put(LDX_IMM, 0);
-        program.put(LD_WORD, AD_PROTOCOL);
+        program.put(LD_W_ABS, AD_PROTOCOL);
         let tags = [0x8100, 0x88a8].map(|tag| program.jump_if(tag));
         let (four, six) = (program.jump_if(0x0800), program.jump_if(0x86dd));
-        program.put(RET_IMM, 0);
+        program.put(RET_K, 0);
         tags.into_iter().for_each(|jump| program.set_target(jump));
         program.put(LDX_IMM, 4);
-        program.put(LD_HALF, NET + 2);
+        program.put(LD_H_ABS, NET + 2);
         let (tagged_four, tagged_six) = (program.jump_if(0x0800), program.jump_if(0x86dd));
-        program.put(RET_IMM, 0);
+        program.put(RET_K, 0);
         [four, tagged_four].into_iter().for_each(|jump| program.set_target(jump));
         self.answer(&mut program, 12, 1);
         [six, tagged_six].into_iter().for_each(|jump| program.set_target(jump));
@@ -102,7 +105,7 @@ impl FlowHash {
         for side in 0..2 {
             for word in 0..words {
                 program.put(LDX_MEM, OFFSET);
-                program.put(LD_WORD_X, NET + at + 4 * (side * words + word));
+                program.put(LD_W_IND, NET + at + 4 * (side * words + word));
                 if word > 0 {
                     program.put(LDX_MEM, FOLDED);
                     program.put(XOR_X, 0);
@@ -130,21 +133,10 @@ const NET: u32 = -0x10_0000_i32 as u32;
 /// Protocol of the packet as the kernel reports it (SKF_AD_OFF + SKF_AD_PROTOCOL).
 const AD_PROTOCOL: u32 = -0x1000_i32 as u32;
 
-const LD_WORD: u16 = 0x20;
-const LD_HALF: u16 = 0x28;
-const LD_WORD_X: u16 = 0x40;
-const LDX_IMM: u16 = 0x01;
-const LDX_MEM: u16 = 0x61;
-const ST: u16 = 0x02;
-const STX: u16 = 0x03;
-const TAX: u16 = 0x07;
-const ADD_X: u16 = 0x0c;
-const MUL_IMM: u16 = 0x24;
-const RSH_IMM: u16 = 0x74;
-const XOR_X: u16 = 0xac;
-const JEQ_IMM: u16 = 0x15;
-const RET_IMM: u16 = 0x06;
-const RET_A: u16 = 0x16;
+const ADD_X: u16 = code::ALU | code::ADD | code::X;
+const MUL_IMM: u16 = code::ALU | code::MUL;
+const RSH_IMM: u16 = code::ALU | code::RSH;
+const XOR_X: u16 = code::ALU | code::XOR | code::X;
 
 /// A classic BPF program under construction.
 #[derive(Default)]
@@ -157,7 +149,7 @@ impl Program {
 
     /// Adds a jump that is taken if A is `value`; [`Program::set_target`] sets its target.
     fn jump_if(&mut self, value: u32) -> usize {
-        self.put(JEQ_IMM, value);
+        self.put(JEQ, value);
         self.0.len() - 1
     }
 

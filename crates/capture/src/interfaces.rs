@@ -178,10 +178,6 @@ pub(crate) fn find_in(name: &str, devices: Vec<Device>) -> Result<Capture, LiveE
 /// Link type of a kind of hardware (`ARPHRD_…`), and true if frames get a cooked header. The same choice as libpcap's
 /// on Linux, for the common kinds; others are cooked.
 fn link_of(hardware: u16) -> (LinkType, bool) {
-    const IEEE802_11: LinkType = LinkType(105);
-    const PRISM: LinkType = LinkType(119);
-    const RADIOTAP: LinkType = LinkType(127);
-    const IEEE802_15_4_NOFCS: LinkType = LinkType(230);
     const RAW_KINDS: [u16; 11] = [
         libc::ARPHRD_NONE,
         libc::ARPHRD_TUNNEL,
@@ -200,10 +196,10 @@ fn link_of(hardware: u16) -> (LinkType, bool) {
         libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK | libc::ARPHRD_METRICOM => {
             (LinkType::EN10MB, false)
         }
-        libc::ARPHRD_IEEE80211 => (IEEE802_11, false),
-        libc::ARPHRD_IEEE80211_PRISM => (PRISM, false),
-        libc::ARPHRD_IEEE80211_RADIOTAP => (RADIOTAP, false),
-        libc::ARPHRD_IEEE802154 => (IEEE802_15_4_NOFCS, false),
+        libc::ARPHRD_IEEE80211 => (LinkType::IEEE802_11, false),
+        libc::ARPHRD_IEEE80211_PRISM => (LinkType::PRISM_HEADER, false),
+        libc::ARPHRD_IEEE80211_RADIOTAP => (LinkType::IEEE802_11_RADIO, false),
+        libc::ARPHRD_IEEE802154 => (LinkType::IEEE802_15_4_NOFCS, false),
         kind if RAW_KINDS.contains(&kind) => (LinkType::RAW, false),
         _ => (LinkType::LINUX_SLL, true),
     }

@@ -132,7 +132,7 @@ fn a_running_dump_is_edited_from_another_terminal_without_losing_a_packet() {
         ip link set lo up
         "$FYKE" dump -i lo -w out.pcapng 'udp dst port 5001' 2> log &
         dump=$!
-        for try in $(seq 100); do "$FYKE" ctl show > /dev/null 2>&1 && break; sleep 0.05; done
+        answers
         send() { for i in $(seq 100); do echo x > /dev/udp/127.0.0.1/$1; done; }
         send 5001; send 5002
         # An edit judges whatever has not been judged yet: let the ring's block be judged.

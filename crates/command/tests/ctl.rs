@@ -11,20 +11,7 @@ const FYKE: &str = env!("CARGO_BIN_EXE_fyke");
 
 const FUNCTIONS: &str = r#"
     set -eu
-    ip link add near type veth peer name far
-    for end in near far; do
-        sysctl -qw net.ipv6.conf.$end.disable_ipv6=1 || true
-        ip link set $end up
-    done
-    answers() {
-        for try in $(seq 200); do "$FYKE" ctl show > /dev/null 2>&1 && return; sleep 0.05; done
-        return 1
-    }
-    saw() {
-        for try in $(seq 200); do "$FYKE" ctl stats 2> /dev/null | grep -q " $1 seen" && return; sleep 0.05; done
-        "$FYKE" ctl stats >&2
-        return 1
-    }
+    veth
     send() { "$FYKE" run --no-control "(pcapin,in.pcap) > (tointerface,near)" 2> /dev/null; }
 "#;
 

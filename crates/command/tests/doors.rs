@@ -80,10 +80,10 @@ fn ctl_names_its_target_takes_only_live_captures_and_keeps_the_last_filter() {
         sleep 50 > idle & holder=$!
         (printf '\xd4\xc3\xb2\xa1\2\0\4\0'; head -c 8 /dev/zero; printf '\0\0\4\0\1\0\0\0'; sleep 50) > idle &
         "$FYKE" dump -r idle -w file.pcapng 2> offline.log & offline=$!
-        for try in $(seq 200); do "$FYKE" ctl list | grep -q . && break; sleep 0.05; done
+        wait_for eval '"$FYKE" ctl list | grep -q .'
         "$FYKE" ctl add udp 2> none-live; echo $? >> none-live
         (umask 0; exec "$FYKE" dump -i lo -w $'live\e[31m.pcapng' udp 2> live.log) & live=$!
-        for try in $(seq 200); do "$FYKE" ctl stats > /dev/null 2>&1 && break; sleep 0.05; done
+        wait_for "$FYKE" ctl stats
         stat -c %a run/$live.sock > mode
         "$FYKE" ctl del 1 2> last; echo $? >> last
         "$FYKE" ctl set '' 2> target
@@ -92,7 +92,7 @@ fn ctl_names_its_target_takes_only_live_captures_and_keeps_the_last_filter() {
         kill -INT $live $offline $holder
         wait $live
         "$FYKE" run '(device,lo) > (packetcount)' 2> run.log & graph=$!
-        for try in $(seq 200); do "$FYKE" ctl stats > /dev/null 2>&1 && break; sleep 0.05; done
+        wait_for "$FYKE" ctl stats
         timeout 10 "$FYKE" ctl add '(pcapin,fifo) > (packetcount)' 2> fifo.log; echo $? >> fifo.log
         timeout 10 "$FYKE" ctl add '(device,lo) > (tofile,fifo)' 2> to-fifo.log; echo $? >> to-fifo.log
         timeout 10 "$FYKE" ctl add '(device,lo) > (packetcount)' > after-fifo 2>&1; echo $? >> after-fifo

@@ -145,7 +145,7 @@ fn an_edit_of_any_size_is_taken_and_what_is_slow_is_said() {
         ip link set lo up
         "$FYKE" dump -i lo -w out.pcapng 'udp dst port 5001' 2> log &
         dump=$!
-        for try in $(seq 100); do "$FYKE" ctl show > /dev/null 2>&1 && break; sleep 0.05; done
+        answers
         "$FYKE" ctl add "$EXCEPTIONS" 2> quick
         "$FYKE" ctl add "$PRODUCT" 2> slow
         "$FYKE" ctl show > shown

@@ -215,7 +215,7 @@ fn an_edit_for_another_link_type_is_refused_and_the_capture_goes_on() {
         ip link set lo up
         "$FYKE" dump --count -i lo 'udp dst port 5001' > counted 2> log &
         dump=$!
-        for try in $(seq 200); do "$FYKE" ctl show > /dev/null 2>&1 && break; sleep 0.05; done
+        answers
         "$FYKE" ctl add 'wlan type mgt' 2> added; echo "$?" >> added
         "$FYKE" ctl set 'wlan type mgt' 2> changed; echo "$?" >> changed
         echo x > /dev/udp/127.0.0.1/5001
@@ -223,7 +223,7 @@ fn an_edit_for_another_link_type_is_refused_and_the_capture_goes_on() {
         kill -INT $dump; wait $dump
         "$FYKE" run '(device,lo) > {f}(bpf,"udp dst port 5001") > {n}(packetcount,export=y)' > ran 2> log2 &
         graph=$!
-        for try in $(seq 200); do "$FYKE" ctl show > /dev/null 2>&1 && break; sleep 0.05; done
+        answers
         "$FYKE" ctl set '(device,lo) > {f}(bpf,"wlan type mgt") > {n}(packetcount,export=y)' 2> edited
         echo "$?" >> edited
         echo x > /dev/udp/127.0.0.1/5001

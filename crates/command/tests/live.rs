@@ -39,13 +39,7 @@ const CAPTURES: &[(&str, &str)] = &[
 /// Replays one file from near to far and one in the other direction.
 const SCRIPT: &str = r#"
     set -eu
-    export PATH="$PATH:/usr/sbin:/sbin"
-    ip link add near type veth peer name far
-    for end in near far; do
-        sysctl -qw net.ipv6.conf.$end.disable_ipv6=1 || true
-        ip link set $end up
-    done
-    wait_for() { for try in $(seq 600); do "$@" > /dev/null 2>&1 && return; sleep 0.05; done; return 1; }
+    veth
     number=0
     ids=""
     while IFS='	' read -r interface text; do

@@ -7,22 +7,15 @@ use fyke_testkit::pcap;
 /// Sends three segments, of which the second is lost, and nothing after them; checks while the capture still runs.
 const SCRIPT: &str = r#"
     set -eu
-    export PATH="$PATH:/usr/sbin:/sbin"
-    ip link add near type veth peer name far
-    for end in near far; do
-        sysctl -qw net.ipv6.conf.$end.disable_ipv6=1 || true
-        ip link set $end up
-    done
+    veth
     "$FYKE" run --no-control \
         '(device,far) > (tcp,gap=1) > (strsearch,needle) > (tofile,pieces.pcapng,flush=y)' &
     id=$!
-    for try in $(seq 200); do [ -s pieces.pcapng ] && break; sleep 0.05; done
+    wait_for test -s pieces.pcapng
     sleep 0.5
     "$FYKE" run --no-control '(pcapin,segments.pcap) > (tointerface,near)'
-    for try in $(seq 200); do
-        [ "$("$FYKE" dump --count -r pieces.pcapng)" = 1 ] && break
-        sleep 0.05
-    done
+    one_piece() { [ "$("$FYKE" dump --count -r pieces.pcapng)" = 1 ]; }
+    wait_for one_piece
     "$FYKE" dump --count -r pieces.pcapng > while-it-runs
     kill -0 $id
     kill -INT $id

@@ -111,13 +111,7 @@ fn the_reader_of_a_writer_that_was_killed_fails() {
 /// Tagged and plain frames arrive at `far`; the kernel removes the tags from the bytes.
 const LIVE: &str = r#"
     set -eu
-    export PATH="$PATH:/usr/sbin:/sbin"
-    ip link add near type veth peer name far
-    for end in near far; do
-        sysctl -qw net.ipv6.conf.$end.disable_ipv6=1 || true
-        ip link set $end up
-    done
-    wait_for() { for try in $(seq 600); do "$@" > /dev/null 2>&1 && return; sleep 0.05; done; return 1; }
+    veth
     "$FYKE" demux -i far "greater 0 => ring:$PWD/all" > demux.log 2>&1 &
     demux=$!
     wait_for test -S all

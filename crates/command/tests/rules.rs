@@ -19,7 +19,7 @@ fn rules_come_and_go_while_a_dump_runs() {
         ip link set lo up
         "$FYKE" dump -i lo -w out.pcapng udp 2> log &
         dump=$!
-        for try in $(seq 100); do "$FYKE" ctl show > /dev/null 2>&1 && break; sleep 0.05; done
+        answers
         send() { for i in $(seq 50); do echo x > /dev/udp/127.0.0.1/$1; done; }
         both() { send 5001; send 5002; sleep 0.3; }
         both

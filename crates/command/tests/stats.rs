@@ -9,27 +9,10 @@ use std::process::{Command, Output};
 
 const FYKE: &str = env!("CARGO_BIN_EXE_fyke");
 
-/// Waits until the only fyke answers, and until it has counted this number of frames.
+/// Sends a file from near to far.
 const FUNCTIONS: &str = r#"
     set -eu
-    export PATH="$PATH:/usr/sbin:/sbin"
-    ip link add near type veth peer name far
-    for end in near far; do
-        sysctl -qw net.ipv6.conf.$end.disable_ipv6=1 || true
-        ip link set $end up
-    done
-    answers() {
-        for try in $(seq 200); do "$FYKE" ctl show > /dev/null 2>&1 && return; sleep 0.05; done
-        return 1
-    }
-    saw() {
-        for try in $(seq 200); do
-            "$FYKE" ctl stats | grep -q " $1 seen" && return
-            sleep 0.05
-        done
-        "$FYKE" ctl stats >&2
-        return 1
-    }
+    veth
     send() { "$FYKE" run --no-control "(pcapin,$1) > (tointerface,near)" 2> /dev/null; }
 "#;
 

@@ -127,6 +127,23 @@ fn tunnels_take_scoped_and_other_servers_their_port() {
 }
 
 #[test]
+fn the_help_and_the_error_list_the_registry() {
+    let fyke = |args: &[&str]| Command::new(FYKE).args(args).output().unwrap();
+    let help = text(&fyke(&["track", "--help"]).stdout);
+    let wrong = fyke(&["track", "gopher", "-r", "in.pcap", "-w", "out.pcap"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    let refused = text(&wrong.stderr);
+    for kind in fyke_track::TRACKERS {
+        assert!(help.contains(&format!("- {}: {}", kind.name, kind.summary)), "{help}");
+        assert!(refused.contains(kind.name), "{refused}");
+        let graph = fyke(&["explain", "--graph", "--", "track", kind.name, "-i", "lo", "-w", "x"]);
+        let graph = text(&graph.stdout);
+        assert!(graph.contains(&(kind.start_filter)(&[kind.port])), "{graph}");
+        assert!(graph.contains(&format!("(track, expression={}", kind.name)), "{graph}");
+    }
+}
+
+#[test]
 fn connections_that_were_announced_and_never_came_are_warned_of() {
     let folder = tempfile::tempdir().unwrap();
     let frames = transfer(&Packet::ethernet, 21, false);
@@ -138,13 +155,7 @@ fn connections_that_were_announced_and_never_came_are_warned_of() {
 /// Replays transfers from near to far, one after another, while both ends and `any` are tracked.
 const SCRIPT: &str = r#"
     set -eu
-    export PATH="$PATH:/usr/sbin:/sbin"
-    ip link add near type veth peer name far
-    for end in near far; do
-        sysctl -qw net.ipv6.conf.$end.disable_ipv6=1 || true
-        ip link set $end up
-    done
-    wait_for() { for try in $(seq 600); do "$@" > /dev/null 2>&1 && return; sleep 0.05; done; return 1; }
+    veth
     ids=""
     for interface in near far any; do
         "$FYKE" track ftp $OPTIONS -i $interface -w $interface.pcapng 2> $interface.log &

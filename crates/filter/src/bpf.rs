@@ -38,18 +38,7 @@ pub const MAX_TESTS: usize = 2_000;
 /// Most instructions of a program; Linux takes 4,096 of them.
 pub const MAX_LEN: usize = 1 << 20;
 
-/// One instruction, with the fields of `struct sock_filter`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Instruction {
-    /// Operation.
-    pub code: u16,
-    /// Instructions to skip when a jump's condition holds.
-    pub jt: u8,
-    /// Instructions to skip when the condition does not hold.
-    pub jf: u8,
-    /// Operand.
-    pub k: u32,
-}
+pub use fyke_frame::bpf::Instruction;
 
 /// Reasons why a predicate has no program.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -2,7 +2,8 @@
 //! are read.
 
 use fyke_frame::Condition;
-use fyke_frame::condition::{Base, Expr, Load, Source, Width};
+use fyke_frame::condition::{Base, Expr, Load, Source, Visit};
+use std::sync::Arc;
 
 /// The most work that one frame can cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -27,14 +28,10 @@ pub fn cost(condition: &Condition) -> Cost {
 /// Length of an IPv4 header without options.
 const IP_HEADER_LEN: u64 = 20;
 
-impl Cost {
-    fn condition(&mut self, condition: &Condition) {
+impl<'c> Visit<'c> for Cost {
+    fn condition(&mut self, condition: &'c Condition) {
         match condition {
-            Condition::Const(_) => {}
-            Condition::All(operands) | Condition::Any(operands) => {
-                operands.iter().for_each(|operand| self.condition(operand));
-            }
-            Condition::Not(inner) => self.condition(inner),
+            Condition::Const(_) | Condition::All(_) | Condition::Any(_) | Condition::Not(_) => {}
             Condition::Load(load) => {
                 self.tests += 1;
                 self.load(load);
@@ -43,19 +40,32 @@ impl Cost {
                 self.tests += 4;
                 self.reach(u64::from(address.offset) + 16);
             }
-            Condition::Relation(_, left, right) => {
-                self.tests += 1;
-                self.expression(left);
-                self.expression(right);
-            }
+            Condition::Relation(..) => self.tests += 1,
             Condition::Chain(chain) => {
                 self.tests += 1;
                 self.varies = true;
                 self.reach(u64::from(chain.ip) + if chain.v6 { 40 } else { IP_HEADER_LEN });
             }
         }
+        condition.parts(self);
     }
 
+    fn expression(&mut self, expr: &'c Arc<Expr>) {
+        match &**expr {
+            Expr::IpHeaderLen { ip } => self.reach(u64::from(*ip) + 1),
+            Expr::Load { index, offset, width } => match **index {
+                Expr::Const(index) => {
+                    self.reach(u64::from(index) + u64::from(*offset) + *width as u64);
+                }
+                _ => self.varies = true,
+            },
+            _ => {}
+        }
+        expr.parts(self);
+    }
+}
+
+impl Cost {
     fn load(&mut self, load: &Load) {
         let Source::Bytes { base, offset, width } = &load.source else { return };
         let end = u64::from(*offset) + *width as u64;
@@ -65,40 +75,9 @@ impl Cost {
                 self.varies = true;
                 self.reach(u64::from(*ip) + IP_HEADER_LEN + end);
             }
-            Base::Computed(place) => {
+            Base::Computed(_) => {
                 self.varies = true;
                 self.reach(end);
-                self.expression(place);
-            }
-        }
-    }
-
-    fn expression(&mut self, expr: &Expr) {
-        match expr {
-            Expr::Const(_) | Expr::WireLen | Expr::Meta(_) => {}
-            Expr::IpHeaderLen { ip } => self.reach(u64::from(*ip) + 1),
-            Expr::Load { index, offset, width } => self.byte_expression(index, *offset, *width),
-            Expr::Negate(inner) => self.expression(inner),
-            Expr::Binary(_, left, right) => {
-                self.expression(left);
-                self.expression(right);
-            }
-            Expr::Select(condition, then, otherwise) => {
-                self.condition(condition);
-                self.expression(then);
-                self.expression(otherwise);
-            }
-        }
-    }
-
-    fn byte_expression(&mut self, index: &Expr, offset: u32, width: Width) {
-        match index {
-            Expr::Const(index) => {
-                self.reach(u64::from(*index) + u64::from(offset) + width as u64);
-            }
-            computed => {
-                self.varies = true;
-                self.expression(computed);
             }
         }
     }

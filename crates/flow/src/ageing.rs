@@ -2,7 +2,9 @@
 //! oldest.
 //!
 //! Keys may come from packets: they are hashed with a seed of this process, so a sender cannot make
-//! them collide. Memory: at most `capacity` entries. Cost: O(log n) per change, O(1) per look-up.
+//! them collide. A deadline can be moved ([`Ageing::touch`]) in O(1): the queue of deadlines is
+//! corrected only when the old deadline is reached. Memory: at most `capacity` entries and one
+//! deadline each. Cost: O(log n) per other change, O(1) per look-up.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -12,15 +14,19 @@ use std::hash::Hash;
 pub struct Ageing<K, V> {
     capacity: usize,
     entries: HashMap<K, Entry<V>>,
-    /// Deadline and serial number of each entry.
+    /// Deadline and serial number → key. Each entry has exactly one position here, perhaps an
+    /// outdated, earlier one.
     queue: BTreeMap<(u64, u64), K>,
     serial: u64,
+    /// A lower bound of all deadlines; saves the look-up in the queue for each frame.
+    next_deadline_ns: u64,
     evicted: u64,
 }
 
 #[derive(Debug)]
 struct Entry<V> {
     place: (u64, u64),
+    deadline_ns: u64,
     value: V,
 }
 
@@ -32,6 +38,7 @@ impl<K: Hash + Eq + Clone, V> Ageing<K, V> {
             entries: HashMap::new(),
             queue: BTreeMap::new(),
             serial: 0,
+            next_deadline_ns: u64::MAX,
             evicted: 0,
         }
     }
@@ -51,31 +58,76 @@ impl<K: Hash + Eq + Clone, V> Ageing<K, V> {
         self.evicted
     }
 
+    /// True if a new entry has no room.
+    pub fn is_full(&self) -> bool {
+        self.entries.len() >= self.capacity
+    }
+
     /// The value, unless its deadline has passed.
     pub fn get(&self, key: &K, now_ns: u64) -> Option<&V> {
-        self.entries.get(key).filter(|entry| now_ns <= entry.place.0).map(|entry| &entry.value)
+        self.entries.get(key).filter(|entry| now_ns <= entry.deadline_ns).map(|entry| &entry.value)
     }
 
     /// The value, mutable, unless its deadline has passed.
     pub fn get_mut(&mut self, key: &K, now_ns: u64) -> Option<&mut V> {
         let entry = self.entries.get_mut(key)?;
-        (now_ns <= entry.place.0).then_some(&mut entry.value)
+        (now_ns <= entry.deadline_ns).then_some(&mut entry.value)
+    }
+
+    /// The value, even if its deadline has passed.
+    pub fn peek(&self, key: &K) -> Option<&V> {
+        self.entries.get(key).map(|entry| &entry.value)
+    }
+
+    /// The value, mutable, even if its deadline has passed.
+    pub fn peek_mut(&mut self, key: &K) -> Option<&mut V> {
+        self.entries.get_mut(key).map(|entry| &mut entry.value)
+    }
+
+    /// The value, with the new deadline `deadline_ns`. A deadline earlier than before takes effect
+    /// at once.
+    pub fn touch(&mut self, key: &K, deadline_ns: u64) -> Option<&mut V> {
+        let entry = self.entries.get_mut(key)?;
+        entry.deadline_ns = deadline_ns;
+        if deadline_ns < entry.place.0
+            && let Some(key) = self.queue.remove(&entry.place)
+        {
+            self.serial += 1;
+            entry.place = (deadline_ns, self.serial);
+            self.queue.insert(entry.place, key);
+            self.next_deadline_ns = self.next_deadline_ns.min(deadline_ns);
+        }
+        Some(&mut entry.value)
     }
 
     /// Inserts an entry and replaces an older one of the same key. If the table is full, the entry
     /// with the earliest deadline is removed.
     pub fn insert(&mut self, key: K, value: V, deadline_ns: u64) {
         self.remove(&key);
-        while self.entries.len() >= self.capacity
-            && let Some((_, oldest)) = self.queue.pop_first()
-        {
-            self.entries.remove(&oldest);
+        while self.is_full() && self.pop_oldest().is_some() {
             self.evicted += 1;
         }
+        self.add(key, value, deadline_ns);
+    }
+
+    /// Inserts an entry.
+    ///
+    /// # Errors
+    /// The value, if the table is full or the key exists.
+    pub fn try_insert(&mut self, key: K, value: V, deadline_ns: u64) -> Result<(), V> {
+        if self.is_full() || self.entries.contains_key(&key) {
+            return Err(value);
+        }
+        self.add(key, value, deadline_ns);
+        Ok(())
+    }
+
+    fn add(&mut self, key: K, value: V, deadline_ns: u64) {
         self.serial += 1;
         let place = (deadline_ns, self.serial);
         self.queue.insert(place, key.clone());
-        self.entries.insert(key, Entry { place, value });
+        self.entries.insert(key, Entry { place, deadline_ns, value });
+        self.next_deadline_ns = self.next_deadline_ns.min(deadline_ns);
     }
 
     /// Removes an entry.
@@ -85,20 +137,50 @@ impl<K: Hash + Eq + Clone, V> Ageing<K, V> {
         Some(entry.value)
     }
 
-    /// The earliest deadline of all entries.
+    /// The earliest deadline of all entries, or an earlier one that an entry had before it was
+    /// touched.
     pub fn next_deadline(&self) -> Option<u64> {
         self.queue.first_key_value().map(|(place, _)| place.0)
     }
 
-    /// Removes one entry with a deadline that has passed, if there is one.
+    /// Removes one entry with a deadline before `now_ns`, if there is one.
     pub fn pop_expired(&mut self, now_ns: u64) -> Option<(K, V)> {
-        let (&place, _) = self.queue.first_key_value()?;
-        if place.0 >= now_ns {
+        self.pop_if(|deadline_ns| deadline_ns < now_ns)
+    }
+
+    /// Removes one entry with a deadline at or before `now_ns`, if there is one.
+    pub fn pop_due(&mut self, now_ns: u64) -> Option<(K, V)> {
+        self.pop_if(|deadline_ns| deadline_ns <= now_ns)
+    }
+
+    /// Removes the entry with the earliest deadline.
+    pub fn pop_oldest(&mut self) -> Option<(K, V)> {
+        self.pop_if(|_| true)
+    }
+
+    /// Removes the entry with the earliest deadline if that has passed.
+    fn pop_if(&mut self, passed: impl Fn(u64) -> bool) -> Option<(K, V)> {
+        if !passed(self.next_deadline_ns) {
             return None;
         }
-        let key = self.queue.remove(&place)?;
-        let entry = self.entries.remove(&key)?;
-        Some((key, entry.value))
+        while let Some(first) = self.queue.first_entry() {
+            let place = *first.key();
+            if !passed(place.0) {
+                self.next_deadline_ns = place.0;
+                return None;
+            }
+            let key = first.remove();
+            let Some(entry) = self.entries.get_mut(&key) else { continue };
+            if entry.deadline_ns <= place.0 {
+                return self.entries.remove(&key).map(|entry| (key, entry.value));
+            }
+            // It was touched: to its true deadline.
+            self.serial += 1;
+            entry.place = (entry.deadline_ns, self.serial);
+            self.queue.insert(entry.place, key);
+        }
+        self.next_deadline_ns = u64::MAX;
+        None
     }
 
     /// Removes the entries for which `wanted` is false.
@@ -142,5 +224,35 @@ mod tests {
         }
         assert!(table.get(&2, 0).is_none() && table.get(&1, 0).is_some());
         assert_eq!((table.len(), table.evicted()), (2, 1));
+    }
+    #[test]
+    fn entries_live_until_their_last_deadline() {
+        let mut table = Ageing::new(4);
+        table.try_insert(1, "one", 10).unwrap();
+        table.try_insert(2, "two", 20).unwrap();
+        assert!(table.pop_due(9).is_none());
+        table.touch(&1, 30);
+        assert_eq!(table.pop_due(25), Some((2, "two")));
+        assert!(table.pop_due(25).is_none());
+        table.touch(&1, 26);
+        assert_eq!(table.pop_due(26), Some((1, "one")));
+        assert_eq!(table.len(), 0);
+        table.try_insert(3, "three", 5).unwrap();
+        assert_eq!(table.pop_due(5), Some((3, "three")));
+    }
+
+    #[test]
+    fn a_full_table_refuses_and_yields_its_oldest() {
+        let mut table = Ageing::new(2);
+        table.try_insert(1, "one", 10).unwrap();
+        table.try_insert(2, "two", 20).unwrap();
+        assert_eq!(table.try_insert(3, "three", 30), Err("three"));
+        table.touch(&1, 40);
+        assert_eq!(table.pop_oldest(), Some((2, "two")));
+        assert_eq!(table.try_insert(1, "again", 30), Err("again"));
+        table.try_insert(3, "three", 30).unwrap();
+        assert_eq!(table.remove(&1), Some("one"));
+        assert_eq!(table.pop_oldest(), Some((3, "three")));
+        assert_eq!(table.pop_oldest(), None);
     }
 }

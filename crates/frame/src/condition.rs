@@ -11,6 +11,10 @@
 //! The evaluator here is the oracle of the faster engines; it costs one branch per node. Source:
 //! McCanne & Jacobson 1993; the semantics of libpcap's interpreter.
 
+mod visit;
+
+pub use visit::Visit;
+
 use crate::Frame;
 use std::sync::Arc;
 
@@ -242,41 +246,6 @@ impl Width {
             Width::One => 0xff,
             Width::Two => 0xffff,
             Width::Four => 0xffff_ffff,
-        }
-    }
-}
-
-impl Condition {
-    /// True if the condition reads this metadata field anywhere. Cost: O(size of the condition).
-    pub fn reads(&self, field: MetaField) -> bool {
-        match self {
-            Condition::Const(_) | Condition::Address6(_) | Condition::Chain(_) => false,
-            Condition::All(parts) | Condition::Any(parts) => {
-                parts.iter().any(|part| part.reads(field))
-            }
-            Condition::Not(inner) => inner.reads(field),
-            Condition::Load(load) => match &load.source {
-                Source::Bytes { base: Base::Computed(place), .. } => place.reads(field),
-                Source::Bytes { .. } | Source::WireLen => false,
-                Source::Meta(read) => *read == field,
-            },
-            Condition::Relation(_, left, right) => left.reads(field) || right.reads(field),
-        }
-    }
-}
-
-impl Expr {
-    /// True if the expression reads this metadata field anywhere.
-    pub fn reads(&self, field: MetaField) -> bool {
-        match self {
-            Expr::Const(_) | Expr::WireLen | Expr::IpHeaderLen { .. } => false,
-            Expr::Meta(read) => *read == field,
-            Expr::Load { index, .. } => index.reads(field),
-            Expr::Negate(inner) => inner.reads(field),
-            Expr::Binary(_, left, right) => left.reads(field) || right.reads(field),
-            Expr::Select(choice, one, other) => {
-                choice.reads(field) || one.reads(field) || other.reads(field)
-            }
         }
     }
 }

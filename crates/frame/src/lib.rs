@@ -8,14 +8,18 @@
 //! | module | what |
 //! |---|---|
 //! | [`frame`](mod@frame) | captured bytes and their metadata |
-//! | [`link`] | link types, one file each: name, number, start of the network layer, field of the next protocol |
+//! | [`link`] | link types, one row each: name, number, start of the network layer, field of the next protocol |
 //! | [`condition`] | byte conditions and their slow and simple evaluator |
+//! | [`checksum`](mod@checksum) | the Internet checksum |
+//! | [`bpf`] | instructions of classic BPF |
 //! | [`batch`] | up to 256 frames |
 //! | [`mask`] | one bit per frame of a batch |
 //! | [`walk`](mod@walk) | the header walk: finds the headers of a frame; checked views of them |
 #![forbid(unsafe_code)]
 
 pub mod batch;
+pub mod bpf;
+pub mod checksum;
 pub mod condition;
 pub mod ethertype;
 pub mod frame;
@@ -24,6 +28,7 @@ pub mod mask;
 pub mod walk;
 
 pub use batch::{BATCH_CAPACITY, Batch, Lengths};
+pub use checksum::checksum;
 pub use condition::{Condition, OutOfBounds};
 pub use frame::{Direction, Frame, Meta};
 pub use link::LinkType;

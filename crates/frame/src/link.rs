@@ -1,18 +1,18 @@
 //! Link types: the format of the first header of a frame.
 //!
-//! A link type is a [`Link`] in one of the files of this folder, and one line in [`LINKS`]. The
-//! header walk and the printer take their facts from there; the filter language has its own table
-//! of offsets. Link types with headers that fyke does not decode are known by name and number
-//! (`opaque.rs`). Source: the registry of link types for pcap files.
+//! A link type is a row in `table.rs` and, if fyke decodes it, a header in one of the files of this
+//! folder. The header walk and the printer take their facts from there; the filter language has its
+//! own table of offsets, by the names of this one. Source: the registry of link types for pcap
+//! files.
 
 mod ethernet;
 mod ieee802;
 mod linux_sll;
 mod null;
-mod opaque;
 mod other;
 mod ppp;
 mod raw;
+mod table;
 mod wlan;
 
 use std::fmt;
@@ -25,22 +25,8 @@ pub const LLC: u16 = 4;
 pub struct LinkType(pub u16);
 
 impl LinkType {
-    /// BSD loopback: address family in the byte order of the capturing machine.
-    pub const NULL: LinkType = LinkType(0);
-    /// Ethernet.
-    pub const EN10MB: LinkType = LinkType(1);
-    /// IPv4 or IPv6, distinguished by the version nibble.
-    pub const RAW: LinkType = LinkType(101);
-    /// OpenBSD loopback: address family in network byte order.
-    pub const LOOP: LinkType = LinkType(108);
-    /// Linux "cooked" capture, version 1.
-    pub const LINUX_SLL: LinkType = LinkType(113);
-    /// IPv4.
-    pub const IPV4: LinkType = LinkType(228);
-    /// IPv6.
-    pub const IPV6: LinkType = LinkType(229);
-    /// Linux "cooked" capture, version 2.
-    pub const LINUX_SLL2: LinkType = LinkType(276);
+    /// First link type for private use (DLT_USER0); it has no name.
+    pub const USER0: LinkType = LinkType(147);
 
     /// The description of this link type, if fyke knows it.
     pub fn description(self) -> Option<&'static Link> {
@@ -90,50 +76,27 @@ pub struct Link {
     pub next: fn(&[u8]) -> Option<NextLayer>,
 }
 
-/// Every link type that fyke decodes, the most common first.
-pub static LINKS: &[&Link] = &[
-    &ethernet::LINK,
-    &raw::RAW,
-    &raw::IPV4,
-    &raw::IPV6,
-    &linux_sll::SLL,
-    &linux_sll::SLL2,
-    &null::NULL,
-    &null::LOOP,
-    &wlan::BARE,
-    &wlan::RADIOTAP,
-    &wlan::AVS,
-    &wlan::PRISM,
-    &wlan::PPI,
-    &ppp::PPP,
-    &ppp::PPP_SERIAL,
-    &ppp::PPP_ETHER,
-    &ppp::PPP_BSDOS,
-    &ppp::PPP_PPPD,
-    &ppp::C_HDLC,
-    &ppp::FRELAY,
-    &ieee802::TOKEN_RING,
-    &ieee802::FDDI,
-    &ieee802::ATM_RFC1483,
-    &ieee802::ATM_CLIP,
-    &ieee802::IP_OVER_FC,
-    &other::SLIP,
-    &other::SLIP_BSDOS,
-    &other::ENC,
-    &other::SYMANTEC_FIREWALL,
-    &other::IEEE1394,
-    &other::PFLOG,
-    &other::IPNET,
-    &other::ARCNET,
-    &other::ARCNET_LINUX,
-    &other::SUNATM,
-    &other::NETANALYZER,
-    &other::NETANALYZER_TRANSPARENT,
-];
+/// A link header, as far as it is the same for several link types.
+struct Header {
+    /// See [`Link::header_len`].
+    len: Option<u32>,
+    /// See [`Link::ethertype_offset`].
+    ethertype_offset: Option<u32>,
+    /// See [`Link::next`].
+    next: fn(&[u8]) -> Option<NextLayer>,
+}
 
-/// Every link type with a name: first those of [`LINKS`], then those that are not decoded.
+impl Header {
+    /// A header without fixed length and EtherType.
+    const fn of(next: fn(&[u8]) -> Option<NextLayer>) -> Header {
+        Header { len: None, ethertype_offset: None, next }
+    }
+}
+
+/// Every link type with a name: first those that fyke decodes, the most common ones first, then the
+/// others.
 pub fn all() -> impl Iterator<Item = &'static Link> {
-    LINKS.iter().chain(opaque::LINKS).copied()
+    table::TABLE.iter()
 }
 
 fn be16(data: &[u8], offset: usize) -> Option<u16> {

@@ -368,11 +368,9 @@ mod number {
 
 /// The classic BPF program that decides which calls are held.
 pub(crate) fn program() -> Vec<libc::sock_filter> {
-    const LOAD: u16 = 0x20;
-    const AND: u16 = 0x54;
-    const EQUAL: u16 = 0x15;
-    const AT_LEAST: u16 = 0x35;
-    const RETURN: u16 = 0x06;
+    use fyke_frame::bpf::code::{self, JEQ as EQUAL, JGE as AT_LEAST, RET_K as RETURN};
+    const LOAD: u16 = code::LD_W_ABS;
+    const AND: u16 = code::ALU | code::AND;
     let fails = |errno: i32| libc::SECCOMP_RET_ERRNO | errno as u32;
     let (hold, allow) = (libc::SECCOMP_RET_USER_NOTIF, libc::SECCOMP_RET_ALLOW);
     let step = |code, k| libc::sock_filter { code, jt: 0, jf: 0, k };

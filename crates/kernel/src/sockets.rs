@@ -6,6 +6,7 @@
 
 use crate::sys;
 use fyke_frame::LinkType;
+use fyke_frame::bpf::code;
 use std::collections::HashSet;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -90,9 +91,7 @@ impl PacketSocket {
 /// Most bytes of a frame that a classic BPF filter keeps. 0 if the filter rejects every frame, as libpcap's does for a
 /// moment while it changes filters, or if it returns only computed values.
 pub fn keeps(program: &[libc::sock_filter]) -> u32 {
-    /// Return of a constant.
-    const RETURN_CONSTANT: u16 = 0x06;
-    let returns = program.iter().filter(|instruction| instruction.code == RETURN_CONSTANT);
+    let returns = program.iter().filter(|instruction| instruction.code == code::RET_K);
     returns.map(|instruction| instruction.k).max().unwrap_or(0)
 }
 

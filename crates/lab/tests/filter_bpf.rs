@@ -7,7 +7,7 @@ mod filter_support;
 use filter_support::{frames, libpcap, machine, options, spoilt};
 use fyke_filter::{Options, bpf, compile};
 use fyke_frame::LinkType;
-use fyke_lab::peers::libpcap::{BpfInsn, Libpcap, OwnedFrame, Program};
+use fyke_lab::peers::libpcap::{Libpcap, OwnedFrame, Program};
 use fyke_testkit::corpus::Corpus;
 use fyke_testkit::filter_text::{Values, filter_text};
 use fyke_testkit::random::Random;
@@ -35,11 +35,7 @@ fn lowered(libpcap: &Libpcap, text: &str, options: &Options) -> Option<Program> 
             return None;
         }
     };
-    let instructions = program
-        .into_iter()
-        .map(|one| BpfInsn { code: one.code, jt: one.jt, jf: one.jf, k: one.k })
-        .collect();
-    Some(libpcap.program(instructions).expect("libpcap takes the program"))
+    Some(libpcap.program(program).expect("libpcap takes the program"))
 }
 
 #[test]

@@ -12,7 +12,7 @@ use filter_support::machine::{self, Outcome};
 use filter_support::{Tally, frames, libpcap, options, registers_clash_live, spoilt};
 use fyke_filter::{Options, bpf};
 use fyke_frame::{Direction, Frame, LinkType, Meta};
-use fyke_lab::peers::libpcap::{BpfInsn, Compile, Live, OwnedFrame};
+use fyke_lab::peers::libpcap::{Compile, Live, OwnedFrame};
 use fyke_testkit::corpus::Corpus;
 use fyke_testkit::filter_text::{Values, filter_text};
 use fyke_testkit::random::Random;
@@ -89,13 +89,7 @@ fn live(link: LinkType, how: Live, seed: u64) -> usize {
         // wrong. The plain program is no reference here: it does not read metadata in byte expressions.
         let moves_wrongly = reads_metadata && text.contains("vlan");
         let programs = if reads_metadata { [optimized; 2] } else { [plain, optimized] };
-        let program = bpf::lower(&predicate, options.snaplen).ok().map(|program| {
-            let as_there = |one: bpf::Instruction| {
-                let bpf::Instruction { code, jt, jf, k } = one;
-                BpfInsn { code, jt, jf, k }
-            };
-            program.into_iter().map(as_there).collect::<Vec<_>>()
-        });
+        let program = bpf::lower(&predicate, options.snaplen).ok();
         let start = random.below(frames.len());
         for owned in frames.iter().cycle().skip(start).take(60) {
             let (owned, meta) = with_metadata(&mut random, owned);

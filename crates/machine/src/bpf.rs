@@ -24,6 +24,8 @@ pub mod pseudo;
 pub mod run;
 pub mod validate;
 
+pub use fyke_frame::bpf::Instruction;
+
 /// Words of scratch memory.
 pub const SCRATCH_WORDS: usize = 16;
 /// Maximum number of instructions of a program; the limit of Linux.
@@ -35,78 +37,26 @@ pub const ALL: u32 = u32::MAX;
 /// Offsets from this one count from the link header (Mach's `BPF_DLBASE`); here that is the packet's start.
 pub const LINK_BASE: u32 = 1 << 30;
 
-/// An instruction in the format of the kernel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Instruction {
-    /// Class, width or operation, addressing mode.
-    pub code: u16,
-    /// Instructions to skip if the test is true; for matches the number of keys.
-    pub jt: u8,
-    /// Instructions to skip if the test is false.
-    pub jf: u8,
-    /// Immediate operand.
-    pub k: u32,
+/// True for an instruction that only MPF has.
+pub const fn is_mpf(instruction: &Instruction) -> bool {
+    matches!(
+        instruction.code,
+        code::BEGIN
+            | code::BEGIN_OLD
+            | code::RET_MATCH_IMM
+            | code::RET_MATCH_DATA
+            | code::JMP_MATCH_IMM
+            | code::KEY
+            | code::REGISTER_DATA
+            | code::POSTPONE
+    )
 }
 
-impl Instruction {
-    /// An instruction without jumps.
-    pub const fn new(code: u16, k: u32) -> Self {
-        Instruction { code, jt: 0, jf: 0, k }
-    }
-
-    /// An instruction with jumps.
-    pub const fn jump(code: u16, jt: u8, jf: u8, k: u32) -> Self {
-        Instruction { code, jt, jf, k }
-    }
-
-    /// Returns true for an instruction that only MPF has.
-    pub const fn is_mpf(&self) -> bool {
-        matches!(
-            self.code,
-            code::BEGIN
-                | code::BEGIN_OLD
-                | code::RET_MATCH_IMM
-                | code::RET_MATCH_DATA
-                | code::JMP_MATCH_IMM
-                | code::KEY
-                | code::REGISTER_DATA
-                | code::POSTPONE
-        )
-    }
-}
-
-/// Operation codes.
+/// Operation codes: those of classic BPF, and MPF's.
 #[allow(missing_docs, reason = "the names are those of the instruction set's headers")]
 pub mod code {
-    pub const LD_IMM: u16 = 0x00;
-    pub const LD_W_ABS: u16 = 0x20;
-    pub const LD_H_ABS: u16 = 0x28;
-    pub const LD_B_ABS: u16 = 0x30;
-    pub const LD_W_IND: u16 = 0x40;
-    pub const LD_H_IND: u16 = 0x48;
-    pub const LD_B_IND: u16 = 0x50;
-    pub const LD_MEM: u16 = 0x60;
-    pub const LD_LEN: u16 = 0x80;
-    pub const LDX_IMM: u16 = 0x01;
-    pub const LDX_MEM: u16 = 0x61;
-    pub const LDX_LEN: u16 = 0x81;
-    pub const LDX_MSH: u16 = 0xb1;
-    pub const ST: u16 = 0x02;
-    pub const STX: u16 = 0x03;
-    /// Add the operation (0x00 … 0xa0) and, if the operand is X, 0x08.
-    pub const ALU: u16 = 0x04;
-    pub const NEG: u16 = 0x84;
-    pub const JA: u16 = 0x05;
-    pub const JEQ: u16 = 0x15;
-    pub const JGT: u16 = 0x25;
-    pub const JGE: u16 = 0x35;
-    pub const JSET: u16 = 0x45;
-    /// Added to arithmetic and jumps if the operand is X.
-    pub const X: u16 = 0x08;
-    pub const RET_K: u16 = 0x06;
-    pub const RET_A: u16 = 0x16;
-    pub const TAX: u16 = 0x07;
-    pub const TXA: u16 = 0x87;
+    pub use fyke_frame::bpf::code::*;
+
     /// First instruction of a BPF program where CSPF programs are also accepted.
     pub const BEGIN: u16 = 0x0400;
     /// The same in older versions.
@@ -118,20 +68,6 @@ pub mod code {
     pub const REGISTER_DATA: u16 = 0x1f;
     pub const POSTPONE: u16 = 0x27;
 }
-
-/// Arithmetic mnemonics with their operation codes.
-pub(crate) const ALU_NAMES: &[(&str, u16)] = &[
-    ("add", 0x00),
-    ("sub", 0x10),
-    ("mul", 0x20),
-    ("div", 0x30),
-    ("or", 0x40),
-    ("and", 0x50),
-    ("lsh", 0x60),
-    ("rsh", 0x70),
-    ("mod", 0x90),
-    ("xor", 0xa0),
-];
 
 /// The register machine that a program is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

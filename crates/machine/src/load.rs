@@ -262,7 +262,7 @@ pub fn first_word(text: &str) -> Result<Isa, SourceError> {
 }
 
 fn is_arithmetic(name: &str) -> bool {
-    crate::bpf::ALU_NAMES.iter().any(|(known, _)| *known == name)
+    fyke_frame::bpf::ARITHMETIC.iter().any(|(known, _)| *known == name)
 }
 
 fn unclear(word: &str, problem: &str) -> String {

@@ -1,9 +1,9 @@
 //! ICMP for IPv4, and IGMP.
 
 use crate::body::{Body, Flow, Step, put};
-use crate::text::{Cut, Piece, Printed, checksum, duration, expected_checksum, name_of};
+use crate::text::{Cut, Piece, Printed, duration, expected_checksum, name_of};
 use fyke_frame::walk::{Start, walk_from};
-use fyke_frame::{LinkType, ethertype};
+use fyke_frame::{LinkType, checksum, ethertype};
 
 /// Most ICMP errors inside each other that are followed.
 const MAX_QUOTES: u8 = 2;
@@ -240,58 +240,90 @@ fn query3(body: &mut Body, message: &Piece) -> Printed {
         return Ok(());
     }
     put!(body, " [gaddr {}", message.ipv4(4)?);
-    sources(body, message, 12, message.be16(10)?.into(), true)?;
+    match message.be16(10)? {
+        0 => {}
+        count => IGMP3.sources(body, message, 12, count.into())?,
+    }
     put!(body, "]");
     Ok(())
 }
 
+const IGMP3: Membership = Membership {
+    address_len: 4,
+    unknown: "v3-report",
+    address: |message, at| Ok(message.ipv4(at)?.to_string()),
+};
+
 fn report3(body: &mut Body, message: &Piece) -> Printed {
-    const KINDS: &[(u8, &str)] =
-        &[(1, "is_in"), (2, "is_ex"), (3, "to_in"), (4, "to_ex"), (5, "allow"), (6, "block")];
     put!(body, "igmp v3 report");
     if message.wire_len < 16 || !message.wire_len.is_multiple_of(4) {
         put!(body, " [invalid len {}]", message.wire_len);
         return Ok(());
     }
-    let count = message.be16(6)?;
-    put!(body, ", {count} group record(s)");
-    if body.options.verbose == 0 {
-        return Ok(());
-    }
-    let mut at = 8;
-    for _ in 0..count {
-        if message.wire_len < at + 8 {
-            put!(body, " [invalid number of groups]");
-            return Ok(());
-        }
-        put!(body, " [gaddr {}", message.ipv4(at + 4)?);
-        let kind = message.u8(at)?;
-        match name_of(KINDS, kind) {
-            Some(name) => put!(body, " {name}"),
-            None => put!(body, "  [v3-report-#{kind}]"),
-        }
-        let source_count = usize::from(message.be16(at + 2)?);
-        sources(body, message, at + 8, source_count, false)?;
-        put!(body, "]");
-        at += 8 + 4 * source_count;
-    }
-    Ok(())
+    IGMP3.report(body, message)
 }
 
-fn sources(body: &mut Body, message: &Piece, at: usize, count: usize, only_some: bool) -> Printed {
-    if only_some && count == 0 {
-        return Ok(());
-    }
-    if message.wire_len < at + 4 * count {
-        put!(body, " [invalid number of sources {count}]");
-    } else if body.options.verbose > 1 {
-        put!(body, " {{");
-        for number in 0..count {
-            put!(body, " {}", message.ipv4(at + 4 * number)?);
+/// Records of groups and their sources, which IGMPv3 (RFC 3376, 4.2) and MLDv2 (RFC 3810, 5.2) have in common but for
+/// the length of an address.
+pub(crate) struct Membership {
+    /// Length of an address.
+    pub(crate) address_len: usize,
+    /// Prefix of a record of an unknown kind.
+    pub(crate) unknown: &'static str,
+    /// The text of the address at an offset.
+    pub(crate) address: fn(&Piece, usize) -> Result<String, Cut>,
+}
+
+impl Membership {
+    /// Prints the records of a report.
+    pub(crate) fn report(&self, body: &mut Body, message: &Piece) -> Printed {
+        const KINDS: &[(u8, &str)] =
+            &[(1, "is_in"), (2, "is_ex"), (3, "to_in"), (4, "to_ex"), (5, "allow"), (6, "block")];
+        let record_len = 4 + self.address_len;
+        let count = message.be16(6)?;
+        put!(body, ", {count} group record(s)");
+        if body.options.verbose == 0 {
+            return Ok(());
         }
-        put!(body, " }}");
-    } else {
-        put!(body, ", {count} source(s)");
+        let mut at = 8;
+        for _ in 0..count {
+            if message.wire_len < at + record_len {
+                put!(body, " [invalid number of groups]");
+                return Ok(());
+            }
+            put!(body, " [gaddr {}", (self.address)(message, at + 4)?);
+            let kind = message.u8(at)?;
+            match name_of(KINDS, kind) {
+                Some(name) => put!(body, " {name}"),
+                None => put!(body, "  [{}-#{kind}]", self.unknown),
+            }
+            let source_count = usize::from(message.be16(at + 2)?);
+            self.sources(body, message, at + record_len, source_count)?;
+            put!(body, "]");
+            at += record_len + self.address_len * source_count;
+        }
+        Ok(())
     }
-    Ok(())
+
+    /// Prints the sources of a group.
+    pub(crate) fn sources(
+        &self,
+        body: &mut Body,
+        message: &Piece,
+        at: usize,
+        count: usize,
+    ) -> Printed {
+        if message.wire_len < at + self.address_len * count {
+            put!(body, " [invalid number of sources {count}]");
+        } else if body.options.verbose > 1 {
+            put!(body, " {{");
+            for number in 0..count {
+                put!(body, " {}", (self.address)(message, at + self.address_len * number)?);
+            }
+            put!(body, " }}");
+        } else {
+            put!(body, ", {count} source(s)");
+        }
+        Ok(())
+    }
 }

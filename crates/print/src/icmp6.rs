@@ -2,6 +2,7 @@
 
 use crate::application::dns;
 use crate::body::{Body, Flow, Step, put};
+use crate::icmp::Membership;
 use crate::text::{Cut, Piece, Printed, bits, duration, expected_checksum, hex, name_of};
 use crate::udp;
 use fyke_frame::ethertype;
@@ -198,57 +199,24 @@ fn listener_query(body: &mut Body, message: &Piece) -> Printed {
     }
     match message.be16(26)? {
         0 => {}
-        count => sources(body, message, 28, count.into())?,
+        count => MLD2.sources(body, message, 28, count.into())?,
     }
     put!(body, "]");
     Ok(())
 }
 
+const MLD2: Membership = Membership {
+    address_len: 16,
+    unknown: "v2-report",
+    address: |message, at| Ok(message.ipv6(at)?.to_string()),
+};
+
 fn listener_report(body: &mut Body, message: &Piece) -> Printed {
-    const KINDS: &[(u8, &str)] =
-        &[(1, "is_in"), (2, "is_ex"), (3, "to_in"), (4, "to_ex"), (5, "allow"), (6, "block")];
     if message.wire_len < 8 {
         put!(body, " [invalid len {}]", message.wire_len);
         return Ok(());
     }
-    let count = message.be16(6)?;
-    put!(body, ", {count} group record(s)");
-    if body.options.verbose == 0 {
-        return Ok(());
-    }
-    let mut at = 8;
-    for _ in 0..count {
-        if message.wire_len < at + 20 {
-            put!(body, " [invalid number of groups]");
-            return Ok(());
-        }
-        put!(body, " [gaddr {}", message.ipv6(at + 4)?);
-        let kind = message.u8(at)?;
-        match name_of(KINDS, kind) {
-            Some(name) => put!(body, " {name}"),
-            None => put!(body, "  [v2-report-#{kind}]"),
-        }
-        let source_count = usize::from(message.be16(at + 2)?);
-        sources(body, message, at + 20, source_count)?;
-        put!(body, "]");
-        at += 20 + 16 * source_count;
-    }
-    Ok(())
-}
-
-fn sources(body: &mut Body, message: &Piece, at: usize, count: usize) -> Printed {
-    if message.wire_len < at + 16 * count {
-        put!(body, " [invalid number of sources {count}]");
-    } else if body.options.verbose > 1 {
-        put!(body, " {{");
-        for number in 0..count {
-            put!(body, " {}", message.ipv6(at + 16 * number)?);
-        }
-        put!(body, " }}");
-    } else {
-        put!(body, ", {count} source(s)");
-    }
-    Ok(())
+    MLD2.report(body, message)
 }
 
 fn preference(flags: u8) -> &'static str {

@@ -4,8 +4,9 @@
 //! with its ports.
 
 use crate::body::{Body, Flow, Step, put};
-use crate::text::{Cut, Ipv6, Piece, Printed, bits, checksum, expected_checksum, name_of};
+use crate::text::{Cut, Ipv6, Piece, Printed, bits, expected_checksum, name_of};
 use crate::{names, routing as protocols};
+use fyke_frame::checksum;
 use fyke_frame::walk::view::{IpView, Ipv4View, Ipv6View};
 use fyke_frame::walk::{Layer, Stop};
 use std::net::Ipv4Addr;

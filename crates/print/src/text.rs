@@ -130,19 +130,8 @@ pub(crate) fn duration(seconds: u32) -> String {
     text
 }
 
-/// The Internet checksum over these pieces; 0 if a packet's own checksum is included and right. All
-/// pieces except the last have an even length.
-pub(crate) fn checksum(pieces: &[&[u8]]) -> u16 {
-    let mut sum = 0u32;
-    for pair in pieces.iter().flat_map(|piece| piece.chunks(2)) {
-        sum += u32::from(pair[0]) << 8 | u32::from(pair.get(1).copied().unwrap_or(0));
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    !(sum as u16)
-}
-
 /// The right value of a wrong checksum field: `found` is the field, `sum` the result of
-/// [`checksum`] including it.
+/// [`fyke_frame::checksum()`] including it.
 pub(crate) fn expected_checksum(found: u16, sum: u16) -> u16 {
     let folded = u32::from(sum) + u32::from(found);
     let folded = (folded & 0xffff) + (folded >> 16);
@@ -152,6 +141,7 @@ pub(crate) fn expected_checksum(found: u16, sum: u16) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fyke_frame::checksum;
 
     #[test]
     fn escapes_everything_that_is_not_printable() {

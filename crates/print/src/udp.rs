@@ -2,8 +2,9 @@
 
 use crate::application;
 use crate::body::{Body, Flow, Step, put};
-use crate::text::{Cut, Piece, checksum, expected_checksum};
+use crate::text::{Cut, Piece, expected_checksum};
 use crate::{ip, names, tcp};
+use fyke_frame::checksum;
 use fyke_frame::walk::Protocol;
 use fyke_frame::walk::view::UdpView;
 use std::net::IpAddr;

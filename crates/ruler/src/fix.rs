@@ -8,7 +8,7 @@
 //!
 //! Sources: RFC 791, 792, 768, 1071, 4443, 8200, 9293.
 
-use fyke_frame::{Frame, LinkType, Protocol, walk};
+use fyke_frame::{Frame, LinkType, Protocol, checksum, walk};
 
 /// Maximum number of nested IP packets that are corrected.
 const MAX_IP: usize = 8;
@@ -156,23 +156,4 @@ fn fix_checksums(ip: &mut [u8], v6: bool) {
     };
     let sum = if sum == 0 && protocol == UDP { 0xffff } else { sum };
     ip[at..at + 2].copy_from_slice(&sum.to_be_bytes());
-}
-
-/// Computes the internet checksum over pieces; all but the last have an even length. The sum is in the machine's
-/// byte order, four bytes at a time, which the compiler vectorises: the byte order matters only at the end (RFC
-/// 1071).
-fn checksum(pieces: &[&[u8]]) -> u16 {
-    let mut sum = 0u64;
-    for piece in pieces {
-        let words = piece.chunks_exact(4);
-        let mut rest = [0u8; 4];
-        rest[..words.remainder().len()].copy_from_slice(words.remainder());
-        let add = |sum: u64, word: [u8; 4]| sum + u64::from(u32::from_ne_bytes(word));
-        sum = words.fold(sum, |sum, word| add(sum, [word[0], word[1], word[2], word[3]]));
-        sum = add(sum, rest);
-    }
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    !u16::from_be(u16::try_from(sum).unwrap_or(0))
 }

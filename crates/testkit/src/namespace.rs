@@ -18,6 +18,29 @@ pub struct Script {
     variables: Vec<(OsString, OsString)>,
 }
 
+/// Functions that every script has:
+///
+/// | function | what |
+/// |---|---|
+/// | `wait_for COMMAND...` | repeats a command until it succeeds; fails after 600 attempts (about 30 s) |
+/// | `answers` | waits until the only running fyke answers |
+/// | `saw N` | waits until it has seen N frames; on failure prints its counts |
+/// | `veth` | makes a pair of interfaces, `near` and `far`, without traffic of their own |
+const FUNCTIONS: &str = r#"
+    export PATH="$PATH:/usr/sbin:/sbin"
+    wait_for() { for try in $(seq 600); do "$@" > /dev/null 2>&1 && return; sleep 0.05; done; return 1; }
+    answers() { wait_for "$FYKE" ctl show; }
+    has_seen() { "$FYKE" ctl stats | grep -q " $1 seen"; }
+    saw() { wait_for has_seen "$1" || { "$FYKE" ctl stats >&2; return 1; }; }
+    veth() {
+        ip link add near type veth peer name far
+        for end in near far; do
+            sysctl -qw net.ipv6.conf.$end.disable_ipv6=1 || true
+            ip link set $end up
+        done
+    }
+"#;
+
 impl Script {
     /// Prepares a script for the command at this path, with a limit of 60 seconds, as root of a user namespace.
     pub fn new(command: &str, folder: &Path) -> Script {
@@ -52,7 +75,7 @@ impl Script {
         self
     }
 
-    /// Runs the script; `None` if the system does not permit it.
+    /// Runs the script, after the definitions of its functions; `None` if the system does not permit it.
     ///
     /// # Panics
     /// When `timeout` is not installed.
@@ -67,7 +90,8 @@ impl Script {
         }
         let mut command = Command::new("timeout");
         command.args(["-k", "5", &self.limit_s.to_string(), "unshare"]).args(options);
-        command.args(["bash", "-c", script]).current_dir(&self.folder);
+        let script = format!("{FUNCTIONS}{script}");
+        command.args(["bash", "-c", &script]).current_dir(&self.folder);
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         Some(command.output().expect("timeout runs"))
     }

@@ -505,6 +505,7 @@ fn padded(bytes: &[u8], unit: usize) -> Vec<u8> {
 }
 
 /// Computes the Internet checksum (RFC 1071) of the concatenated pieces; all but the last must have an even length.
+/// It sums word by word, independently of `fyke_frame::checksum`, which is compared with it.
 pub fn checksum(pieces: &[&[u8]]) -> u16 {
     let mut sum = 0u32;
     for pair in pieces.iter().flat_map(|piece| piece.chunks(2)) {

@@ -2,14 +2,16 @@
 //! it, so that the filter accepts an announced connection from the next frame on. Passes every
 //! frame.
 //!
-//! Parameters: `expression`, the protocol (`ftp`, the default); `port`, the control ports (21);
-//! `live=y`: time passes without frames too. Counters: `announced`, `closed`, `refused`
+//! Parameters: `expression`, the protocol (by default `ftp`, the first of the
+//! [registry](crate::registry)); `port`, the control ports (by default the protocol's); `live=y`:
+//! time passes without frames too. Counters: `announced`, `closed`, `refused`
 //! (announcements that the filter did not accept), `data_frames` (of closed data connections).
 //! Bounded by the tracker's [`Limits`]. Source: Swift, section 5.2 (FTPCap); MAPI's TRACK_FTP.
 //!
 //! [`Limits`]: crate::Limits
 
-use crate::{Event, Ftp, Limits, PassKeeper, Tracker};
+use crate::registry::{self, TRACKERS};
+use crate::{Event, Limits, PassKeeper, Tracker};
 use fyke_filter::Options;
 use fyke_filters::FilterSet;
 use fyke_frame::{LinkType, Mask};
@@ -132,11 +134,12 @@ pub fn ports(text: &str) -> Result<Vec<u16>, String> {
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
-    settings.choice("expression", &["ftp"])?;
-    let ports = ports(settings.text("port").unwrap_or("21"));
+    let names: Vec<_> = registry::names().collect();
+    let kind = &TRACKERS[settings.choice("expression", &names)?];
+    let ports = settings.text("port").map_or_else(|| Ok(vec![kind.port]), ports);
     let ports = ports.map_err(|message| MakeError::new("port", message))?;
     Ok(Box::new(Track {
-        tracker: Box::new(Ftp::at_ports(&ports, Limits::default())),
+        tracker: (kind.make)(&ports, Limits::default()),
         live: settings.flag("live")?,
         filters: None,
         keepers: HashMap::new(),
@@ -154,8 +157,8 @@ pub const CLASS: Class = Class {
     aliases: &["track_ftp"],
     summary: "follows the protocol `expression` and edits the filter before it",
     parameters: &[
-        Parameter { name: "expression", summary: "ftp (default)" },
-        Parameter { name: "port", summary: "control ports, N[,N] (21)" },
+        Parameter { name: "expression", summary: registry::CHOICES },
+        Parameter { name: "port", summary: "control ports, N[,N] (those of the protocol)" },
         Parameter { name: "live", summary: "y: entries expire even while no frame arrives" },
     ],
     cuts: |_| true,

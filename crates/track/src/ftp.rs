@@ -23,14 +23,36 @@ mod announce;
 mod data;
 mod lines;
 
-use crate::ageing::Ageing;
 use crate::segment::{self, Content, FIN, RST, SYN, Segment};
-use crate::{Connection, Event, Limits, Protocol, Tracker};
+use crate::{Cause, Connection, Event, Limits, Protocol, Tracker, TrackerKind};
 use announce::Announced;
 use data::{Announcement, DataTable, Origin};
+use fyke_flow::Ageing;
 use fyke_frame::Frame;
 use lines::{Faults, Line, Lines};
 use std::net::SocketAddr;
+
+/// Reply 227 to `PASV`.
+pub const PASSIVE: Cause = Cause::new("FTP reply 227");
+/// Reply 229 to `EPSV`.
+pub const EXTENDED_PASSIVE: Cause = Cause::new("FTP reply 229");
+/// Command `PORT`.
+pub const ACTIVE: Cause = Cause::new("FTP command PORT");
+/// Command `EPRT`.
+pub const EXTENDED_ACTIVE: Cause = Cause::new("FTP command EPRT");
+
+/// The row of the [registry](crate::registry).
+pub(crate) const KIND: TrackerKind = TrackerKind {
+    name: "ftp",
+    summary: "FTP with its data connections, passive and active (control port 21)",
+    port: PORT,
+    causes: &[PASSIVE, EXTENDED_PASSIVE, ACTIVE, EXTENDED_ACTIVE],
+    start_filter,
+    make: |ports, limits| Box::new(Ftp::at_ports(ports, limits)),
+};
+
+/// Standard control port.
+const PORT: u16 = 21;
 
 /// Most lines of a multi-line reply; a longer one has lost its end.
 const REPLY_LINES: u32 = 1_024;
@@ -104,7 +126,7 @@ struct Flow {
 
 impl Default for Ftp {
     fn default() -> Self {
-        Ftp::new(21, Limits::default())
+        Ftp::new(PORT, Limits::default())
     }
 }
 
@@ -116,14 +138,10 @@ impl Ftp {
 
     /// A tracker of FTP servers with any of these control ports.
     pub fn at_ports(control_ports: &[u16], limits: Limits) -> Self {
-        let names = control_ports.iter().map(|port| match port {
-            21 => "tcp port ftp".to_owned(),
-            port => format!("tcp port {port}"),
-        });
         Ftp {
             limits,
             control_ports: control_ports.to_vec(),
-            start_filter: names.collect::<Vec<_>>().join(" or "),
+            start_filter: start_filter(control_ports),
             flows: Ageing::new(limits.control_connections),
             data: DataTable::new(limits),
             counters: Counters::default(),
@@ -146,7 +164,7 @@ impl Ftp {
         self.counters.control_frames += 1;
         let from_server = segment.source == key.server;
         let deadline = now_ns.saturating_add(self.limits.control_idle_ns);
-        if self.flows.get(&key).is_none() {
+        if self.flows.peek(&key).is_none() {
             if segment.payload_len == 0 && segment.flags & SYN == 0 {
                 return;
             }
@@ -185,7 +203,7 @@ impl Ftp {
         self.next_flow += 1;
         self.counters.control_connections += 1;
         // The table has room and the key is new, so this cannot be refused.
-        let _ = self.flows.insert(key, flow, deadline_ns);
+        let _ = self.flows.try_insert(key, flow, deadline_ns);
     }
 
     fn announced(
@@ -223,7 +241,7 @@ impl Ftp {
 
 impl Tracker for Ftp {
     fn name(&self) -> &'static str {
-        "ftp"
+        KIND.name
     }
 
     fn start_filter(&self) -> &str {
@@ -257,8 +275,17 @@ impl Tracker for Ftp {
 
     fn expire(&mut self, now_ns: u64, events: &mut Vec<Event>) {
         self.data.expire(now_ns, events);
-        while self.flows.pop_expired(now_ns).is_some() {}
+        while self.flows.pop_due(now_ns).is_some() {}
     }
+}
+
+/// The filter text for the control connections at these ports.
+fn start_filter(ports: &[u16]) -> String {
+    let names = ports.iter().map(|port| match *port {
+        PORT => "tcp port ftp".to_owned(),
+        port => format!("tcp port {port}"),
+    });
+    names.collect::<Vec<_>>().join(" or ")
 }
 
 impl Flow {

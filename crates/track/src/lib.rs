@@ -16,6 +16,7 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | [`registry`] | the protocols that can be tracked |
 //! | [`ftp`] | FTP, passive and active, IPv4 and IPv6 |
 //! | [`class`] | the graph class `track`, which does both in one node |
 //! | [`keeper`] | assignment of connections to passes; the change for an event |
@@ -23,16 +24,17 @@
 //! Source: Swift (NSDI 2008), section 5.2 (FTPCap); NPF, section 5.4.
 #![forbid(unsafe_code)]
 
-mod ageing;
 mod segment;
 
 pub mod class;
 pub mod ftp;
 pub mod keeper;
+pub mod registry;
 
 pub use class::CLASS;
 pub use ftp::Ftp;
 pub use keeper::{Applied, KeepError, PassKeeper};
+pub use registry::{TRACKERS, TrackerKind};
 
 use fyke_frame::Frame;
 use std::net::IpAddr;
@@ -72,17 +74,21 @@ pub enum Protocol {
     Udp,
 }
 
-/// Message that announced a data connection.
+/// Message that announced a data connection. Each protocol names its own, like
+/// [`ftp::PASSIVE`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Cause {
-    /// FTP reply 227 to `PASV`.
-    Passive,
-    /// FTP reply 229 to `EPSV`.
-    ExtendedPassive,
-    /// FTP command `PORT`.
-    Active,
-    /// FTP command `EPRT`.
-    ExtendedActive,
+pub struct Cause(&'static str);
+
+impl Cause {
+    /// A message of that name.
+    pub const fn new(name: &'static str) -> Cause {
+        Cause(name)
+    }
+
+    /// Name of the message, like `FTP reply 227`.
+    pub const fn name(self) -> &'static str {
+        self.0
+    }
 }
 
 /// A data connection.

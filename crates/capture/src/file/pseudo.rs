@@ -5,18 +5,16 @@
 
 use fyke_frame::LinkType;
 
-const PFLOG: LinkType = LinkType(117);
-const USB_LINUX: LinkType = LinkType(189);
-const USB_LINUX_MMAPPED: LinkType = LinkType(220);
-const NFLOG: LinkType = LinkType(239);
-
 const ETHERTYPE_CAN: u16 = 0x000c;
 const ETHERTYPE_CANFD: u16 = 0x000d;
 
 /// True if frames of this link type have such fields.
 pub(super) fn has_host_order_fields(link: LinkType) -> bool {
     use LinkType as L;
-    matches!(link, L::LINUX_SLL | L::LINUX_SLL2 | PFLOG | USB_LINUX | USB_LINUX_MMAPPED | NFLOG)
+    matches!(
+        link,
+        L::LINUX_SLL | L::LINUX_SLL2 | L::PFLOG | L::USB_LINUX | L::USB_LINUX_MMAPPED | L::NFLOG
+    )
 }
 
 /// Converts the fields, as far as they were captured.
@@ -24,10 +22,10 @@ pub(super) fn swap(link: LinkType, data: &mut [u8], wire_len: u32) {
     match link {
         LinkType::LINUX_SLL => swap_can(data, wire_len, 14, 16),
         LinkType::LINUX_SLL2 => swap_can(data, wire_len, 0, 20),
-        PFLOG => swap_pflog(data, wire_len),
-        USB_LINUX => swap_usb(data, false),
-        USB_LINUX_MMAPPED => swap_usb(data, true),
-        NFLOG => swap_nflog(data, wire_len),
+        LinkType::PFLOG => swap_pflog(data, wire_len),
+        LinkType::USB_LINUX => swap_usb(data, false),
+        LinkType::USB_LINUX_MMAPPED => swap_usb(data, true),
+        LinkType::NFLOG => swap_nflog(data, wire_len),
         _ => {}
     }
 }

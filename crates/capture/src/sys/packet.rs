@@ -74,7 +74,8 @@ impl PacketSocket {
     /// Makes the kernel cut packets to `bytes`; the ring then holds more of them.
     pub(crate) fn cut(&self, bytes: u32) -> io::Result<()> {
         // "return bytes" in classic BPF.
-        let mut code = libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: bytes };
+        let mut code =
+            libc::sock_filter { code: fyke_frame::bpf::code::RET_K, jt: 0, jf: 0, k: bytes };
         let program = libc::sock_fprog { len: 1, filter: &raw mut code };
         self.set_at(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
     }

@@ -2,7 +2,14 @@
 
 use super::{PrivilegeArgs, SourceArgs};
 use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use fyke_track::TRACKERS;
 use std::path::PathBuf;
+
+fn protocols() -> PossibleValuesParser {
+    let value = |kind: &fyke_track::TrackerKind| PossibleValue::new(kind.name).help(kind.summary);
+    PossibleValuesParser::new(TRACKERS.iter().map(value))
+}
 
 /// `fyke track`.
 #[derive(Debug, Args)]
@@ -16,7 +23,7 @@ Examples:
   fyke track ftp -r all.pcapng -w - | tcpdump -nr -")]
 pub struct TrackArgs {
     /// Protocol to follow
-    #[arg(value_name = "PROTOCOL", value_parser = ["ftp"])]
+    #[arg(value_name = "PROTOCOL", value_parser = protocols())]
     pub protocol: String,
     #[command(flatten)]
     pub source: SourceArgs,

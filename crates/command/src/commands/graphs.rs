@@ -14,7 +14,6 @@ use fyke_graph::language::{TextError, quoted};
 use fyke_graph::node::Counter;
 use fyke_graph::runtime::EditError;
 use fyke_graph::{Classes, Engine, GraphHandle, GraphView, PASSED_OVER, Plan, UNFIT};
-use fyke_track::{Ftp, Limits, Tracker};
 use std::error::Error;
 use std::path::Path;
 
@@ -161,19 +160,23 @@ pub fn dump(args: &DumpArgs) -> Result<String, Failure> {
 pub fn track(args: &TrackArgs) -> Result<String, Failure> {
     let live = args.source.read.is_none();
     let ports = args.ports.as_deref();
+    let kind = fyke_track::registry::find(&args.protocol);
+    let kind = kind.ok_or_else(|| {
+        let known: Vec<_> = fyke_track::registry::names().collect();
+        Failure::Usage(format!("{} is none of: {}", args.protocol, known.join(", ")))
+    })?;
     let control = match ports {
-        None => Ftp::default(),
+        None => vec![kind.port],
         Some(ports) => {
             let ports = fyke_track::class::ports(ports);
-            let ports = ports.map_err(|error| Failure::Usage(format!("--port: {error}")))?;
-            Ftp::at_ports(&ports, Limits::default())
+            ports.map_err(|error| Failure::Usage(format!("--port: {error}")))?
         }
     };
     let snaplen = cut(args.source.snaplen);
     let filter = node(
         "filter",
         &[
-            ("expression", Some(control.start_filter().to_owned())),
+            ("expression", Some((kind.start_filter)(&control))),
             ("scoped", yes(args.scoped)),
             ("live", yes(live)),
             ("tags", (!args.scoped).then(|| "skip".to_owned())),

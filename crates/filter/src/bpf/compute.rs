@@ -7,37 +7,24 @@
 //! between them stay within the loads of one test.
 
 use super::decided::Decided;
-use super::emit::{Index, State, operation_of, plain};
+use super::emit::{Index, State, operation_of};
 use super::graph::{Code, Graph, Value, constant, full_mask};
 use super::{Instruction, LowerError};
 use fyke_frame::Condition;
+use fyke_frame::bpf::code::{
+    self, ABS, ALU, AND, IMM, IND, JMP, LD, LDX_MEM, LDX_MSH, LEN, MEM, NEG, ST, TAX, TXA, X,
+};
 use fyke_frame::condition::{
-    Base, Compare, Expr, Load, MetaField, Operator, Relation, Source, Width,
+    Base, Compare, Expr, Load, MetaField, Operator, Relation, Source, Visit, Width,
 };
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Words of the machine's memory.
 pub(super) const MEMORY: usize = 16;
 /// Most words that places use; the others are for expressions.
 const MAX_KEPT: usize = 8;
 
-// Operations of classic BPF.
-const LD: u16 = 0x00;
-const LDX_MSH: u16 = 0xb1;
-const LDX_MEM: u16 = 0x61;
-const ST: u16 = 0x02;
-const ALU: u16 = 0x04;
-const JMP: u16 = 0x05;
-const TAX: u16 = 0x07;
-const TXA: u16 = 0x87;
-const IMM: u16 = 0x00;
-const ABS: u16 = 0x20;
-const IND: u16 = 0x40;
-const MEM: u16 = 0x60;
-const LEN: u16 = 0x80;
-pub(super) const AND: u16 = 0x50;
-const NEG: u16 = 0x80;
-pub(super) const BY_X: u16 = 0x08;
 /// Start of Linux's metadata.
 const METADATA: u32 = 0_u32.wrapping_sub(0x1000);
 
@@ -56,7 +43,7 @@ impl<'g> Kept<'g> {
         values.dedup();
         for value in values {
             match &graph.values[value] {
-                Value::Field(source, _) => uses.source(source),
+                Value::Field(source, _) => source.parts(&mut uses),
                 Value::Computed(left, right) => {
                     uses.expression(left);
                     right.iter().for_each(|right| uses.expression(right));
@@ -76,21 +63,6 @@ struct Uses<'g> {
 }
 
 impl<'g> Uses<'g> {
-    fn source(&mut self, source: &'g Source) {
-        if let Source::Bytes { base: Base::Computed(place), .. } = source {
-            self.place(place);
-        }
-    }
-
-    fn place(&mut self, place: &'g Expr) {
-        if matches!(place, Expr::IpHeaderLen { .. }) || constant(place).is_some() {
-            return;
-        }
-        if !self.again(place) {
-            self.parts(place);
-        }
-    }
-
     /// Counts a use; true if there was one before.
     fn again(&mut self, expr: &'g Expr) -> bool {
         let count = self.counts.entry(expr).or_insert(0);
@@ -100,47 +72,26 @@ impl<'g> Uses<'g> {
         }
         *count > 1
     }
+}
+
+impl<'g> Visit<'g> for Uses<'g> {
+    fn place(&mut self, place: &'g Arc<Expr>) {
+        if matches!(**place, Expr::IpHeaderLen { .. }) || constant(place).is_some() {
+            return;
+        }
+        if !self.again(place) {
+            place.parts(self);
+        }
+    }
 
     /// Counts uses in an expression. A sum of two computed parts is cached as well.
-    fn expression(&mut self, expr: &'g Expr) {
-        let sum = match expr {
+    fn expression(&mut self, expr: &'g Arc<Expr>) {
+        let sum = match &**expr {
             Expr::Binary(_, left, right) => constant(left).or_else(|| constant(right)).is_none(),
             _ => false,
         };
         if !sum || !self.again(expr) {
-            self.parts(expr);
-        }
-    }
-
-    fn parts(&mut self, expr: &'g Expr) {
-        match expr {
-            Expr::Const(_) | Expr::WireLen | Expr::Meta(_) | Expr::IpHeaderLen { .. } => {}
-            Expr::Load { index, .. } => self.place(index),
-            Expr::Negate(inner) => self.expression(inner),
-            Expr::Binary(_, left, right) => {
-                self.expression(left);
-                self.expression(right);
-            }
-            Expr::Select(condition, then, otherwise) => {
-                self.condition(condition);
-                self.expression(then);
-                self.expression(otherwise);
-            }
-        }
-    }
-
-    fn condition(&mut self, condition: &'g Condition) {
-        match condition {
-            Condition::All(operands) | Condition::Any(operands) => {
-                operands.iter().for_each(|operand| self.condition(operand));
-            }
-            Condition::Not(inner) => self.condition(inner),
-            Condition::Load(load) => self.source(&load.source),
-            Condition::Relation(_, left, right) => {
-                self.expression(left);
-                self.expression(right);
-            }
-            Condition::Const(_) | Condition::Address6(_) | Condition::Chain(_) => {}
+            expr.parts(self);
         }
     }
 }
@@ -187,14 +138,14 @@ impl<'c> Computation<'c> {
 
     fn field_of(&mut self, source: &Source) -> Result<(), LowerError> {
         match source {
-            Source::WireLen => self.into.push(plain(LD | LEN, 0)),
+            Source::WireLen => self.into.push(Instruction::new(LD | LEN, 0)),
             Source::Meta(field) => self.into.push(metadata(*field)),
             Source::Bytes { base: Base::Frame, offset, width } => {
-                self.into.push(plain(LD | ABS | size(*width), *offset));
+                self.into.push(Instruction::new(LD | ABS | size(*width), *offset));
             }
             Source::Bytes { base: Base::IpHeaderEnd { ip }, offset, width } => {
                 self.header_len_into_x(*ip);
-                self.into.push(plain(LD | IND | size(*width), ip.wrapping_add(*offset)));
+                self.into.push(Instruction::new(LD | IND | size(*width), ip.wrapping_add(*offset)));
             }
             Source::Bytes { base: Base::Computed(place), offset, width } => {
                 self.load(place, *offset, *width)?;
@@ -230,11 +181,11 @@ impl<'c> Computation<'c> {
             return Err(LowerError::Memory { limit: MEMORY });
         }
         self.value(right)?;
-        self.into.push(plain(ST, word as u32));
+        self.into.push(Instruction::new(ST, word as u32));
         self.words += 1;
         self.value(left)?;
         self.words -= 1;
-        self.into.push(plain(LDX_MEM, word as u32));
+        self.into.push(Instruction::new(LDX_MEM, word as u32));
         self.state.x = None;
         Ok(())
     }
@@ -242,7 +193,7 @@ impl<'c> Computation<'c> {
     fn header_len_into_x(&mut self, ip: u32) {
         let there = Some(Index::IpHeaderLen(ip));
         if self.state.x != there {
-            self.into.push(plain(LDX_MSH, ip));
+            self.into.push(Instruction::new(LDX_MSH, ip));
             self.state.x = there;
         }
     }
@@ -253,49 +204,49 @@ impl<'c> Computation<'c> {
         let word = if simple { None } else { self.kept.words.get(expr) };
         let Some(&word) = word else { return self.compute(expr) };
         if self.state.held >> word & 1 == 1 {
-            self.into.push(plain(LD | MEM, word as u32));
+            self.into.push(Instruction::new(LD | MEM, word as u32));
             return Ok(());
         }
         self.compute(expr)?;
-        self.into.push(plain(ST, word as u32));
+        self.into.push(Instruction::new(ST, word as u32));
         self.state.held |= 1 << word;
         Ok(())
     }
 
     fn compute(&mut self, expr: &Expr) -> Result<(), LowerError> {
         if let Some(value) = constant(expr) {
-            self.into.push(plain(LD | IMM, value));
+            self.into.push(Instruction::new(LD | IMM, value));
             return Ok(());
         }
         match expr {
-            Expr::Const(value) => self.into.push(plain(LD | IMM, *value)),
-            Expr::WireLen => self.into.push(plain(LD | LEN, 0)),
+            Expr::Const(value) => self.into.push(Instruction::new(LD | IMM, *value)),
+            Expr::WireLen => self.into.push(Instruction::new(LD | LEN, 0)),
             Expr::Meta(field) => self.into.push(metadata(*field)),
             Expr::IpHeaderLen { ip } => {
                 self.header_len_into_x(*ip);
-                self.into.push(plain(TXA, 0));
+                self.into.push(Instruction::new(TXA, 0));
             }
             Expr::Load { index, offset, width } => self.load(index, *offset, *width)?,
             Expr::Negate(inner) => {
                 self.value(inner)?;
-                self.into.push(plain(ALU | NEG, 0));
+                self.into.push(Instruction::new(NEG, 0));
             }
             Expr::Binary(operator, left, right) => match &**right {
                 Expr::IpHeaderLen { ip } => {
                     self.value(left)?;
                     self.header_len_into_x(*ip);
-                    self.into.push(plain(ALU | operation(*operator) | BY_X, 0));
+                    self.into.push(Instruction::new(ALU | operation(*operator) | X, 0));
                 }
                 // The kernel's checker refuses a constant division by zero, and constant shifts
                 // that are too long.
                 right if constant(right).is_some_and(|number| fits(*operator, number)) => {
                     self.value(left)?;
                     let number = constant(right).unwrap_or_default();
-                    self.into.push(plain(ALU | operation(*operator), number));
+                    self.into.push(Instruction::new(ALU | operation(*operator), number));
                 }
                 right => {
                     self.pair(left, right)?;
-                    self.into.push(plain(ALU | operation(*operator) | BY_X, 0));
+                    self.into.push(Instruction::new(ALU | operation(*operator) | X, 0));
                 }
             },
             Expr::Select(condition, then, otherwise) => self.choice(condition, then, otherwise)?,
@@ -309,7 +260,7 @@ impl<'c> Computation<'c> {
             // A large constant place is loaded through the index register, since the constant could
             // mean metadata.
             if let Some(place) = index.checked_add(offset).filter(|place| *place < METADATA) {
-                self.into.push(plain(LD | ABS | size(width), place));
+                self.into.push(Instruction::new(LD | ABS | size(width), place));
                 return Ok(());
             }
         }
@@ -321,11 +272,11 @@ impl<'c> Computation<'c> {
                 let Expr::IpHeaderLen { ip } = **header else { return Ok(()) };
                 let more = constant(more).unwrap_or_default();
                 self.header_len_into_x(ip);
-                self.into.push(plain(LD | IND | size(width), more + offset));
+                self.into.push(Instruction::new(LD | IND | size(width), more + offset));
             }
             _ => {
                 self.place_into_x(index)?;
-                self.into.push(plain(LD | IND | size(width), offset));
+                self.into.push(Instruction::new(LD | IND | size(width), offset));
             }
         }
         Ok(())
@@ -337,7 +288,7 @@ impl<'c> Computation<'c> {
             Some(word) => self.word_into_x(word),
             None => {
                 self.value(place)?;
-                self.into.push(plain(TAX, 0));
+                self.into.push(Instruction::new(TAX, 0));
                 self.state.x = word.map(Index::Word);
             }
         }
@@ -346,7 +297,7 @@ impl<'c> Computation<'c> {
 
     fn word_into_x(&mut self, word: usize) {
         if self.state.x != Some(Index::Word(word)) {
-            self.into.push(plain(LDX_MEM, word as u32));
+            self.into.push(Instruction::new(LDX_MEM, word as u32));
             self.state.x = Some(Index::Word(word));
         }
     }
@@ -371,7 +322,7 @@ impl<'c> Computation<'c> {
         let mut held = self.certain.unwrap_or(self.state.held);
         self.place(holds, held);
         self.way(&others, 1, then)?;
-        self.jump(plain(JMP, 0), Way::Always, end);
+        self.jump(Instruction::new(JMP, 0), Way::Always, end);
         self.place(failed, held);
         self.way(&others, 0, otherwise)?;
         held |= others.words();
@@ -384,7 +335,7 @@ impl<'c> Computation<'c> {
     fn way(&mut self, others: &Decided, side: usize, own: &Expr) -> Result<(), LowerError> {
         for (word, sides) in &others.places {
             self.value(sides[side])?;
-            self.into.push(plain(ST, *word as u32));
+            self.into.push(Instruction::new(ST, *word as u32));
         }
         self.value(own)
     }
@@ -393,7 +344,7 @@ impl<'c> Computation<'c> {
     fn test(&mut self, condition: &Condition, labels: [usize; 2]) -> Result<(), LowerError> {
         match condition {
             Condition::Const(value) => {
-                self.jump(plain(JMP, 0), Way::Always, labels[usize::from(*value)]);
+                self.jump(Instruction::new(JMP, 0), Way::Always, labels[usize::from(*value)]);
                 Ok(())
             }
             Condition::Not(inner) => self.test(inner, [labels[1], labels[0]]),
@@ -414,10 +365,10 @@ impl<'c> Computation<'c> {
                     }
                     None => {
                         self.pair(left, right)?;
-                        BY_X
+                        X
                     }
                 };
-                self.fork(plain(JMP | code | by, operand), labels);
+                self.fork(Instruction::new(code | by, operand), labels);
                 Ok(())
             }
             Condition::Address6(_) | Condition::Chain(_) => Err(LowerError::Choice),
@@ -432,7 +383,7 @@ impl<'c> Computation<'c> {
         on: usize,
     ) -> Result<(), LowerError> {
         let Some((last, before)) = operands.split_last() else {
-            self.jump(plain(JMP, 0), Way::Always, labels[on]);
+            self.jump(Instruction::new(JMP, 0), Way::Always, labels[on]);
             return Ok(());
         };
         for operand in before {
@@ -451,11 +402,11 @@ impl<'c> Computation<'c> {
         self.field_of(source)?;
         let masked = mask & full_mask(source);
         if masked != full_mask(source) {
-            self.into.push(plain(ALU | AND, masked));
+            self.into.push(Instruction::new(ALU | AND, masked));
         }
         let test = |code: Code| {
             let (code, operand) = operation_of(code);
-            plain(JMP | code, operand)
+            Instruction::new(code, operand)
         };
         match compare {
             Compare::Equal(value) => {
@@ -473,7 +424,7 @@ impl<'c> Computation<'c> {
                     self.fork(test(Code::Equal(*value)), [next, labels[1]]);
                     self.place(next, self.state.held);
                 }
-                self.jump(plain(JMP, 0), Way::Always, labels[0]);
+                self.jump(Instruction::new(JMP, 0), Way::Always, labels[0]);
             }
         }
         Ok(())
@@ -535,16 +486,16 @@ fn fits(operator: Operator, number: u32) -> bool {
 
 fn operation(operator: Operator) -> u16 {
     match operator {
-        Operator::Add => 0x00,
-        Operator::Sub => 0x10,
-        Operator::Mul => 0x20,
-        Operator::Div => 0x30,
-        Operator::Or => 0x40,
+        Operator::Add => code::ADD,
+        Operator::Sub => code::SUB,
+        Operator::Mul => code::MUL,
+        Operator::Div => code::DIV,
+        Operator::Or => code::OR,
         Operator::And => AND,
-        Operator::Shl => 0x60,
-        Operator::Shr => 0x70,
-        Operator::Mod => 0x90,
-        Operator::Xor => 0xa0,
+        Operator::Shl => code::LSH,
+        Operator::Shr => code::RSH,
+        Operator::Mod => code::MOD,
+        Operator::Xor => code::XOR,
     }
 }
 
@@ -555,13 +506,13 @@ fn metadata(field: MetaField) -> Instruction {
         MetaField::VlanTag => 44,
         MetaField::VlanPresent => 48,
     };
-    plain(LD | ABS | size(Width::Four), METADATA + at)
+    Instruction::new(LD | ABS | size(Width::Four), METADATA + at)
 }
 
 fn size(width: Width) -> u16 {
     match width {
-        Width::One => 0x10,
-        Width::Two => 0x08,
-        Width::Four => 0x00,
+        Width::One => code::B,
+        Width::Two => code::H,
+        Width::Four => code::W,
     }
 }

@@ -2,20 +2,16 @@
 //! where the accumulator does not have the value already, and inserts a jump instruction where a
 //! distance does not fit into a byte.
 
-use super::compute::{AND, BY_X, Computation, Kept};
+use super::compute::{Computation, Kept};
 use super::graph::{Code, ENDS, Graph, Node, Value, full_mask};
 use super::share::{Plan, Unit};
 use super::{Instruction, LowerError, MAX_LEN};
+use fyke_frame::bpf::code::{self, ALU, AND, JMP, RET_K, X};
 use fyke_frame::condition::Source;
 use std::collections::HashMap;
 
 /// Longest conditional jump.
 const MAX_JUMP: usize = 255;
-
-// Operations of classic BPF.
-const ALU: u16 = 0x04;
-const JMP: u16 = 0x05;
-const RET: u16 = 0x06;
 
 /// Contents of the registers on every path to a node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -143,7 +139,7 @@ fn test(
         Value::Computed(left, right) => {
             let mut computation = Computation::new(&mut loads, kept, state);
             if computation.sides(left, right.as_deref())? {
-                by |= BY_X;
+                by |= X;
             }
         }
     }
@@ -152,15 +148,15 @@ fn test(
 
 fn jump(node: Node, by: u16) -> (u16, u32) {
     let (code, operand) = operation_of(node.test.code);
-    (by | code, if by & BY_X != 0 { 0 } else { operand })
+    (by | code, if by & X != 0 { 0 } else { operand })
 }
 
 pub(super) fn operation_of(code: Code) -> (u16, u32) {
     match code {
-        Code::Equal(operand) => (0x10, operand),
-        Code::Greater(operand) => (0x20, operand),
-        Code::GreaterOrEqual(operand) => (0x30, operand),
-        Code::AnyBit(operand) => (0x40, operand),
+        Code::Equal(operand) => (code::JEQ, operand),
+        Code::Greater(operand) => (code::JGT, operand),
+        Code::GreaterOrEqual(operand) => (code::JGE, operand),
+        Code::AnyBit(operand) => (code::JSET, operand),
     }
 }
 
@@ -178,15 +174,11 @@ fn field(
             Computation::new(into, kept, state).source(source)?;
         }
         if mask != full {
-            into.push(plain(ALU | AND, mask));
+            into.push(Instruction::new(ALU | AND, mask));
         }
     }
     state.a = Some((source.clone(), mask));
     Ok(())
-}
-
-pub(super) fn plain(code: u16, k: u32) -> Instruction {
-    Instruction { code, jt: 0, jf: 0, k }
 }
 
 /// Places the blocks and fills in the jumps; a jump that is too long gets a jump instruction right
@@ -232,7 +224,10 @@ fn lay_out(plan: &Plan, blocks: &[Block], snaplen: u32) -> Result<Vec<Instructio
         program.extend(&block.loads);
         let Some((code, k)) = block.jump else {
             if steps[0] {
-                program.push(plain(JMP, (places[&block.next[0]] - program.len() - 1) as u32));
+                program.push(Instruction::new(
+                    JMP,
+                    (places[&block.next[0]] - program.len() - 1) as u32,
+                ));
             }
             continue;
         };
@@ -243,7 +238,7 @@ fn lay_out(plan: &Plan, blocks: &[Block], snaplen: u32) -> Result<Vec<Instructio
                 return (places[&block.next[side]] - from) as u8;
             }
             let at = from + far.len();
-            far.push(plain(JMP, (places[&block.next[side]] - at - 1) as u32));
+            far.push(Instruction::new(JMP, (places[&block.next[side]] - at - 1) as u32));
             (at - from) as u8
         };
         let (jt, jf) = (skip(1), skip(0));
@@ -251,7 +246,7 @@ fn lay_out(plan: &Plan, blocks: &[Block], snaplen: u32) -> Result<Vec<Instructio
         program.extend(far);
     }
     for end in ends {
-        program.push(plain(RET, if end == ENDS[1] { snaplen } else { 0 }));
+        program.push(Instruction::new(RET_K, if end == ENDS[1] { snaplen } else { 0 }));
     }
     Ok(program)
 }

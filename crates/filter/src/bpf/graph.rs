@@ -5,9 +5,7 @@ use super::LowerError;
 use crate::ast::Node as Predicate;
 use crate::compat::masked_field;
 use fyke_frame::Condition;
-use fyke_frame::condition::{
-    Address6, Base, Compare, Expr, Load, MetaField, Operator, Relation, Source, Width,
-};
+use fyke_frame::condition::{Compare, Expr, Load, MetaField, Operator, Relation, Source};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -150,19 +148,19 @@ impl Graph {
     }
 
     fn condition(&mut self, condition: &Condition, next: [usize; 2]) -> Made {
-        match condition {
-            Condition::Const(value) => Ok(next[usize::from(*value)]),
-            Condition::Not(inner) => self.condition(inner, [next[1], next[0]]),
-            Condition::All(operands) => operands
-                .iter()
-                .rev()
-                .try_fold(next[1], |then, operand| self.condition(operand, [next[0], then])),
-            Condition::Any(operands) => operands
-                .iter()
-                .rev()
-                .try_fold(next[0], |then, operand| self.condition(operand, [then, next[1]])),
+        condition.decide(next, &mut |test, next| self.leaf(test, next))
+    }
+
+    /// Adds the tests of a condition without operands.
+    fn leaf(&mut self, leaf: &Condition, next: [usize; 2]) -> Made {
+        match leaf {
+            Condition::Const(_) | Condition::All(_) | Condition::Any(_) | Condition::Not(_) => {
+                self.condition(leaf, next)
+            }
             Condition::Load(load) => self.load(load, next),
-            Condition::Address6(address) => self.address6(address, next),
+            Condition::Address6(address) => {
+                address.words().try_rfold(next[1], |then, word| self.load(&word, [next[0], then]))
+            }
             Condition::Chain(_) => Err(LowerError::Loop),
             Condition::Relation(relation, left, right) => {
                 let (value, number) = match constant(right) {
@@ -220,20 +218,6 @@ impl Graph {
             Compare::OneOf(numbers) => numbers.iter().rev().fold(next[0], |then, number| {
                 self.test(field(mask), Code::Equal(*number), [then, next[1]])
             }),
-        })
-    }
-
-    fn address6(&mut self, address: &Address6, next: [usize; 2]) -> Made {
-        (0..4).rev().try_fold(next[1], |then, word| {
-            let shift = 96 - 32 * word;
-            let mask = (address.mask >> shift) as u32;
-            if mask == 0 {
-                return Ok(then);
-            }
-            let offset = address.offset.wrapping_add(4 * word);
-            let source = Source::Bytes { base: Base::Frame, offset, width: Width::Four };
-            let compare = Compare::Equal((address.value >> shift) as u32 & mask);
-            self.load(&Load { source, mask, compare }, [next[0], then])
         })
     }
 

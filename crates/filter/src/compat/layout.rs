@@ -96,71 +96,96 @@ const LAST_ASSIGNED: u16 = 289;
 
 /// The layout of a link type; `None` = libpcap accepts no text for it.
 pub(super) fn layout(link: LinkType) -> Option<Layout> {
+    use LinkType as L;
     let link = link.description().map_or(link, |known| known.numbers[0]);
-    let row = |kind, link_type, payload, network, without_snap| {
-        Some(Layout { kind, link_header: 0, link_type, payload, network, without_snap })
-    };
-    match link.0 {
-        0 => row(Kind::HostFamily, 0, 4, 0, 0),
-        1 => row(Kind::Ethernet, 12, 14, 0, 3),
-        6 => row(Kind::TokenRing, 14, 14, 8, 3),
-        7 => row(Kind::Arcnet, 2, 6, 0, 0),
-        8 => row(Kind::Slip, NONE, 16, 0, 0),
-        9 => row(Kind::Ppp, 2, 4, 0, 0),
-        10 => row(Kind::Fddi, 13, 13, 8, 3),
-        50 => row(Kind::PppOther, 2, 4, 0, 0),
-        51 => row(Kind::PppOther, 6, 8, 0, 0),
-        99 => row(Kind::EtherType, 6, 44, 0, 0),
-        100 => row(Kind::Atm, 0, 0, 8, 3),
-        101 => row(Kind::Version, NONE, 0, 0, 0),
-        102 => row(Kind::Version, NONE, 24, 0, 0),
-        103 => row(Kind::PppBsdos, 5, 24, 0, 0),
-        104 => row(Kind::Hdlc, 2, 4, 0, 0),
-        105 => row(Kind::Wlan(Radio::None), 24, 0, 8, 3),
-        106 => row(Kind::AtmClip, 0, 0, 8, 3),
-        107 => row(Kind::FrameRelay, NONE, 0, 0, 0),
-        108 => row(Kind::Family, 0, 4, 0, 0),
-        109 => row(Kind::HostFamily, 0, 12, 0, 0),
-        113 => row(Kind::Cooked, 14, 16, 0, 0),
-        114 => row(Kind::Always(0x809b), NONE, 0, 0, 0),
-        117 => row(Kind::PacketLog, 0, 0, 0, 0),
-        119 => row(Kind::Wlan(Radio::Prism), 24, 0, 8, 3),
-        122 => row(Kind::FibreChannel, 16, 16, 8, 3),
-        123 => row(Kind::SunAtm, 4, 4, 8, 3),
-        127 => row(Kind::Wlan(Radio::Radiotap), 24, 0, 8, 3),
-        129 => row(Kind::Arcnet, 4, 8, 0, 0),
-        130 | 131 | 134 | 179..=181 => row(Kind::Juniper, 4, 4, 0, NONE),
-        132 => row(Kind::Juniper, 6, NONE, NONE, NONE),
-        133 => row(Kind::Juniper, 6, 12, 0, NONE),
-        135 => row(Kind::Juniper, 8, 8, 0, 10),
-        136 => row(Kind::Juniper, 12, NONE, NONE, NONE),
-        137 => row(Kind::Juniper, 4, 4, 0, 10),
-        138 => row(Kind::EtherType, 16, 18, 0, 0),
-        139 => row(Kind::Ss7(6), NONE, NONE, NONE, NONE),
-        140 => row(Kind::Ss7(2), NONE, NONE, NONE, NONE),
-        163 => row(Kind::Wlan(Radio::Avs), 24, 0, 8, 3),
-        164 => row(Kind::Juniper, 12, 12, 0, NONE),
-        165 => row(Kind::Bacnet, NONE, NONE, NONE, NONE),
-        166 => row(Kind::PppPppd, 2, 4, 0, 0),
-        167 | 178 => row(Kind::Juniper, 16, 14, 18, 21),
-        168 => row(Kind::Juniper, 4, 6, 0, NONE),
-        182 => row(Kind::Opaque, NONE, 0, 4, 0),
-        183 | 200 => row(Kind::Juniper, 18, NONE, NONE, NONE),
-        192 => row(Kind::Wlan(Radio::PerPacket), 24, 0, 8, 3),
-        194 | 232..=234 | 238 => row(Kind::Juniper, 8, NONE, NONE, NONE),
-        197 => row(Kind::Ss7(22), NONE, NONE, NONE, NONE),
-        226 => row(Kind::Ipnet, 1, 24, 0, NONE),
-        228 => row(Kind::Always(0x0800), NONE, 0, 0, 0),
-        229 => row(Kind::Always(0x86dd), NONE, 0, 0, 0),
-        240 => Some(net_analyzer(4)),
-        241 => Some(net_analyzer(12)),
-        246 => row(Kind::Opaque, NONE, 4, 0, 0),
-        276 => row(Kind::Cooked2, 0, 20, 0, 0),
-        number if (FIRST_ASSIGNED..=LAST_ASSIGNED).contains(&number) => {
-            row(Kind::Opaque, NONE, NONE, NONE, NONE)
+    match link {
+        L::NULL => row(Kind::HostFamily, 0, 4, 0, 0),
+        L::EN10MB => row(Kind::Ethernet, 12, 14, 0, 3),
+        L::IEEE802 => row(Kind::TokenRing, 14, 14, 8, 3),
+        L::ARCNET => row(Kind::Arcnet, 2, 6, 0, 0),
+        L::SLIP => row(Kind::Slip, NONE, 16, 0, 0),
+        L::PPP => row(Kind::Ppp, 2, 4, 0, 0),
+        L::FDDI => row(Kind::Fddi, 13, 13, 8, 3),
+        L::PPP_SERIAL => row(Kind::PppOther, 2, 4, 0, 0),
+        L::PPP_ETHER => row(Kind::PppOther, 6, 8, 0, 0),
+        L::SYMANTEC_FIREWALL => row(Kind::EtherType, 6, 44, 0, 0),
+        L::ATM_RFC1483 => row(Kind::Atm, 0, 0, 8, 3),
+        L::RAW => row(Kind::Version, NONE, 0, 0, 0),
+        L::SLIP_BSDOS => row(Kind::Version, NONE, 24, 0, 0),
+        L::PPP_BSDOS => row(Kind::PppBsdos, 5, 24, 0, 0),
+        L::C_HDLC => row(Kind::Hdlc, 2, 4, 0, 0),
+        L::IEEE802_11 => row(Kind::Wlan(Radio::None), 24, 0, 8, 3),
+        L::ATM_CLIP => row(Kind::AtmClip, 0, 0, 8, 3),
+        L::FRELAY => row(Kind::FrameRelay, NONE, 0, 0, 0),
+        L::LOOP => row(Kind::Family, 0, 4, 0, 0),
+        L::ENC => row(Kind::HostFamily, 0, 12, 0, 0),
+        L::LINUX_SLL => row(Kind::Cooked, 14, 16, 0, 0),
+        L::LTALK => row(Kind::Always(0x809b), NONE, 0, 0, 0),
+        L::PFLOG => row(Kind::PacketLog, 0, 0, 0, 0),
+        L::PRISM_HEADER => row(Kind::Wlan(Radio::Prism), 24, 0, 8, 3),
+        L::IP_OVER_FC => row(Kind::FibreChannel, 16, 16, 8, 3),
+        L::SUNATM => row(Kind::SunAtm, 4, 4, 8, 3),
+        L::IEEE802_11_RADIO => row(Kind::Wlan(Radio::Radiotap), 24, 0, 8, 3),
+        L::ARCNET_LINUX => row(Kind::Arcnet, 4, 8, 0, 0),
+        L::APPLE_IP_OVER_IEEE1394 => row(Kind::EtherType, 16, 18, 0, 0),
+        L::MTP2_WITH_PHDR => row(Kind::Ss7(6), NONE, NONE, NONE, NONE),
+        L::MTP2 => row(Kind::Ss7(2), NONE, NONE, NONE, NONE),
+        L::IEEE802_11_RADIO_AVS => row(Kind::Wlan(Radio::Avs), 24, 0, 8, 3),
+        L::BACNET_MS_TP => row(Kind::Bacnet, NONE, NONE, NONE, NONE),
+        L::PPP_PPPD => row(Kind::PppPppd, 2, 4, 0, 0),
+        L::MFR => row(Kind::Opaque, NONE, 0, 4, 0),
+        L::PPI => row(Kind::Wlan(Radio::PerPacket), 24, 0, 8, 3),
+        L::ERF => row(Kind::Ss7(22), NONE, NONE, NONE, NONE),
+        L::IPNET => row(Kind::Ipnet, 1, 24, 0, NONE),
+        L::IPV4 => row(Kind::Always(0x0800), NONE, 0, 0, 0),
+        L::IPV6 => row(Kind::Always(0x86dd), NONE, 0, 0, 0),
+        L::NETANALYZER => Some(net_analyzer(4)),
+        L::NETANALYZER_TRANSPARENT => Some(net_analyzer(12)),
+        L::PFSYNC => row(Kind::Opaque, NONE, 4, 0, 0),
+        L::LINUX_SLL2 => row(Kind::Cooked2, 0, 20, 0, 0),
+        LinkType(FIRST_ASSIGNED..=LAST_ASSIGNED) => {
+            juniper(link).or_else(|| row(Kind::Opaque, NONE, NONE, NONE, NONE))
         }
         _ => None,
     }
+}
+
+/// The layout of a frame after one of Juniper's headers.
+fn juniper(link: LinkType) -> Option<Layout> {
+    use LinkType as L;
+    match link {
+        L::JUNIPER_MLPPP
+        | L::JUNIPER_MLFR
+        | L::JUNIPER_MFR
+        | L::JUNIPER_PPP
+        | L::JUNIPER_FRELAY
+        | L::JUNIPER_CHDLC => row(Kind::Juniper, 4, 4, 0, NONE),
+        L::JUNIPER_ES => row(Kind::Juniper, 6, NONE, NONE, NONE),
+        L::JUNIPER_GGSN => row(Kind::Juniper, 6, 12, 0, NONE),
+        L::JUNIPER_ATM2 => row(Kind::Juniper, 8, 8, 0, 10),
+        L::JUNIPER_SERVICES => row(Kind::Juniper, 12, NONE, NONE, NONE),
+        L::JUNIPER_ATM1 => row(Kind::Juniper, 4, 4, 0, 10),
+        L::JUNIPER_MONITOR => row(Kind::Juniper, 12, 12, 0, NONE),
+        L::JUNIPER_PPPOE | L::JUNIPER_ETHER => row(Kind::Juniper, 16, 14, 18, 21),
+        L::JUNIPER_PPPOE_ATM => row(Kind::Juniper, 4, 6, 0, NONE),
+        L::JUNIPER_VP | L::JUNIPER_ST => row(Kind::Juniper, 18, NONE, NONE, NONE),
+        L::JUNIPER_ISM
+        | L::JUNIPER_VS
+        | L::JUNIPER_SRX_E2E
+        | L::JUNIPER_FIBRECHANNEL
+        | L::JUNIPER_ATM_CEMIC => row(Kind::Juniper, 8, NONE, NONE, NONE),
+        _ => None,
+    }
+}
+
+fn row(
+    kind: Kind,
+    link_type: u32,
+    payload: u32,
+    network: u32,
+    without_snap: u32,
+) -> Option<Layout> {
+    Some(Layout { kind, link_header: 0, link_type, payload, network, without_snap })
 }
 
 /// Ethernet after a pseudo-header of this length.
@@ -172,5 +197,37 @@ fn net_analyzer(before: u32) -> Layout {
         payload: before + 14,
         network: 0,
         without_snap: 3,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fyke_frame::link;
+
+    #[test]
+    fn every_named_link_type_has_a_layout_and_every_layout_has_a_name() {
+        for known in link::all() {
+            let found = known.numbers.iter().map(|&number| layout(number).map(|found| found.kind));
+            let kinds: Vec<_> = found.collect();
+            assert!(kinds[0].is_some(), "{}", known.name);
+            assert!(kinds.iter().all(|kind| *kind == kinds[0]), "{}: {kinds:?}", known.name);
+        }
+        for number in 0..=u16::MAX {
+            let link = LinkType(number);
+            match layout(link).map(|found| found.kind) {
+                None | Some(Kind::Opaque) => {}
+                kind => assert!(link.description().is_some(), "{kind:?} of the nameless {number}"),
+            }
+        }
+    }
+
+    #[test]
+    fn link_types_that_the_header_walk_decodes_have_fields() {
+        for known in link::all().filter(|known| known.header_len.is_some()) {
+            let found = layout(known.numbers[0]).unwrap();
+            assert_ne!(found.kind, Kind::Opaque, "{}", known.name);
+            assert_eq!(Some(found.payload), known.header_len, "{}", known.name);
+        }
     }
 }

@@ -5,7 +5,7 @@ use super::{ACCEPT, Block, Code, Graph, MAX_TESTS, Operand, REJECT, Value};
 use crate::ast::{Arithmetic, Comparison, Node, Primitive, PrimitiveKind, Side};
 use crate::compat::constant_value;
 use fyke_frame::Condition;
-use fyke_frame::condition::{Address6, Base, Compare, Expr, Load, Relation, Source, Width};
+use fyke_frame::condition::{Compare, Expr, Load, Relation, Source};
 use std::collections::HashMap;
 
 /// The predicate has too many tests.
@@ -122,21 +122,21 @@ impl Graph {
     }
 
     fn condition(&mut self, condition: &Condition, next: [usize; 2]) -> Added {
-        match condition {
-            Condition::Const(value) => Ok(next[usize::from(*value)]),
-            Condition::Not(inner) => self.condition(inner, [next[1], next[0]]),
-            Condition::All(operands) => operands
-                .iter()
-                .rev()
-                .try_fold(next[1], |then, operand| self.condition(operand, [next[0], then])),
-            Condition::Any(operands) => operands
-                .iter()
-                .rev()
-                .try_fold(next[0], |then, operand| self.condition(operand, [then, next[1]])),
+        condition.decide(next, &mut |test, next| self.leaf(test, next))
+    }
+
+    /// Adds the tests of a condition without operands.
+    fn leaf(&mut self, leaf: &Condition, next: [usize; 2]) -> Added {
+        match leaf {
+            Condition::Const(_) | Condition::All(_) | Condition::Any(_) | Condition::Not(_) => {
+                self.condition(leaf, next)
+            }
             Condition::Load(load) => self.load(load, next),
             // Libpcap does not optimise a text with a loop.
             Condition::Chain(_) => Err(TooMany),
-            Condition::Address6(address) => self.address6(address, next),
+            Condition::Address6(address) => {
+                address.words().try_rfold(next[1], |then, word| self.load(&word, [next[0], then]))
+            }
             Condition::Relation(relation, left, right) => {
                 let code = match relation {
                     Relation::Equal => Code::Equal,
@@ -191,21 +191,6 @@ impl Graph {
                 self.block(value, Code::Equal, Operand::Number(*number), [then, next[1]])
             }),
         }
-    }
-
-    /// Adds one test per word.
-    fn address6(&mut self, address: &Address6, next: [usize; 2]) -> Added {
-        (0..4).rev().try_fold(next[1], |then, word| {
-            let shift = 96 - 32 * word;
-            let mask = (address.mask >> shift) as u32;
-            if mask == 0 {
-                return Ok(then);
-            }
-            let offset = address.offset.wrapping_add(4 * word);
-            let source = Source::Bytes { base: Base::Frame, offset, width: Width::Four };
-            let compare = Compare::Equal((address.value >> shift) as u32 & mask);
-            self.load(&Load { source, mask, compare }, [next[0], then])
-        })
     }
 
     /// Adds a byte expression: the checks of its headers, then the comparison.

@@ -1,16 +1,9 @@
 //! Ethernet (EN10MB): destination, source, EtherType or 802.3 length. Source: IEEE 802.3.
 
-use super::{Link, LinkType, NextLayer, be16};
+use super::{Header, NextLayer, be16};
 use crate::ethertype::MIN_ETHERTYPE;
 
-pub(super) static LINK: Link = Link {
-    numbers: &[LinkType::EN10MB],
-    name: "EN10MB",
-    title: "Ethernet",
-    header_len: Some(14),
-    ethertype_offset: Some(12),
-    next,
-};
+pub(super) const ETHERNET: Header = Header { len: Some(14), ethertype_offset: Some(12), next };
 
 fn next(data: &[u8]) -> Option<NextLayer> {
     let number = be16(data, 12)?;

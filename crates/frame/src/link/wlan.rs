@@ -5,33 +5,22 @@
 //! considered, quality of service adds two bytes, and padding is taken from radiotap's first word
 //! of flags. Source: IEEE 802.11, radiotap.org.
 
-use super::{LLC, Link, LinkType, NextLayer};
+use super::{Header, LLC, LinkType, NextLayer};
 
 /// Shortest MAC header of a data frame.
 const DATA_HEADER_LEN: usize = 24;
 /// Length of a Prism header.
 const PRISM_LEN: usize = 144;
 
-macro_rules! wlan {
-    ($name:ident, $number:literal, $text:literal, $title:literal, $radio:expr) => {
-        pub(super) static $name: Link = Link {
-            numbers: &[LinkType($number)],
-            name: $text,
-            title: $title,
-            header_len: None,
-            ethertype_offset: None,
-            next: |data| llc($radio(data)?, $number == 127, data),
-        };
-    };
-}
-
-wlan!(BARE, 105, "IEEE802_11", "802.11", |_: &[u8]| Some(0));
-wlan!(RADIOTAP, 127, "IEEE802_11_RADIO", "802.11 plus radiotap header", little_endian_len);
-wlan!(AVS, 163, "IEEE802_11_RADIO_AVS", "802.11 plus AVS radio information header", avs_len);
-wlan!(PRISM, 119, "PRISM_HEADER", "802.11 plus Prism header", prism_len);
-wlan!(PPI, 192, "PPI", "Per-Packet Information", |data: &[u8]| {
-    // Only 802.11 is decoded after this header.
-    (data.get(4..8)? == [105, 0, 0, 0]).then(|| little_endian_len(data))?
+pub(super) const BARE: Header = Header::of(|data| llc(0, false, data));
+pub(super) const RADIOTAP: Header = Header::of(|data| llc(little_endian_len(data)?, true, data));
+pub(super) const AVS: Header = Header::of(|data| llc(avs_len(data)?, false, data));
+pub(super) const PRISM: Header = Header::of(|data| llc(prism_len(data)?, false, data));
+/// Only 802.11 is decoded after this header.
+pub(super) const PPI: Header = Header::of(|data| {
+    let link = u32::from_le_bytes(data.get(4..8)?.try_into().ok()?);
+    let start = (link == u32::from(LinkType::IEEE802_11.0)).then(|| little_endian_len(data))??;
+    llc(start, false, data)
 });
 
 fn little_endian_len(data: &[u8]) -> Option<usize> {

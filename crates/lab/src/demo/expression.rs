@@ -67,7 +67,8 @@ impl Expression {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fyke_track::{Cause, Protocol};
+    use fyke_track::Protocol;
+    use fyke_track::ftp::PASSIVE;
 
     #[test]
     fn ports_of_one_server_stand_together() {
@@ -77,7 +78,7 @@ mod tests {
             port,
             client: [10, 0, 1, 1].into(),
             protocol: Protocol::Tcp,
-            cause: Cause::Passive,
+            cause: PASSIVE,
             announced_ns: 0,
         };
         let mut expression = Expression::default();

@@ -9,8 +9,8 @@
 //! executable at the same time.
 #![allow(unsafe_code, reason = "maps memory for machine code and calls it")]
 
-use super::libpcap::BpfInsn;
 use super::native::{self, Descriptor, JudgeOne};
+use fyke_frame::bpf::Instruction;
 use std::ptr;
 
 /// Error: a program cannot be translated.
@@ -71,7 +71,7 @@ impl Code {
     ///
     /// # Errors
     /// [`JitError`] names the instruction that cannot be translated.
-    pub fn new(program: &[BpfInsn]) -> Result<Code, JitError> {
+    pub fn new(program: &[Instruction]) -> Result<Code, JitError> {
         if !cfg!(target_arch = "x86_64") {
             return Err(JitError::Machine);
         }
@@ -124,7 +124,7 @@ const ABOVE: u8 = 0x87;
 
 /// Code under construction.
 struct Assembler<'p> {
-    program: &'p [BpfInsn],
+    program: &'p [Instruction],
     code: Vec<u8>,
     /// Offset of each instruction's code in the previous round; the last one is the rejection.
     places: Vec<usize>,
@@ -134,7 +134,7 @@ struct Assembler<'p> {
     short: bool,
 }
 
-fn assemble(program: &[BpfInsn]) -> Result<Vec<u8>, JitError> {
+fn assemble(program: &[Instruction]) -> Result<Vec<u8>, JitError> {
     let places = vec![0; program.len() + 1];
     let checked = vec![u32::MAX; program.len() + 1];
     let mut assembler = Assembler { program, code: Vec::new(), places, checked, short: true };
@@ -205,7 +205,7 @@ impl Assembler<'_> {
     }
 
     fn instruction(&mut self, index: usize) -> Result<(), JitError> {
-        let BpfInsn { code, jt, jf, k } = self.program[index];
+        let Instruction { code, jt, jf, k } = self.program[index];
         let unknown = JitError::Operation { index, code };
         let next = index + 1;
         match code & 7 {
@@ -447,8 +447,8 @@ mod tests {
 
     #[test]
     fn broken_programs_are_refused() {
-        let insn = |code, jt, jf, k| BpfInsn { code, jt, jf, k };
-        let refused = |program: &[BpfInsn]| Code::new(program).unwrap_err();
+        let insn = |code, jt, jf, k| Instruction { code, jt, jf, k };
+        let refused = |program: &[Instruction]| Code::new(program).unwrap_err();
         assert_eq!(refused(&[]), JitError::Target { index: 0 });
         assert_eq!(refused(&[insn(0x28, 0, 0, 12)]), JitError::Target { index: 0 });
         assert_eq!(

@@ -7,7 +7,7 @@
 //! kernel's overhead differs between the two program types, so that of an empty program ([`KernelJit::empty`]) must
 //! be subtracted.
 
-use super::libpcap::BpfInsn;
+use fyke_frame::bpf::Instruction;
 use fyke_kernel::TestRun;
 use fyke_kernel::ebpf::{
     Alu, Assembler, Kind, Label, Program, ProgramError, R0, R1, R2, R6, R7, R8, R9, R10, Register,
@@ -55,7 +55,7 @@ impl KernelJit {
     ///
     /// # Errors
     /// [`JitError`]
-    pub fn load(program: &[BpfInsn]) -> Result<KernelJit, JitError> {
+    pub fn load(program: &[Instruction]) -> Result<KernelJit, JitError> {
         if program.len() > LIMIT {
             return Err(JitError::TooLong { given: program.len() });
         }
@@ -121,7 +121,7 @@ fn direct(asm: &mut Assembler, width: Width, offset: u32, outside: Label) {
 /// Translates one instruction; `None` if libpcap does not generate it.
 fn translate(
     asm: &mut Assembler,
-    one: &BpfInsn,
+    one: &Instruction,
     outside: Label,
     to: impl Fn(u32) -> Option<Label>,
 ) -> Option<()> {
@@ -196,7 +196,7 @@ fn translate(
     Some(())
 }
 
-fn arithmetic(asm: &mut Assembler, one: &BpfInsn) -> Option<()> {
+fn arithmetic(asm: &mut Assembler, one: &Instruction) -> Option<()> {
     let op = match one.code & 0xf0 {
         0x00 => Alu::Add,
         0x10 => Alu::Sub,

@@ -34,20 +34,6 @@ const MAX_FRAMES: usize = 1 << 20;
 #[error("libpcap cannot be loaded: {0}")]
 pub struct LoadError(#[from] libloading::Error);
 
-/// One instruction of classic BPF.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(C)]
-pub struct BpfInsn {
-    /// Operation.
-    pub code: u16,
-    /// Instructions to skip if a jump's condition is true.
-    pub jt: u8,
-    /// Instructions to skip if it is false.
-    pub jf: u8,
-    /// Operand.
-    pub k: u32,
-}
-
 /// Options of a compilation.
 #[derive(Debug, Clone, Copy)]
 pub struct Compile {
@@ -81,7 +67,7 @@ pub struct Libpcap {
 /// A compiled text.
 #[derive(Debug, Clone)]
 pub struct Program {
-    instructions: Vec<BpfInsn>,
+    instructions: Vec<Instruction>,
     calls: Arc<Calls>,
 }
 
@@ -99,7 +85,7 @@ pub struct OwnedFrame {
 #[repr(C)]
 struct RawProgram {
     length: c_uint,
-    instructions: *mut BpfInsn,
+    instructions: *mut Instruction,
 }
 
 #[repr(C)]
@@ -133,8 +119,8 @@ struct Calls {
     next_ex: unsafe extern "C" fn(Handle, *mut *const RawHeader, *mut *const c_uchar) -> c_int,
     datalink: unsafe extern "C" fn(Handle) -> c_int,
     lib_version: unsafe extern "C" fn() -> *const c_char,
-    validate: unsafe extern "C" fn(*const BpfInsn, c_int) -> c_int,
-    filter: unsafe extern "C" fn(*const BpfInsn, *const c_uchar, c_uint, c_uint) -> c_uint,
+    validate: unsafe extern "C" fn(*const Instruction, c_int) -> c_int,
+    filter: unsafe extern "C" fn(*const Instruction, *const c_uchar, c_uint, c_uint) -> c_uint,
     turn: Mutex<()>,
     /// Declared last, so that it is unloaded last.
     _library: Library,
@@ -232,7 +218,7 @@ impl Libpcap {
         let instructions = if raw.instructions.is_null() {
             Vec::new()
         } else {
-            // SAFETY: libpcap stored a pointer to that many instructions, with the layout of `BpfInsn`.
+            // SAFETY: libpcap stored a pointer to that many instructions, with the layout of `Instruction`.
             unsafe { std::slice::from_raw_parts(raw.instructions, raw.length as usize) }.to_vec()
         };
         // SAFETY: the program was created by `compile` and is freed once, after it was copied.
@@ -241,7 +227,7 @@ impl Libpcap {
     }
 
     /// Returns a program created elsewhere, if libpcap's checker accepts it.
-    pub fn program(&self, instructions: Vec<BpfInsn>) -> Option<Program> {
+    pub fn program(&self, instructions: Vec<Instruction>) -> Option<Program> {
         let length = c_int::try_from(instructions.len()).ok()?;
         // SAFETY: the pointer is to that many instructions, which are only read.
         let right = unsafe { (self.calls.validate)(instructions.as_ptr(), length) };
@@ -323,7 +309,7 @@ impl OwnedFrame {
 
 impl Program {
     /// The instructions.
-    pub fn instructions(&self) -> &[BpfInsn] {
+    pub fn instructions(&self) -> &[Instruction] {
         &self.instructions
     }
 

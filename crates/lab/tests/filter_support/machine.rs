@@ -1,8 +1,8 @@
 //! A second interpreter of classic BPF. Unlike libpcap's own it supports Linux's metadata, and detects memory that
 //! is read before it is written and infinite loops.
 
+use fyke_frame::bpf::Instruction;
 use fyke_frame::{Direction, Frame};
-use fyke_lab::peers::libpcap::BpfInsn;
 
 /// Result of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,14 +31,14 @@ struct Machine<'f> {
 
 /// Runs a program over a frame; with `live` as the kernel does, with metadata, otherwise as libpcap does over a
 /// file.
-pub fn run(program: &[BpfInsn], frame: &Frame, live: bool) -> Outcome {
+pub fn run(program: &[Instruction], frame: &Frame, live: bool) -> Outcome {
     let mut machine = Machine { frame, live, a: 0, x: 0, memory: [None; 16] };
     let mut at = 0_usize;
     for _ in 0..MAX_STEPS {
         let Some(instruction) = program.get(at) else {
             return Outcome::Verdict(program.is_empty());
         };
-        let BpfInsn { code, jt, jf, k } = *instruction;
+        let Instruction { code, jt, jf, k } = *instruction;
         at += 1;
         match code & 7 {
             5 => {

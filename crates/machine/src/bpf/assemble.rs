@@ -10,8 +10,9 @@
 //! P[…]` with only a name that ends in `_PORT` is assembled as `ldh`, with a warning.
 
 use super::ancillary::Extension;
-use super::{ALU_NAMES, Dialect, Instruction, MAX_INSTRUCTIONS, MAX_KEYS, code};
+use super::{Dialect, Instruction, MAX_INSTRUCTIONS, MAX_KEYS, code};
 use crate::text::{Cursor, Line, SourceError, Symbols, lines};
+use fyke_frame::bpf::ARITHMETIC;
 use std::collections::HashMap;
 
 /// Output of the assembler: a program and warnings for its author.
@@ -206,7 +207,7 @@ impl<'a> Assembler<'a> {
                 .push(format!("line {number}: ports are half words: `ld` is assembled as `ldh`"));
             name = "ldh";
         }
-        let alu = ALU_NAMES.iter().find(|(known, _)| *known == name).map(|&(_, number)| number);
+        let alu = ARITHMETIC.iter().find(|(known, _)| *known == name).map(|&(_, number)| number);
         let made = match (name, operand) {
             ("ld" | "ldi", O::Immediate(k)) | ("ldi", O::Bare(k)) => (code::LD_IMM, k),
             ("ld", O::Absolute { offset, .. }) => (code::LD_W_ABS, offset),

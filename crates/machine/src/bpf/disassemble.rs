@@ -1,7 +1,8 @@
 //! Output of programs as text and as numbers. The assembler reads the output back to the same instructions.
 
 use super::ancillary::Extension;
-use super::{ALL, ALU_NAMES, Dialect, Instruction, code};
+use super::{ALL, Dialect, Instruction, code};
+use fyke_frame::bpf::ARITHMETIC;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -153,7 +154,7 @@ fn test_or_arithmetic(number: u16, k: u32) -> (&'static str, String) {
         _ => None,
     };
     let operation = (base & 0xf == code::ALU)
-        .then(|| ALU_NAMES.iter().find(|(_, operation)| *operation == base & 0xf0))
+        .then(|| ARITHMETIC.iter().find(|(_, operation)| *operation == base & 0xf0))
         .flatten();
     match (test, operation) {
         (Some(name), _) if x => (name, "x".to_owned()),

@@ -10,7 +10,8 @@
 //!
 //! Cost: O(instructions).
 
-use super::{ALU_NAMES, Dialect, Instruction, MAX_INSTRUCTIONS, MAX_KEYS, SCRATCH_WORDS, code};
+use super::{Dialect, Instruction, MAX_INSTRUCTIONS, MAX_KEYS, SCRATCH_WORDS, code, is_mpf};
+use fyke_frame::bpf::ARITHMETIC;
 
 /// An error in a program, with its position.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -178,7 +179,7 @@ fn keys(program: &[Instruction], at: usize, announced: u32) -> Result<Vec<u32>, 
 /// Checks the rules that concern one instruction only.
 fn single(instruction: &Instruction, at: usize, dialect: Dialect) -> Result<(), Problem> {
     let Instruction { code: given, jt, k, .. } = *instruction;
-    if instruction.is_mpf() && dialect == Dialect::Bpf {
+    if is_mpf(instruction) && dialect == Dialect::Bpf {
         return Err(Problem::NotBpf { given });
     }
     match given {
@@ -194,7 +195,7 @@ fn single(instruction: &Instruction, at: usize, dialect: Dialect) -> Result<(), 
     }
     if given & 7 == code::ALU && given != code::NEG {
         let operation = given & 0xf0;
-        if given & 0xff00 != 0 || !ALU_NAMES.iter().any(|&(_, known)| known == operation) {
+        if given & 0xff00 != 0 || !ARITHMETIC.iter().any(|&(_, known)| known == operation) {
             return Err(Problem::Unknown { given });
         }
         if given & code::X == 0 {

@@ -15,7 +15,9 @@ use crate::isa::hash::{MixMap, MixSet};
 use crate::isa::test;
 use crate::lower::place::place;
 use fyke_filter::Node;
-use fyke_frame::condition::{Base, Compare, Expr, Load, OutOfBounds, Source, Width};
+use fyke_frame::condition::{
+    Base, Compare, Expr, Load, Operator, OutOfBounds, Source, Visit, Width,
+};
 use fyke_frame::{Condition, Frame};
 use std::sync::Arc;
 
@@ -278,10 +280,7 @@ impl NeedsBuilder {
                     self.need(chain, Reach::Fixed(end), want);
                 }
             }
-            Condition::Relation(_, left, right) => {
-                self.expression(left, chain, want);
-                self.expression(right, chain, want);
-            }
+            Condition::Relation(..) => condition.parts(&mut Loads { builder: self, chain, want }),
         }
     }
 
@@ -386,39 +385,6 @@ impl NeedsBuilder {
         self.need(chain, reach, want);
     }
 
-    fn expression(&mut self, expr: &Arc<Expr>, chain: u32, want: Want) {
-        match &**expr {
-            Expr::Const(_) | Expr::WireLen | Expr::Meta(_) => {}
-            Expr::IpHeaderLen { ip } => {
-                self.need(chain, Reach::Fixed(ip.saturating_add(1)), want);
-            }
-            Expr::Load { index, offset, width } => {
-                let width = *width as u32;
-                let reach = match place(index, *offset) {
-                    Some((test::Base::Direct, at)) => Reach::Fixed(at.saturating_add(width)),
-                    Some((test::Base::L1 { header }, at)) => {
-                        Reach::Behind { ip: header.into(), end: at.saturating_add(width) }
-                    }
-                    _ => Reach::Value(expr.clone()),
-                };
-                self.need(chain, reach, want);
-            }
-            Expr::Binary(operator, left, right)
-                if !matches!(
-                    operator,
-                    fyke_frame::condition::Operator::Div | fyke_frame::condition::Operator::Mod
-                ) =>
-            {
-                self.expression(left, chain, want);
-                self.expression(right, chain, want);
-            }
-            Expr::Negate(inner) => self.expression(inner, chain, want),
-            Expr::Binary(..) | Expr::Select(..) => {
-                self.need(chain, Reach::Value(expr.clone()), want);
-            }
-        }
-    }
-
     fn need(&mut self, chain: u32, reach: Reach, want: Want) {
         if want != Want::Nothing && !self.musts.contains(&reach) {
             self.musts.insert(reach.clone());
@@ -450,6 +416,38 @@ impl NeedsBuilder {
             chain = rest;
         }
         guards
+    }
+}
+
+/// The loads of expressions that are computed when the guards of `chain` hold.
+struct Loads<'b> {
+    builder: &'b mut NeedsBuilder,
+    chain: u32,
+    want: Want,
+}
+
+impl<'c> Visit<'c> for Loads<'_> {
+    fn expression(&mut self, expr: &'c Arc<Expr>) {
+        let reach = match &**expr {
+            Expr::IpHeaderLen { ip } => Reach::Fixed(ip.saturating_add(1)),
+            Expr::Load { index, offset, width } => {
+                let width = *width as u32;
+                match place(index, *offset) {
+                    Some((test::Base::Direct, at)) => Reach::Fixed(at.saturating_add(width)),
+                    Some((test::Base::L1 { header }, at)) => {
+                        Reach::Behind { ip: header.into(), end: at.saturating_add(width) }
+                    }
+                    _ => Reach::Value(expr.clone()),
+                }
+            }
+            Expr::Binary(Operator::Div | Operator::Mod, ..) | Expr::Select(..) => {
+                Reach::Value(expr.clone())
+            }
+            Expr::Const(_) | Expr::WireLen | Expr::Meta(_) | Expr::Negate(_) | Expr::Binary(..) => {
+                return expr.parts(self);
+            }
+        };
+        self.builder.need(self.chain, reach, self.want);
     }
 }
 

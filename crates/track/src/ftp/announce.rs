@@ -5,6 +5,7 @@
 //! without parentheses. Source: RFC 959 (PORT, 227), RFC 1123, RFC 2428 (EPRT, EPSV, 229), RFC 4217
 //! (AUTH TLS, 234).
 
+use super::{ACTIVE, EXTENDED_ACTIVE, EXTENDED_PASSIVE, PASSIVE};
 use crate::Cause;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -38,14 +39,14 @@ pub(super) fn reply_code(line: &[u8]) -> Option<ReplyCode> {
 /// Reads the text of a 227 reply (without the code).
 pub(super) fn passive_reply(text: &[u8]) -> Option<Announced> {
     let (address, port) = six_numbers(text)?;
-    Some(Announced { cause: Cause::Passive, address, port })
+    Some(Announced { cause: PASSIVE, address, port })
 }
 
 /// Reads the text of a 229 reply: `(|||port|)`, any delimiter; some servers fill in family and address.
 pub(super) fn extended_passive_reply(text: &[u8]) -> Option<Announced> {
     let mut starts = (0..text.len()).filter(|&at| is_delimiter(text[at]));
     let (_, address, port) = starts.find_map(|at| delimited(&text[at..]))?;
-    Some(Announced { cause: Cause::ExtendedPassive, address, port })
+    Some(Announced { cause: EXTENDED_PASSIVE, address, port })
 }
 
 /// Reads a client's command. `None`: it announces nothing; `Some(None)`: it is an announcement that
@@ -55,10 +56,10 @@ pub(super) fn command(line: &[u8]) -> Option<Option<Announced>> {
     let (verb, argument) = line.split_at(end);
     if verb.eq_ignore_ascii_case(b"PORT") {
         let found = six_numbers(argument);
-        Some(found.map(|(address, port)| Announced { cause: Cause::Active, address, port }))
+        Some(found.map(|(address, port)| Announced { cause: ACTIVE, address, port }))
     } else if verb.eq_ignore_ascii_case(b"EPRT") {
         let found = delimited(argument.trim_ascii_start()).filter(|(family, ..)| family.is_some());
-        let cause = Cause::ExtendedActive;
+        let cause = EXTENDED_ACTIVE;
         Some(found.map(|(_, address, port)| Announced { cause, address, port }))
     } else {
         None

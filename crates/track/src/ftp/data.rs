@@ -5,9 +5,9 @@
 //! the client of the control connection (address translation, transfers between two servers). Cost:
 //! one hash look-up per frame and end.
 
-use crate::ageing::Ageing;
 use crate::segment::{FIN, RST, SYN, Segment};
 use crate::{Closed, Connection, Event, Limits, Reason};
+use fyke_flow::Ageing;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
@@ -78,7 +78,7 @@ impl DataTable {
         let deadline = connection.announced_ns.saturating_add(self.limits.announced_ns);
         let ids = self.endpoints.get(&endpoint).map_or(&[][..], Vec::as_slice);
         let known = ids.iter().copied().find(|id| {
-            self.table.get(id).is_some_and(|data| {
+            self.table.peek(id).is_some_and(|data| {
                 data.stage == Stage::Announced && data.origin.control == origin.control
             })
         });
@@ -108,7 +108,7 @@ impl DataTable {
             wire_bytes: 0,
             from_syn: false,
         };
-        if self.table.insert(connection.id, data, deadline).is_ok() {
+        if self.table.try_insert(connection.id, data, deadline).is_ok() {
             self.endpoints.entry(endpoint).or_default().push(connection.id);
             events.push(Event::Open(connection));
         }
@@ -135,7 +135,7 @@ impl DataTable {
 
     /// Closes connections that have been silent too long.
     pub(super) fn expire(&mut self, now_ns: u64, events: &mut Vec<Event>) {
-        while let Some((id, data)) = self.table.pop_expired(now_ns) {
+        while let Some((id, data)) = self.table.pop_due(now_ns) {
             let reason = match data.stage {
                 Stage::Announced => Reason::Unused,
                 Stage::Open => Reason::Idle,
@@ -147,7 +147,7 @@ impl DataTable {
 
     fn find(&self, listener: SocketAddr, client: SocketAddr, flags: u8) -> Option<u64> {
         let ids = self.endpoints.get(&listener)?;
-        let each = || ids.iter().filter_map(|id| Some((*id, self.table.get(id)?)));
+        let each = || ids.iter().filter_map(|id| Some((*id, self.table.peek(id)?)));
         let known = each().find(|(_, data)| data.client == Some(client));
         let reopened = |data: &Data| matches!(data.stage, Stage::Closing(_)) && flags & SYN != 0;
         if let Some((id, _)) = known.filter(|(_, data)| !reopened(data)) {
@@ -175,7 +175,7 @@ impl DataTable {
         now_ns: u64,
         events: &mut Vec<Event>,
     ) {
-        let Some(data) = self.table.get_mut(&id) else { return };
+        let Some(data) = self.table.peek_mut(&id) else { return };
         data.frame_count += 1;
         data.wire_bytes += u64::from(wire_len);
         let opened = data.stage == Stage::Announced;
@@ -212,7 +212,7 @@ impl DataTable {
         for other in [id.wrapping_sub(1), id + 1] {
             let alternative = self
                 .table
-                .get(&other)
+                .peek(&other)
                 .is_some_and(|data| data.origin == origin && data.stage == Stage::Announced);
             if alternative {
                 self.close(other, Reason::OtherAddress, events);

@@ -90,7 +90,7 @@ impl Bench {
 fn a_passive_connection_from_announcement_to_end() {
     let mut bench = Bench::new();
     bench.reply(100, "227 Entering Passive Mode (10,0,0,1,19,137).\r\n");
-    assert_eq!(bench.opened(), [(SERVER.into(), 5_001, Cause::Passive)]);
+    assert_eq!(bench.opened(), [(SERVER.into(), 5_001, PASSIVE)]);
     let (server, client) = ((SERVER, 5_001), (CLIENT, 4_001));
     bench.send(client, server, 1, SYN, "");
     bench.send(server, client, 1, SYN | ACK, "");
@@ -138,7 +138,7 @@ fn another_address_in_the_reply_is_expected_too() {
 fn active_connections_listen_at_the_client() {
     let mut bench = Bench::new();
     bench.send((CLIENT, 4_000), (SERVER, 21), 1, ACK, "PORT 10,0,1,1,15,161\r\n");
-    assert_eq!(bench.opened(), [(CLIENT.into(), 4_001, Cause::Active)]);
+    assert_eq!(bench.opened(), [(CLIENT.into(), 4_001, ACTIVE)]);
     bench.send((SERVER, 20), (CLIENT, 4_001), 1, SYN, "");
     bench.send((CLIENT, 4_001), (SERVER, 20), 1, RST | ACK, "");
     bench.now_ns += SECOND;
@@ -153,9 +153,9 @@ fn ipv6_with_multi_line_replies() {
     bench.send(server, client, 100, ACK, "220-hello\r\n227 (1,2,3,4,5,6) is text\r\n220 now\r\n");
     assert!(bench.opened().is_empty());
     bench.send(server, client, 148, ACK, "229-Entering\r\n229 Extended (|||5001|)\r\n");
-    assert_eq!(bench.opened(), [("2001:db8::1".into(), 5_001, Cause::ExtendedPassive)]);
+    assert_eq!(bench.opened(), [("2001:db8::1".into(), 5_001, EXTENDED_PASSIVE)]);
     bench.send(client, server, 1, ACK, "EPRT |2|2001:db8::2|6001|\r\n");
-    assert_eq!(bench.opened()[1], ("2001:db8::2".into(), 6_001, Cause::ExtendedActive));
+    assert_eq!(bench.opened()[1], ("2001:db8::2".into(), 6_001, EXTENDED_ACTIVE));
 }
 
 #[test]

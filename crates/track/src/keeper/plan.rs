@@ -155,7 +155,8 @@ impl<P: Copy + PartialEq> Plan<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Cause, Protocol};
+    use crate::Protocol;
+    use crate::ftp::PASSIVE;
     use std::collections::BTreeSet;
 
     fn connection(id: u64, host: u8, port: u16) -> Connection {
@@ -165,7 +166,7 @@ mod tests {
             port,
             client: [10, 0, 1, 1].into(),
             protocol: Protocol::Tcp,
-            cause: Cause::Passive,
+            cause: PASSIVE,
             announced_ns: 0,
         }
     }

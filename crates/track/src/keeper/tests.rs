@@ -1,7 +1,8 @@
 //! The keeper on a real pass set, tested with frames.
 
 use super::*;
-use crate::{Cause, Closed, Reason};
+use crate::ftp::PASSIVE;
+use crate::{Closed, Reason};
 use fyke_frame::{Batch, Frame};
 
 fn connection(id: u64, server: &str, port: u16) -> Connection {
@@ -11,7 +12,7 @@ fn connection(id: u64, server: &str, port: u16) -> Connection {
         port,
         client: "10.0.1.1".parse().unwrap(),
         protocol: Protocol::Tcp,
-        cause: Cause::Passive,
+        cause: PASSIVE,
         announced_ns: 0,
     }
 }

@@ -25,8 +25,8 @@ use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-/// First link type for private use (DLT_USER0).
-const PAYLOAD: LinkType = LinkType(147);
+/// Link type of the pieces: the first one for private use.
+const PAYLOAD: LinkType = LinkType::USER0;
 
 /// Most connections at a time.
 const MAX_CONNECTIONS: u64 = 1_000_000;

@@ -247,6 +247,35 @@ fn the_control_socket_answers_root_and_the_new_user() {
     assert!(!read("left").contains(".sock"), "{}", read("left"));
 }
 
+/// A capture that is killed cannot remove the socket of its new user; the next capture does, and `fyke ctl` of root.
+#[test]
+fn sockets_of_killed_captures_are_removed() {
+    let folder = open_folder();
+    let script = r#"
+        killed() { begin $1 dump -i lo udp; user=$(uid); kill -KILL $pid; wait $pid; }
+        killed first; echo run-$user/$pid.sock; first=$(echo run-$user/$pid.sock)
+        ls $first >> found
+        begin second dump -i lo udp
+        ls $first >> found 2>&1; ls run-$user/$pid.sock >> found; end
+        killed third; ls run-$user/ >> found
+        # Another process now has the number.
+        sleep 60 & mv run-$user/$pid.sock run-$user/$!.sock
+        "$FYKE" ctl list 2> none; ls run-$user/ >> before
+        as $user env FYKE_RUNTIME_DIR=$PWD/run-$user ./fyke ctl list 2>> none; ls -A run-$user/ > left
+        killed fourth; ls -A run-$user/ > there; "$FYKE" ctl list 2>> none; ls -A run-$user/ >> left
+    "#;
+    let Some(output) = in_namespace(folder.path(), script) else { return };
+    let read = |name: &str| read(folder.path(), name);
+    let found = read("found");
+    let lines: Vec<_> = found.lines().collect();
+    let [first, gone, second, third] = lines[..] else { panic!("{found} {output:?}") };
+    assert!(first.starts_with("run-") && gone.contains("No such file"), "{found}");
+    assert!(second.starts_with("run-") && third.ends_with(".sock"), "{found}");
+    assert!(read("before").ends_with(".sock\n"), "the process exists: {}", read("before"));
+    assert!(read("there").ends_with(".sock\n"), "{}", read("there"));
+    assert!(read("left").is_empty(), "{}", read("left"));
+}
+
 /// As many watchers as are served: the next of the same user hears it, and root is answered.
 #[test]
 fn watchers_of_the_new_user_do_not_lock_root_out() {

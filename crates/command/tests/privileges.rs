@@ -400,6 +400,32 @@ fn a_ring_belongs_to_the_new_user_and_goes_with_the_capture() {
     assert_eq!(rest, format!("{user} 600\n0\n"), "{output:?}");
 }
 
+/// Without a word of the reader, frames come from root or from its own user.
+#[test]
+fn a_ring_of_another_user_is_read_only_on_request() {
+    let folder = open_folder();
+    let script = r#"
+        mkfifo -m 666 pipe
+        (printf '\xd4\xc3\xb2\xa1\2\0\4\0\0\0\0\0\0\0\0\0\0\0\4\0\1\0\0\0'; sleep 60) > pipe & writer=$!
+        as 4711 ./fyke demux -r pipe --no-control 'udp => ring:far.ring' 2> demux &
+        for try in $(seq 400); do [ -S far.ring ] && break; sleep 0.05; done
+        timeout 5 "$FYKE" dump -i ring:far.ring --count 2> refused; echo "exit $?" >> refused
+        timeout 5 "$FYKE" run '(device,ring:far.ring) > (packetcount)' 2>> refused; echo "exit $?" >> refused
+        begin dump dump -i ring:far.ring --ring-user 4711; end
+        begin run run '(device,ring:far.ring,user=4711) > (packetcount)'; end
+        kill $writer
+    "#;
+    let Some(output) = in_namespace(folder.path(), script) else { return };
+    let read = |name: &str| read(folder.path(), name);
+    let refused = read("refused");
+    assert_eq!(refused.matches("exit 1\n").count(), 2, "{refused} {output:?}");
+    assert_eq!(refused.matches("user 4711 serves this ring").count(), 2, "{refused}");
+    assert!(refused.contains("--ring-user 4711 reads this one"), "{refused}");
+    for name in ["dump", "run"] {
+        assert!(read(name).ends_with("exit 0\n"), "{}", read(name));
+    }
+}
+
 /// The sandbox keeps a capture on all interfaces from asking for their names, so they are read before.
 #[test]
 fn a_capture_on_all_interfaces_prints_their_names() {

@@ -23,7 +23,7 @@ pub mod run;
 mod signals;
 pub mod track;
 
-pub use output::{output, safe};
+pub use output::{one_line, output, safe};
 
 use crate::cli::SourceArgs;
 use anyhow::Context;

@@ -363,7 +363,7 @@ fn library_folders() -> Vec<PathBuf> {
 }
 
 /// Result of a step of CI that cannot run here, with the reason: a failure where the set-up could have installed what
-/// is missing, because nobody reads the skips there.
+/// is missing: a skip would remain unnoticed.
 pub fn skip(reason: &str) -> Result<ExitCode, String> {
     skipped(reason, can_install())
 }

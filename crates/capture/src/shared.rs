@@ -38,7 +38,7 @@ impl SharedSource {
     /// Connects to the ring that is published at a socket by a process of root, of our own user, or of `user`.
     ///
     /// # Errors
-    /// When nobody publishes one there, or another user.
+    /// When no process publishes one there, or one of another user.
     pub fn connect(name: &str, path: &Path, user: Option<u32>) -> Result<SharedSource, ReadError> {
         let reader = Reader::connect_to(path, user).map_err(|error| {
             let source = io::Error::other(error);

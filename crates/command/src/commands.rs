@@ -145,7 +145,9 @@ pub fn open(args: &SourceArgs, look_back: bool) -> Result<Box<dyn Source>, Failu
         snaplen: snaplen(args.snaplen),
         promiscuous: !args.no_promiscuous,
         look_back_blocks: if look_back { RingOptions::default().look_back_blocks } else { 0 },
-        block_count: (args.buffer_size.unwrap_or(DEFAULT_BUFFER_KIB) / (RingOptions::default().block_size / 1024)).max(4),
+        block_count: (args.buffer_size.unwrap_or(DEFAULT_BUFFER_KIB)
+            / (RingOptions::default().block_size / 1024))
+            .max(4),
         ..RingOptions::default()
     };
     Ok(Box::new(RingSource::open(options)?))

@@ -78,7 +78,8 @@ fn ctl_names_its_target_takes_only_live_captures_and_keeps_the_last_filter() {
         ip link set lo up
         mkfifo idle fifo; chmod 666 fifo
         sleep 50 > idle & holder=$!
-        (printf '\xd4\xc3\xb2\xa1\2\0\4\0'; head -c 8 /dev/zero; printf '\0\0\4\0\1\0\0\0'; exec sleep 50) > idle & feeder=$!
+        (printf '\xd4\xc3\xb2\xa1\2\0\4\0'; head -c 8 /dev/zero
+            printf '\0\0\4\0\1\0\0\0'; exec sleep 50) > idle & feeder=$!
         "$FYKE" dump -r idle -w file.pcapng 2> offline.log & offline=$!
         for try in $(seq 200); do "$FYKE" ctl list | grep -q . && break; sleep 0.05; done
         "$FYKE" ctl add udp 2> none-live; echo $? >> none-live

@@ -48,7 +48,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("machine run --isa mpf ret.bpf -r in.pcap --little-endian", "is for programs of CSPF"),
     ("machine run --isa bpf ret.bpf -r in.pcap -D port=1", "no program has a name `port`"),
     ("demux -r in.pcap --patience-seconds 5 udp=>count", "add --scoped"),
-    ("run --check (pcapin,in.pcap)>(demux,\"udp=>1\",patience=5)", "`scoped=y`; give that too"),
+    ("run --check (pcapin,in.pcap)>(demux,\"udp=>1\",patience=5)", "needs `scoped=y`"),
     ("dump -r in.pcap --look-back udp", "read the file again"),
     ("dump -i ring:x --look-back udp", "capture on the interface itself"),
     ("dump -r in.pcap --count --nano", "leave one of them out"),
@@ -247,7 +247,7 @@ fn hints_and_texts_of_the_control_socket() {
     assert!(wrong.contains(r"\u202e") && !wrong.contains('\u{202e}'), "{wrong}");
 }
 
-/// A file that this user may not read: the error says what to do.
+/// A file that this user may not read: the error has advice.
 #[test]
 fn a_file_without_permission_is_explained() {
     use std::os::unix::fs::PermissionsExt;

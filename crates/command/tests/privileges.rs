@@ -412,7 +412,7 @@ fn a_ring_of_another_user_is_read_only_on_request() {
         timeout 5 "$FYKE" dump -i ring:far.ring --count 2> refused; echo "exit $?" >> refused
         timeout 5 "$FYKE" run '(device,ring:far.ring) > (packetcount)' 2>> refused; echo "exit $?" >> refused
         begin dump dump -i ring:far.ring --ring-user 4711; end
-        begin run run '(device,ring:far.ring,user=4711) > (packetcount)'; end
+        begin graph run '(device,ring:far.ring,user=4711) > (packetcount)'; end
         kill $writer
     "#;
     let Some(output) = in_namespace(folder.path(), script) else { return };
@@ -421,7 +421,7 @@ fn a_ring_of_another_user_is_read_only_on_request() {
     assert_eq!(refused.matches("exit 1\n").count(), 2, "{refused} {output:?}");
     assert_eq!(refused.matches("user 4711 serves this ring").count(), 2, "{refused}");
     assert!(refused.contains("--ring-user 4711 reads this one"), "{refused}");
-    for name in ["dump", "run"] {
+    for name in ["dump", "graph"] {
         assert!(read(name).ends_with("exit 0\n"), "{}", read(name));
     }
 }

@@ -102,8 +102,8 @@ fn remove_if_left_over(socket: &Path) {
     }
 }
 
-/// Removes the sockets in a folder of a user whose processes are gone and that nobody listens at. A
-/// live fyke is not disturbed: it is not connected to.
+/// Removes the sockets of ended processes, which refuse connections, from a folder of a user. A live
+/// fyke is not disturbed: it is not connected to.
 pub(crate) fn sweep(dir: &RuntimeDir, owner: u32) {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let Ok(folder) = open(dir.path(), flags, Mode::empty()) else { return };

@@ -118,7 +118,7 @@ impl Listening {
     /// The folder is not usable, or no socket can be made in it.
     pub fn open_in(dir: &RuntimeDir) -> Result<Listening, StartError> {
         let path = dir.prepare(std::process::id())?;
-        // Those of processes that were killed, which nobody has found since.
+        // Sockets that killed processes have left.
         sweep(dir, geteuid().as_raw());
         remove_left_over(&path)?;
         let failed = |source| StartError::Socket { path: path.clone(), source };

@@ -38,7 +38,7 @@ pub mod reader;
 pub use index::Index;
 pub use memory::Memory;
 pub use packets::Packets;
-pub use publish::{Publication, listen};
+pub use publish::{MAX_READERS, Publication, listen};
 pub use reader::{Read, Reader};
 
 #[cfg(test)]

@@ -65,7 +65,8 @@ pub fn open_before(path: &Path) -> Result<(), ReadError> {
 
 /// The error for a file that cannot be opened, with what to do.
 fn not_open(name: &str, source: io::Error) -> ReadError {
-    let advice = "this user may not read it; become its owner or root, or ask the owner for `chmod`";
+    let advice =
+        "this user may not read it; become its owner or root, or ask the owner for `chmod`";
     let source = match source.kind() {
         io::ErrorKind::PermissionDenied => {
             io::Error::new(source.kind(), format!("{source}: {advice}"))
@@ -106,8 +107,7 @@ pub(super) fn open(path: &Path, patience: &Patience) -> Result<(String, Input), 
         }
         Ok((file, kind.is_file()))
     });
-    let (file, regular) =
-        opened.map_err(|error| not_open(&name, error))?;
+    let (file, regular) = opened.map_err(|error| not_open(&name, error))?;
     let reading = Reading::of(&file);
     let (start, encoding) = peek(&name, &mut &file)?;
     let file = Noted { file, _reading: reading };

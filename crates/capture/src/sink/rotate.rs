@@ -4,8 +4,9 @@
 //! file is full, over the oldest. -G: the name is a pattern of strftime(3), and -W ends the work after so many files.
 //! Both: numbers start again with every new time, and -W bounds the numbers. Sizes are looked at before a frame is
 //! written, so a file may be longer by one frame. A name at which nothing can be made, because another user has made
-//! something there, is passed over for the next number, with -G alone too. Source: tcpdump(8), and tcpdump 4.99.3 for what the manual leaves
-//! open.
+//! something there, is passed over for the next number, with -G alone too.
+//!
+//! Source: tcpdump(8), and tcpdump 4.99.3 for what the manual leaves open.
 
 use super::WriteError;
 use crate::sys::time;

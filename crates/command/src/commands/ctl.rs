@@ -166,7 +166,13 @@ fn write_filter(
                 let account = counts::account(node);
                 writeln!(out, "    node {:<4} {}  {account}", pass.id, one_line(&pass.text))?;
             }
-            None => writeln!(out, "    pass {:<4} {:>10}  {}", pass.id, pass.accepted, one_line(&pass.text))?,
+            None => writeln!(
+                out,
+                "    pass {:<4} {:>10}  {}",
+                pass.id,
+                pass.accepted,
+                one_line(&pass.text)
+            )?,
         }
     }
     Ok(())
@@ -193,7 +199,12 @@ fn write_stats(out: &mut impl Write, stats: &Stats) -> std::io::Result<()> {
         writeln!(out, "            node {:<4} {}", node.id, counts::account(node))?;
         for filter in node.filters.iter().filter(|filter| filter.kind != EntryKind::Filter) {
             let name = counts::entry(filter.id, filter.kind);
-            writeln!(out, "                 {name}: {} {}", filter.accepted, one_line(&filter.text))?;
+            writeln!(
+                out,
+                "                 {name}: {} {}",
+                filter.accepted,
+                one_line(&filter.text)
+            )?;
         }
         if let Some(failed) = &node.failed {
             writeln!(out, "                 has failed: {}", one_line(failed))?;

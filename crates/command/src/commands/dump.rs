@@ -19,7 +19,9 @@ use std::sync::Arc;
 /// Runs the command.
 pub fn run(args: DumpArgs) -> Result<(), Failure> {
     if args.list_interfaces && args.source.read.is_some() {
-        return Err(Failure::Usage("-D lists interfaces, -r reads a file; omit one of them".into()));
+        return Err(Failure::Usage(
+            "-D lists interfaces, -r reads a file; omit one of them".into(),
+        ));
     }
     if args.list_interfaces {
         return list_interfaces();
@@ -149,7 +151,7 @@ pub fn serve(live: &Arc<Live>, sockets: Sockets, say: bool) -> Option<Server> {
     }
 }
 
-/// Describes how to edit this capture; `clients` says who may, `None` if there is no control socket.
+/// Describes how to edit this capture; `clients` describes the users that may, `None` if there is no control socket.
 pub fn edit_hint(clients: Option<&str>) -> String {
     let hint = |clients| format!("; edit: fyke ctl --pid {}{clients}", std::process::id());
     clients.map(hint).unwrap_or_default()

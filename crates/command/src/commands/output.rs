@@ -8,8 +8,8 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, Stdout, Write};
 
-/// Escapes all control characters except line end and tab as JSON does, such as `\u001b`, and the characters that change
-/// the direction of writing or end a line.
+/// Escapes all control characters except line end and tab as JSON does, such as `\u001b`, and the characters that
+/// change the direction of writing or end a line.
 pub fn safe(text: &str) -> Cow<'_, str> {
     escaped(text, |letter| {
         letter.is_control() && !matches!(letter, '\n' | '\t') || is_invisible(letter)
@@ -23,7 +23,8 @@ pub fn one_line(text: &str) -> Cow<'_, str> {
 
 /// Characters that change the direction of writing, and line ends of Unicode.
 fn is_invisible(letter: char) -> bool {
-    matches!(letter, '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    let ranges = ['\u{61c}'..='\u{61c}', '\u{200e}'..='\u{200f}', '\u{2028}'..='\u{202e}'];
+    ranges.into_iter().chain(['\u{2066}'..='\u{2069}']).any(|range| range.contains(&letter))
 }
 
 fn escaped(text: &str, harmful: impl Fn(char) -> bool) -> Cow<'_, str> {

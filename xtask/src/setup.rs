@@ -362,6 +362,20 @@ fn library_folders() -> Vec<PathBuf> {
     folders
 }
 
+/// Result of a step of CI that cannot run here, with the reason: a failure where the set-up could have installed what
+/// is missing: a skip would remain unnoticed.
+pub fn skip(reason: &str) -> Result<ExitCode, String> {
+    skipped(reason, can_install())
+}
+
+fn skipped(reason: &str, could_install: bool) -> Result<ExitCode, String> {
+    if could_install {
+        return Err(format!("skipped here though it need not be: {reason}"));
+    }
+    println!("skipped: {reason}");
+    Ok(ExitCode::SUCCESS)
+}
+
 /// True for root on a system with apt. The set-up never requests a password.
 fn can_install() -> bool {
     Path::new("/etc/debian_version").exists() && find_program("apt-get").is_some() && runs_as_root()
@@ -409,6 +423,12 @@ mod tests {
             let (Sign::Program(names) | Sign::Library(names)) = sign;
             names.iter().any(|name| present.contains(name))
         }
+    }
+
+    #[test]
+    fn a_skip_fails_where_the_set_up_could_have_installed() {
+        assert_eq!(skipped("no tool", false), Ok(ExitCode::SUCCESS));
+        assert!(skipped("no tool", true).unwrap_err().ends_with("need not be: no tool"));
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! Licences, sources and advisories of external crates, and the oldest supported compiler.
 //!
-//! cargo-deny reads `deny.toml`. The set-up for CI installs it if it may install programs. Without it, or if the
-//! database of advisories cannot be reached, the step prints `skipped:` and the reason. The compiler of the declared
-//! `rust-version`, which rustup installs, checks the workspace.
+//! cargo-deny reads `deny.toml`. The set-up for CI installs it where it installs anything. Without it the step prints
+//! `skipped:` and why; for root on Debian, where the set-up could have installed it, the step fails. Advisories are
+//! skipped where their database cannot be reached. The compiler of the declared `rust-version`, which rustup installs,
+//! checks the workspace.
 
+use crate::setup;
 use crate::shell::{Workspace, find_program, shown, status};
 use std::process::{Command, ExitCode};
 
@@ -13,8 +15,7 @@ const NO_DATABASE: &str = "failed to fetch advisory database";
 /// Checks external crates by `deny.toml`.
 pub fn dependencies(workspace: &Workspace) -> Result<ExitCode, String> {
     if find_program("cargo-deny").is_none() {
-        println!("skipped: no cargo-deny; to install: cargo install --locked cargo-deny");
-        return Ok(ExitCode::SUCCESS);
+        return setup::skip("no cargo-deny; to install: cargo install --locked cargo-deny");
     }
     let mut command = workspace.cargo(&["deny", "check", "bans", "licenses", "sources"]);
     let checked = status(&mut command)?;
@@ -26,6 +27,7 @@ pub fn dependencies(workspace: &Workspace) -> Result<ExitCode, String> {
     let report = String::from_utf8_lossy(&ran.stderr);
     match (ran.status.success(), report.contains(NO_DATABASE)) {
         (true, _) => eprintln!("advisories: none"),
+        // Not a matter of the set-up: the machine cannot reach it.
         (false, true) => println!("skipped: advisories: the database cannot be reached"),
         (false, false) => return Err(format!("advisories:\n{report}")),
     }
@@ -43,8 +45,9 @@ pub fn oldest_compiler(workspace: &Workspace) -> Result<ExitCode, String> {
         return Ok(ExitCode::SUCCESS);
     }
     if !has_compiler(version) {
-        println!("skipped: no Rust {version}; to install: rustup toolchain install {version}");
-        return Ok(ExitCode::SUCCESS);
+        return setup::skip(&format!(
+            "no Rust {version}; to install: rustup toolchain install {version}"
+        ));
     }
     let mut command = Command::new("cargo");
     command.arg(format!("+{version}")).args(["check", "--locked", "--workspace"]);

@@ -74,7 +74,7 @@ pub fn interface_name(ifindex: u32) -> Option<String> {
             let name = helper.name(ifindex).ok().flatten();
             names().extend(name.map(|name| (ifindex, name)));
         }
-        None => remember(&devices::devices().unwrap_or_default()),
+        None => remember(&devices::devices().ok()?),
     }
     let name = names().get(&ifindex).cloned();
     if name.is_none() {

@@ -36,12 +36,12 @@ pub struct SharedSource {
 }
 
 impl SharedSource {
-    /// Connects to the ring that is published at a socket.
+    /// Connects to the ring that is published at a socket by a process of root, of our own user, or of `user`.
     ///
     /// # Errors
-    /// If no ring is published there.
-    pub fn connect(name: &str, path: &Path) -> Result<SharedSource, ReadError> {
-        let reader = Reader::connect(path).map_err(|error| {
+    /// When no process publishes one there, or one of another user.
+    pub fn connect(name: &str, path: &Path, user: Option<u32>) -> Result<SharedSource, ReadError> {
+        let reader = Reader::connect_to(path, user).map_err(|error| {
             let source = io::Error::other(error);
             ReadError::Open { name: name.to_owned(), source }
         })?;

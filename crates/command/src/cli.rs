@@ -123,8 +123,12 @@ pub struct SourceArgs {
     /// Do not put the interface into promiscuous mode
     #[arg(short = 'p', long)]
     pub no_promiscuous: bool,
-    /// Size of the capture ring in KiB, allocated while the capture runs. Each 128 KiB hold at least 20 ms of frames,
-    /// so 32768 hold the frames of a 5 s pause
-    #[arg(short = 'B', long, value_name = "KIB", default_value_t = 32 * 1024)]
-    pub buffer_size: u32,
+    /// Size of the capture ring in KiB (32768), allocated while the capture runs. Each 128 KiB hold at least 20 ms of
+    /// frames, so 32768 hold the frames of a 5 s pause
+    #[arg(short = 'B', long, value_name = "KIB",
+        value_parser = clap::value_parser!(u32).range(1..=4_194_304))]
+    pub buffer_size: Option<u32>,
+    /// With -i ring:PATH: read the ring of USER too; without it, rings of root and of your own user are read
+    #[arg(long, value_name = "USER")]
+    pub ring_user: Option<String>,
 }

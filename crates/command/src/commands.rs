@@ -23,7 +23,7 @@ pub mod run;
 mod signals;
 pub mod track;
 
-pub use output::{output, safe};
+pub use output::{one_line, output, safe};
 
 use crate::cli::SourceArgs;
 use anyhow::Context;
@@ -32,6 +32,9 @@ use std::path::Path;
 
 /// Largest snap length, as in libpcap; 0 means this value.
 pub const MAX_SNAPLEN: u32 = 262_144;
+
+/// Size of the capture ring without -B.
+pub const DEFAULT_BUFFER_KIB: u32 = 32 * 1024;
 
 /// Failure of a command.
 #[derive(Debug)]
@@ -134,7 +137,7 @@ pub fn open(args: &SourceArgs, look_back: bool) -> Result<Box<dyn Source>, Failu
     if let Some((name, path)) =
         args.interface.as_deref().and_then(|name| Some((name, name.strip_prefix("ring:")?)))
     {
-        return Ok(Box::new(SharedSource::connect(name, Path::new(path))?));
+        return Ok(Box::new(SharedSource::connect(name, Path::new(path), None)?));
     }
     let interface = Some(interface(args)?).filter(|name| name != fyke_capture::ANY);
     let options = RingOptions {
@@ -142,7 +145,9 @@ pub fn open(args: &SourceArgs, look_back: bool) -> Result<Box<dyn Source>, Failu
         snaplen: snaplen(args.snaplen),
         promiscuous: !args.no_promiscuous,
         look_back_blocks: if look_back { RingOptions::default().look_back_blocks } else { 0 },
-        block_count: (args.buffer_size / (RingOptions::default().block_size / 1024)).max(4),
+        block_count: (args.buffer_size.unwrap_or(DEFAULT_BUFFER_KIB)
+            / (RingOptions::default().block_size / 1024))
+            .max(4),
         ..RingOptions::default()
     };
     Ok(Box::new(RingSource::open(options)?))
@@ -160,6 +165,10 @@ pub fn interface(args: &SourceArgs) -> Result<String, Failure> {
 
 /// Returns the name of an interface given by name or by its number in `dump -D`.
 pub fn numbered(name: &str) -> Result<String, Failure> {
+    if name.is_empty() {
+        let message = "-i: the name of an interface is missing; `fyke dump -D` lists them";
+        return Err(Failure::Usage(message.to_owned()));
+    }
     let Ok(number) = name.parse::<usize>() else { return Ok(name.to_owned()) };
     let mut there = fyke_capture::interfaces_available()?;
     // A name takes precedence over a number: Linux allows an interface with the name 7.

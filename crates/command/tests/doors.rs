@@ -78,7 +78,8 @@ fn ctl_names_its_target_takes_only_live_captures_and_keeps_the_last_filter() {
         ip link set lo up
         mkfifo idle fifo; chmod 666 fifo
         sleep 50 > idle & holder=$!
-        (printf '\xd4\xc3\xb2\xa1\2\0\4\0'; head -c 8 /dev/zero; printf '\0\0\4\0\1\0\0\0'; sleep 50) > idle &
+        (printf '\xd4\xc3\xb2\xa1\2\0\4\0'; head -c 8 /dev/zero
+            printf '\0\0\4\0\1\0\0\0'; exec sleep 50) > idle & feeder=$!
         "$FYKE" dump -r idle -w file.pcapng 2> offline.log & offline=$!
         wait_for eval '"$FYKE" ctl list | grep -q .'
         "$FYKE" ctl add udp 2> none-live; echo $? >> none-live
@@ -89,7 +90,7 @@ fn ctl_names_its_target_takes_only_live_captures_and_keeps_the_last_filter() {
         "$FYKE" ctl set '' 2> target
         "$FYKE" ctl --json stats > json 2> /dev/null
         "$FYKE" ctl show > /dev/full 2> full; echo $? >> full
-        kill -INT $live $offline $holder
+        kill -INT $live $offline; kill $holder $feeder
         wait $live
         "$FYKE" run '(device,lo) > (packetcount)' 2> run.log & graph=$!
         wait_for "$FYKE" ctl stats

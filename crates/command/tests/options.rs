@@ -48,11 +48,29 @@ const REFUSED: &[(&str, &str)] = &[
     ("machine run --isa mpf ret.bpf -r in.pcap --little-endian", "is for programs of CSPF"),
     ("machine run --isa bpf ret.bpf -r in.pcap -D port=1", "no program has a name `port`"),
     ("demux -r in.pcap --patience-seconds 5 udp=>count", "add --scoped"),
-    ("run --check (pcapin,in.pcap)>(demux,\"udp=>1\",patience=5)", "`scoped=y`; give that too"),
+    ("run --check (pcapin,in.pcap)>(demux,\"udp=>1\",patience=5)", "needs `scoped=y`"),
     ("dump -r in.pcap --look-back udp", "read the file again"),
     ("dump -i ring:x --look-back udp", "capture on the interface itself"),
     ("dump -r in.pcap --count --nano", "leave one of them out"),
     ("dump -r in.pcap -y EN10MB", "omit these options"),
+    ("dump -r in.pcap -p --count", "-p: -r reads a file"),
+    ("dump -r in.pcap -B 4096 --count", "-B: -r reads a file"),
+    ("demux -r in.pcap -p udp=>count", "-p: -r reads a file"),
+    ("track ftp -r in.pcap -B 64 -w out.pcap", "-B: -r reads a file"),
+    ("dump -i ring:x -p", "a ring is captured by the fyke that publishes it"),
+    ("dump -i ring:x -B 64", "a ring is captured by the fyke that publishes it"),
+    ("dump -i lo --ring-user root", "only -i ring:PATH reads a ring"),
+    ("run --check (device,lo,user=root)>(accept)", "is for `ring:PATH`"),
+    ("run --check (device,ring:x,user=nosuch)>(accept)", "no user nosuch"),
+    ("dump -r in.pcap -D", "-D lists interfaces, -r reads a file"),
+    ("dump -i lo -B 0 --count", "0 is not in 1..=4194304"),
+    ("dump -i lo -B 4294967295 --count", "4294967295 is not in 1..=4194304"),
+    ("dump -r in.pcap --count --print", "with --count no frame is printed"),
+    ("dump --interface= --count", "-i: the name of an interface is missing"),
+    ("run --dot --json (pcapin,in.pcap)>(packetcount)", "--dot runs nothing"),
+    ("run --check --stats (pcapin,in.pcap)>(packetcount)", "--check runs nothing"),
+    ("run --classes --all", "--classes runs nothing"),
+    ("run --svg x.svg --json (pcapin,in.pcap)>(packetcount)", "--svg without --live-svg runs"),
     ("dump -r in.pcap -W 3 -w out.pcap", "give one of them, too"),
     ("dump -r in.pcap -C 1 -w -", "needs a file name"),
     ("dump -r in.pcap -G 1 -w -", "needs a file name"),
@@ -197,6 +215,63 @@ fn pcap_files_have_microseconds_unless_nanoseconds_are_asked_for() {
     assert!(fyke(folder.path(), &["dump", "-r", "nano.pcap", "-w", "o.pcapng"]).status.success());
     let again = fyke(folder.path(), &["dump", "--nano", "-tt", "-r", "o.pcapng", "-c", "1"]);
     assert!(text(&again.stdout).starts_with("1.123456789 IP "), "{}", text(&again.stdout));
+}
+
+/// The start line names `fyke ctl` only where there is a control socket; texts of clients are escaped by `fyke ctl`.
+#[test]
+fn hints_and_texts_of_the_control_socket() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = r#"
+        ip link set lo up
+        until_said() { for try in $(seq 400); do grep -q "$1" "$2" && return; sleep 0.05; done; cat "$2"; exit 9; }
+        "$FYKE" dump -i lo --no-control 2> none & pid=$!
+        until_said listening none; kill -INT $pid; wait $pid
+        "$FYKE" run --no-control '(device,lo) > (packetcount)' 2>> none & pid=$!
+        until_said running none; kill -INT $pid; wait $pid
+        "$FYKE" dump -i lo udp --stats 2> with & pid=$!
+        until_said 'edit: fyke ctl' with
+        "$FYKE" ctl add $'udp or\nudp port 7' > edits; "$FYKE" ctl show > show; "$FYKE" ctl stats >> show
+        "$FYKE" ctl add $'tcp port \u202e7' 2> wrong
+        kill -INT $pid; wait $pid
+    "#;
+    let Some(output) = Script::new(FYKE, folder.path()).run(script) else { return };
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    let none = read("none");
+    assert!(none.contains("listening on lo") && none.contains("running"), "{none} {output:?}");
+    assert!(!none.contains("fyke ctl"), "{none}");
+    for name in ["show", "with"] {
+        let shown = read(name);
+        assert!(shown.contains(r"udp or\u000audp port 7"), "{shown} {}", read("with"));
+    }
+    let wrong = read("wrong");
+    assert!(wrong.contains(r"\u202e") && !wrong.contains('\u{202e}'), "{wrong}");
+}
+
+/// A file that this user may not read: the error has advice.
+#[test]
+fn a_file_without_permission_is_explained() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    files(folder.path());
+    let mode = |name: &str, mode| {
+        let path = folder.path().join(name);
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    mode("in.pcap", 0o000);
+    mode("", 0o755);
+    std::fs::copy(FYKE, folder.path().join("fyke")).unwrap();
+    let mut plain = Command::new("setpriv");
+    plain.args(["--reuid=4711", "--regid=4711", "--clear-groups", "./fyke"]);
+    let is_root = Command::new("setpriv").args(["--reuid=4711", "true"]).status();
+    let mut command = match is_root {
+        Ok(status) if status.success() => plain,
+        _ => Command::new("./fyke"),
+    };
+    let graph = "(pcapin,in.pcap) > (packetcount)";
+    let output = command.args(["run", graph]).current_dir(folder.path()).output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("become its owner or root"), "{said}");
 }
 
 /// A number means the interface that `-D` lists under it, in every command with an interface.

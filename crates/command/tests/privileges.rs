@@ -247,6 +247,35 @@ fn the_control_socket_answers_root_and_the_new_user() {
     assert!(!read("left").contains(".sock"), "{}", read("left"));
 }
 
+/// A capture that is killed cannot remove the socket of its new user; the next capture does, and `fyke ctl` of root.
+#[test]
+fn sockets_of_killed_captures_are_removed() {
+    let folder = open_folder();
+    let script = r#"
+        killed() { begin $1 dump -i lo udp; user=$(uid); kill -KILL $pid; wait $pid; }
+        killed first; echo run-$user/$pid.sock; first=$(echo run-$user/$pid.sock)
+        ls $first >> found
+        begin second dump -i lo udp
+        ls $first >> found 2>&1; ls run-$user/$pid.sock >> found; end
+        killed third; ls run-$user/ >> found
+        # Another process now has the number.
+        sleep 60 & mv run-$user/$pid.sock run-$user/$!.sock
+        "$FYKE" ctl list 2> none; ls run-$user/ >> before
+        as $user env FYKE_RUNTIME_DIR=$PWD/run-$user ./fyke ctl list 2>> none; ls -A run-$user/ > left
+        killed fourth; ls -A run-$user/ > there; "$FYKE" ctl list 2>> none; ls -A run-$user/ >> left
+    "#;
+    let Some(output) = in_namespace(folder.path(), script) else { return };
+    let read = |name: &str| read(folder.path(), name);
+    let found = read("found");
+    let lines: Vec<_> = found.lines().collect();
+    let [first, gone, second, third] = lines[..] else { panic!("{found} {output:?}") };
+    assert!(first.starts_with("run-") && gone.contains("No such file"), "{found}");
+    assert!(second.starts_with("run-") && third.ends_with(".sock"), "{found}");
+    assert!(read("before").ends_with(".sock\n"), "the process exists: {}", read("before"));
+    assert!(read("there").ends_with(".sock\n"), "{}", read("there"));
+    assert!(read("left").is_empty(), "{}", read("left"));
+}
+
 /// As many watchers as are served: the next of the same user hears it, and root is answered.
 #[test]
 fn watchers_of_the_new_user_do_not_lock_root_out() {
@@ -369,6 +398,32 @@ fn a_ring_belongs_to_the_new_user_and_goes_with_the_capture() {
     let (user, rest) = found.split_once(' ').unwrap();
     assert_ne!(user, "0");
     assert_eq!(rest, format!("{user} 600\n0\n"), "{output:?}");
+}
+
+/// Without a word of the reader, frames come from root or from its own user.
+#[test]
+fn a_ring_of_another_user_is_read_only_on_request() {
+    let folder = open_folder();
+    let script = r#"
+        mkfifo -m 666 pipe
+        (printf '\xd4\xc3\xb2\xa1\2\0\4\0\0\0\0\0\0\0\0\0\0\0\4\0\1\0\0\0'; sleep 60) > pipe & writer=$!
+        as 4711 ./fyke demux -r pipe --no-control 'udp => ring:far.ring' 2> demux &
+        for try in $(seq 400); do [ -S far.ring ] && break; sleep 0.05; done
+        timeout 5 "$FYKE" dump -i ring:far.ring --count 2> refused; echo "exit $?" >> refused
+        timeout 5 "$FYKE" run '(device,ring:far.ring) > (packetcount)' 2>> refused; echo "exit $?" >> refused
+        begin dump dump -i ring:far.ring --ring-user 4711; end
+        begin graph run '(device,ring:far.ring,user=4711) > (packetcount)'; end
+        kill $writer
+    "#;
+    let Some(output) = in_namespace(folder.path(), script) else { return };
+    let read = |name: &str| read(folder.path(), name);
+    let refused = read("refused");
+    assert_eq!(refused.matches("exit 1\n").count(), 2, "{refused} {output:?}");
+    assert_eq!(refused.matches("user 4711 serves this ring").count(), 2, "{refused}");
+    assert!(refused.contains("--ring-user 4711 reads this one"), "{refused}");
+    for name in ["dump", "graph"] {
+        assert!(read(name).ends_with("exit 0\n"), "{}", read(name));
+    }
 }
 
 /// The sandbox keeps a capture on all interfaces from asking for their names, so they are read before.

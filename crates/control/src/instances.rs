@@ -1,11 +1,16 @@
 //! Finds the running fykes of this user.
 //!
-//! A socket without a listener is left over from a process that was killed. It is removed if this
-//! user owns it and that process is gone; a process that still exists may be about to listen.
+//! A socket without a listener is left over from a process that was killed: the name of a socket
+//! appears when it already listens. It is removed by the next client that finds it, and by the next
+//! fyke that has its socket in the same folder. A root client also looks into the folders of the
+//! users that a root process becomes; their own clients may never come.
 
 use crate::client::Client;
 use crate::message::Description;
 use crate::runtime_dir::RuntimeDir;
+use fyke_privilege::place::Place;
+use fyke_privilege::user::User;
+use rustix::fs::{Mode, OFlags, fstat, open};
 use rustix::process::{Pid, geteuid};
 use std::fmt;
 use std::fs;
@@ -44,6 +49,14 @@ impl fmt::Display for Instance {
 
 /// The running fykes of this user, by process id.
 pub fn list() -> Vec<Instance> {
+    if geteuid().is_root() {
+        let users = [User::of_sudo().ok().flatten(), User::of_system().ok()];
+        for user in users.into_iter().flatten() {
+            RuntimeDir::candidates_of_dropped_to(user.uid)
+                .iter()
+                .for_each(|dir| sweep(dir, user.uid));
+        }
+    }
     list_in(&RuntimeDir::candidates())
 }
 
@@ -67,7 +80,7 @@ fn ask(pid: u32, socket: PathBuf) -> Option<Instance> {
     match Client::connect_to(&socket) {
         Ok(client) => client.introduced(pid, socket).target().cloned(),
         Err(e) if means_no_listener(&e) => {
-            remove_if_left_over(pid, &socket);
+            remove_if_left_over(&socket);
             None
         }
         // The process of another user; its answer would not be trusted.
@@ -82,10 +95,36 @@ pub(crate) fn means_no_listener(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
 }
 
-fn remove_if_left_over(pid: u32, socket: &Path) {
+fn remove_if_left_over(socket: &Path) {
     let ours = socket.symlink_metadata().is_ok_and(|m| m.uid() == geteuid().as_raw());
-    if ours && is_gone(pid) {
+    if ours {
         let _somebody_was_faster = fs::remove_file(socket);
+    }
+}
+
+/// Removes the sockets of ended processes, which refuse connections, from a folder of a user. A live
+/// fyke is not disturbed: it is not connected to.
+pub(crate) fn sweep(dir: &RuntimeDir, owner: u32) {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let Ok(folder) = open(dir.path(), flags, Mode::empty()) else { return };
+    if !fstat(&folder).is_ok_and(|found| found.st_uid == owner && found.st_mode & 0o077 == 0) {
+        return;
+    }
+    let entries = fs::read_dir(dir.path()).into_iter().flatten().flatten().take(MAX_SOCKETS);
+    for name in entries.map(|entry| entry.file_name()) {
+        let pid = name.to_str().and_then(|name| {
+            let pid = name.strip_suffix(".sock").or_else(|| name.strip_suffix(".new"))?;
+            pid.parse().ok()
+        });
+        let Ok(same) = folder.try_clone() else { return };
+        let place = Place::within(same, &name);
+        let nobody = || {
+            let connected = Client::connect_to(&place.path());
+            connected.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+        };
+        if pid.is_some_and(is_gone) && nobody() {
+            let _somebody_was_faster = place.remove();
+        }
     }
 }
 

@@ -94,7 +94,11 @@ impl RuntimeDir {
     /// Folders for a process that was root and has become this user, where clients of the same user look. The folder
     /// that the environment names belongs to root, so this one has `-` and the user's number appended to its name.
     pub fn candidates_of_dropped() -> Vec<RuntimeDir> {
-        let uid = geteuid().as_raw();
+        RuntimeDir::candidates_of_dropped_to(geteuid().as_raw())
+    }
+
+    /// The same folders for a process that becomes the user of this number.
+    pub(crate) fn candidates_of_dropped_to(uid: u32) -> Vec<RuntimeDir> {
         let ours = |path: &Path| path.symlink_metadata().is_ok_and(|found| found.uid() == uid);
         let variable = |name: &str| {
             let mut value = std::env::var_os(name)?;

@@ -6,6 +6,7 @@
 //! the processor to the packet loop.
 
 use crate::client::Client;
+use crate::instances::sweep;
 use crate::message::{Description, Request, Response};
 use crate::runtime_dir::{RuntimeDir, RuntimeDirError};
 use crate::seats::{Seat, Seats};
@@ -117,6 +118,8 @@ impl Listening {
     /// The folder is not usable, or no socket can be made in it.
     pub fn open_in(dir: &RuntimeDir) -> Result<Listening, StartError> {
         let path = dir.prepare(std::process::id())?;
+        // Sockets that killed processes have left.
+        sweep(dir, geteuid().as_raw());
         remove_left_over(&path)?;
         let failed = |source| StartError::Socket { path: path.clone(), source };
         let listener = private_listener(&path).map_err(failed)?;

@@ -163,11 +163,6 @@ impl Call<'_> {
         notify::hand_over(self.listener.0.as_fd(), self.id, socket, close)
     }
 
-    /// Copies one of the caller's descriptors if it is a packet socket.
-    pub fn packet_socket(&self, number: i32) -> Option<PacketSocket> {
-        self.descriptor(number).ok().and_then(PacketSocket::of)
-    }
-
     /// Copies one of the caller's sockets. Calls on the copy affect this socket, even if the caller's number refers to
     /// another socket meanwhile.
     ///
@@ -333,6 +328,17 @@ fn errno(number: i32) -> io::Error {
 /// Errors of the system call.
 pub fn bind(socket: BorrowedFd<'_>, address: &[u8]) -> io::Result<()> {
     notify::bind(socket, address)
+}
+
+/// Refuses an address of packet sockets for a socket that is none, as the kernel does.
+///
+/// # Errors
+/// `EAFNOSUPPORT` for such an address.
+pub fn check_other(address: &[u8]) -> io::Result<()> {
+    match address.starts_with(&(libc::AF_PACKET as u16).to_ne_bytes()) {
+        true => Err(errno(libc::EAFNOSUPPORT)),
+        false => Ok(()),
+    }
 }
 
 /// Lets a socket receive frames of a protocol (network byte order) from all interfaces, as `socket` with a protocol

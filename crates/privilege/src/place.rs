@@ -313,7 +313,7 @@ mod tests {
             assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{name}: {error}");
             assert!(error.to_string().contains("user 4711"), "{name}: {error}");
         };
-        ["link", "file", "folder/target", "folder/new"].map(refused);
+        ["link", "file", "folder/target", "folder/new"].into_iter().for_each(refused);
         assert_eq!(read(at("real/target")).unwrap(), b"precious");
         assert_eq!(read(at("file")).unwrap(), b"old");
         assert!(!at("real/new").exists());

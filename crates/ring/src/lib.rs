@@ -38,7 +38,7 @@ pub mod reader;
 pub use index::Index;
 pub use memory::Memory;
 pub use packets::Packets;
-pub use publish::{Publication, listen};
+pub use publish::{MAX_READERS, Publication, listen};
 pub use reader::{Read, Reader};
 
 #[cfg(test)]
@@ -74,6 +74,26 @@ pub enum RingError {
         given: usize,
         /// Most bytes.
         limit: usize,
+    },
+    /// The process that publishes the ring belongs to another user.
+    #[error(
+        "{path}: user {user} serves this ring, and rings of root and of your own user are read; \
+         --ring-user {user} reads this one (in a graph: user={user})"
+    )]
+    Stranger {
+        /// The socket.
+        path: String,
+        /// The user id of the process.
+        user: u32,
+    },
+    /// The writer closes the connection.
+    #[error(
+        "{path}: the writer does not serve this reader; it serves at most {MAX_READERS} at a time, \
+         so end one of them, or try again"
+    )]
+    Full {
+        /// The socket.
+        path: String,
     },
     /// Another process publishes a ring at this path.
     #[error("{path}: another process publishes a ring there")]

@@ -185,10 +185,30 @@ pub(crate) fn is_gone(stream: &UnixStream) -> bool {
     }
 }
 
-/// Requests the buffers.
-pub(crate) fn ask(path: &Path) -> Result<(UnixStream, OwnedFd, OwnedFd), RingError> {
+/// Checks that the process at the other end belongs to root, to our user, to the user that we become, or to `user`.
+fn check_owner(stream: &UnixStream, path: &Path, user: Option<u32>) -> Result<(), RingError> {
+    let shown = || path.display().to_string();
+    let peer = sockopt::socket_peercred(stream).map_err(|error| {
+        let error = io::Error::from(error);
+        RingError::call(shown(), error)
+    })?;
+    let peer = peer.uid.as_raw();
+    let ours = rustix::process::geteuid().as_raw();
+    let trusted = [Some(0), Some(ours), fyke_privilege::user::owner_of_new_files(), user];
+    match trusted.contains(&Some(peer)) {
+        true => Ok(()),
+        false => Err(RingError::Stranger { path: shown(), user: peer }),
+    }
+}
+
+/// Requests the buffers from a process of root, of our user, or of `user`.
+pub(crate) fn ask(
+    path: &Path,
+    user: Option<u32>,
+) -> Result<(UnixStream, OwnedFd, OwnedFd), RingError> {
     let refused = |error: io::Error| RingError::call(path.display().to_string(), error);
     let stream = connect(path).map_err(refused)?;
+    check_owner(&stream, path, user)?;
     stream.set_read_timeout(Some(PATIENCE)).map_err(refused)?;
     let mut hello = [0; HELLO.len()];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
@@ -207,6 +227,7 @@ pub(crate) fn ask(path: &Path) -> Result<(UnixStream, OwnedFd, OwnedFd), RingErr
         (Some(packets), Some(index)) if got.bytes == HELLO.len() && hello == HELLO => {
             Ok((stream, packets, index))
         }
+        _ if got.bytes == 0 => Err(RingError::Full { path: path.display().to_string() }),
         _ => {
             let expected = "a greeting and two buffers".to_owned();
             Err(RingError::Foreign { what: "the answer", given: got.bytes as u64, expected })

@@ -35,12 +35,20 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Connects to the writer that publishes at a socket.
+    /// Connects to the writer that publishes at a socket, a process of root or of our own user.
     ///
     /// # Errors
-    /// No writer publishes there, or the received buffers are not a ring.
+    /// No writer publishes there, it belongs to another user, or the received buffers are not a ring.
     pub fn connect(path: &Path) -> Result<Reader, RingError> {
-        let (stream, packets, index) = publish::ask(path)?;
+        Reader::connect_to(path, None)
+    }
+
+    /// Connects to a writer that may also belong to this user.
+    ///
+    /// # Errors
+    /// As for [`connect`](Self::connect).
+    pub fn connect_to(path: &Path, user: Option<u32>) -> Result<Reader, RingError> {
+        let (stream, packets, index) = publish::ask(path, user)?;
         let mut reader = Reader::open(packets, index)?;
         reader.stream = Some(stream);
         Ok(reader)

@@ -115,6 +115,21 @@ fn a_reader_in_another_thread_never_sees_a_torn_frame() {
 }
 
 #[test]
+fn the_reader_after_the_last_is_told_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.ring");
+    let packets = Packets::create(1 << 16).unwrap();
+    let index = Index::create(64, LINK).unwrap();
+    let _published = Publication::new(&path, &packets, &index).unwrap();
+    let readers: Vec<_> =
+        (0..crate::MAX_READERS).map(|_| Reader::connect(&path).unwrap()).collect();
+    let refused = Reader::connect(&path).unwrap_err().to_string();
+    assert!(refused.contains("serves at most 64 at a time"), "{refused}");
+    drop(readers);
+    Reader::connect(&path).unwrap();
+}
+
+#[test]
 fn who_asks_gets_both_buffers_to_read_only_until_the_writer_ends() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();

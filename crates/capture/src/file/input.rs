@@ -58,10 +58,22 @@ pub fn open_before(path: &Path) -> Result<(), ReadError> {
     if path.as_os_str() == "-" {
         return Ok(());
     }
-    let named = |source| ReadError::Open { name: path.display().to_string(), source };
-    let file = File::open(path).map_err(named)?;
+    let file = File::open(path).map_err(|error| not_open(&path.display().to_string(), error))?;
     OPEN.lock().unwrap_or_else(PoisonError::into_inner).push((path.to_owned(), file));
     Ok(())
+}
+
+/// The error for a file that cannot be opened, with what to do.
+fn not_open(name: &str, source: io::Error) -> ReadError {
+    let advice =
+        "this user may not read it; become its owner or root, or ask the owner for `chmod`";
+    let source = match source.kind() {
+        io::ErrorKind::PermissionDenied => {
+            io::Error::new(source.kind(), format!("{source}: {advice}"))
+        }
+        _ => source,
+    };
+    ReadError::Open { name: name.to_owned(), source }
 }
 
 /// The file that was opened before, from its start.
@@ -95,8 +107,7 @@ pub(super) fn open(path: &Path, patience: &Patience) -> Result<(String, Input), 
         }
         Ok((file, kind.is_file()))
     });
-    let (file, regular) =
-        opened.map_err(|source| ReadError::Open { name: name.clone(), source })?;
+    let (file, regular) = opened.map_err(|error| not_open(&name, error))?;
     let reading = Reading::of(&file);
     let (start, encoding) = peek(&name, &mut &file)?;
     let file = Noted { file, _reading: reading };

@@ -1,6 +1,6 @@
 //! `fyke ctl`: shows and edits the filters of a running fyke from another terminal.
 
-use super::{Failure, counts};
+use super::{Failure, counts, one_line};
 use crate::cli::{CtlAction, CtlArgs};
 use fyke_control::{
     CallError, Client, ConnectError, EntryKind, FilterPasses, NodeCount, OwnFilter, Request,
@@ -116,9 +116,9 @@ fn write_response(
             notes.iter().for_each(|note| note!("fyke: {note}"));
         }
         Response::Passes { filters, no_counts: Some(why), .. } => {
-            writeln!(out, "{why}")?;
+            writeln!(out, "{}", one_line(why))?;
             for filter in filters {
-                writeln!(out, "filter {}  {}", filter.id, filter.text)?;
+                writeln!(out, "filter {}  {}", filter.id, one_line(&filter.text))?;
             }
         }
         Response::Passes { epoch, filters, nodes, own_filter, no_counts: None } => {
@@ -130,7 +130,7 @@ fn write_response(
         }
         Response::Rules { text } => write!(out, "{text}")?,
         Response::Stats(stats) => write_stats(out, stats)?,
-        Response::Description(description) => writeln!(out, "{}", description.source)?,
+        Response::Description(description) => writeln!(out, "{}", one_line(&description.source))?,
         Response::Error { message } => return Err(Failure::Usage(message.clone())),
     }
     Ok(())
@@ -139,7 +139,7 @@ fn write_response(
 /// Reports that the program's own filter is in use; `fyke exec` counts only frames of its own filter.
 fn write_own_filter(out: &mut impl Write, own: Option<&OwnFilter>) -> std::io::Result<()> {
     let Some(own) = own else { return Ok(()) };
-    let text = own.text.as_deref().map(|text| format!(" ({text})")).unwrap_or_default();
+    let text = own.text.as_deref().map(|text| format!(" ({})", one_line(text))).unwrap_or_default();
     match own.sockets {
         None => writeln!(
             out,
@@ -159,14 +159,20 @@ fn write_filter(
     nodes: &[NodeCount],
 ) -> std::io::Result<()> {
     let name = counts::entry(filter.id, filter.kind);
-    writeln!(out, "{name}  {:>10} frames  {}", filter.accepted, filter.text)?;
+    writeln!(out, "{name}  {:>10} frames  {}", filter.accepted, one_line(&filter.text))?;
     for pass in &filter.passes {
         match nodes.iter().find(|node| node.id == pass.id) {
             Some(node) => {
                 let account = counts::account(node);
-                writeln!(out, "    node {:<4} {}  {account}", pass.id, pass.text)?;
+                writeln!(out, "    node {:<4} {}  {account}", pass.id, one_line(&pass.text))?;
             }
-            None => writeln!(out, "    pass {:<4} {:>10}  {}", pass.id, pass.accepted, pass.text)?,
+            None => writeln!(
+                out,
+                "    pass {:<4} {:>10}  {}",
+                pass.id,
+                pass.accepted,
+                one_line(&pass.text)
+            )?,
         }
     }
     Ok(())
@@ -186,17 +192,22 @@ fn write_stats(out: &mut impl Write, stats: &Stats) -> std::io::Result<()> {
     write_own_filter(out, stats.own_filter.as_ref())?;
     for filter in &stats.filters {
         let name = counts::entry(filter.id, filter.kind);
-        writeln!(out, "            {name}: {} {}", filter.accepted, filter.text)?;
+        writeln!(out, "            {name}: {} {}", filter.accepted, one_line(&filter.text))?;
     }
     let is_graph = stats.filters.iter().any(|filter| filter.kind == EntryKind::Graph);
     for node in stats.nodes.iter().filter(|_| is_graph) {
         writeln!(out, "            node {:<4} {}", node.id, counts::account(node))?;
         for filter in node.filters.iter().filter(|filter| filter.kind != EntryKind::Filter) {
             let name = counts::entry(filter.id, filter.kind);
-            writeln!(out, "                 {name}: {} {}", filter.accepted, filter.text)?;
+            writeln!(
+                out,
+                "                 {name}: {} {}",
+                filter.accepted,
+                one_line(&filter.text)
+            )?;
         }
         if let Some(failed) = &node.failed {
-            writeln!(out, "                 has failed: {failed}")?;
+            writeln!(out, "                 has failed: {}", one_line(failed))?;
         }
     }
     Ok(())

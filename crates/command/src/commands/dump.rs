@@ -18,6 +18,11 @@ use std::sync::Arc;
 
 /// Runs the command.
 pub fn run(args: DumpArgs) -> Result<(), Failure> {
+    if args.list_interfaces && args.source.read.is_some() {
+        return Err(Failure::Usage(
+            "-D lists interfaces, -r reads a file; omit one of them".into(),
+        ));
+    }
     if args.list_interfaces {
         return list_interfaces();
     }
@@ -39,12 +44,12 @@ pub fn run(args: DumpArgs) -> Result<(), Failure> {
         entered.say_missing();
     }
     let live = live(&engine, handle, is_live)?;
-    let _server = if args.no_control { None } else { serve(&live, entered.sockets, is_live) };
+    let server = if args.no_control { None } else { serve(&live, entered.sockets, is_live) };
     let stop = stop_on_signals()?;
     let counts = Arc::clone(&live);
     report_on_signal(move || counts.summary(args.stats))?;
     if is_live {
-        announce(engine.interfaces().next(), &clients);
+        announce(engine.interfaces().next(), server.is_some().then_some(&*clients));
     }
     let result = engine.run(&stop);
     if args.stats || (is_live && !args.count) {
@@ -146,15 +151,21 @@ pub fn serve(live: &Arc<Live>, sockets: Sockets, say: bool) -> Option<Server> {
     }
 }
 
-fn announce(interface: Option<&Interface>, clients: &str) {
+/// Describes how to edit this capture; `clients` describes the users that may, `None` if there is no control socket.
+pub fn edit_hint(clients: Option<&str>) -> String {
+    let hint = |clients| format!("; edit: fyke ctl --pid {}{clients}", std::process::id());
+    clients.map(hint).unwrap_or_default()
+}
+
+fn announce(interface: Option<&Interface>, clients: Option<&str>) {
     if let Some(interface) = interface {
         note!(
-            "listening on {}, link type {} ({}), snap length {} bytes; edit: fyke ctl --pid {}{clients}",
+            "listening on {}, link type {} ({}), snap length {} bytes{}",
             interface.name,
             interface.link,
             interface.link.description().map_or("unknown", |link| link.title),
             interface.snaplen,
-            std::process::id()
+            edit_hint(clients)
         );
     }
 }

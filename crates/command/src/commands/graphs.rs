@@ -5,7 +5,7 @@
 //! prints the text, and `fyke run` runs it.
 
 use super::privilege::{Doors, Entered, Needs, Privileges};
-use super::{Failure, expression, interface, snaplen};
+use super::{DEFAULT_BUFFER_KIB, Failure, expression, interface, snaplen};
 use crate::cli::{Cli, Command, DemuxArgs, DumpArgs, PrintArgs, RulesArgs, SourceArgs, TrackArgs};
 use clap::Parser;
 use fyke_capture::WriteError;
@@ -60,11 +60,12 @@ fn cut(given: u32) -> Option<String> {
 }
 
 fn source(args: &SourceArgs, look_back: bool) -> Result<String, Failure> {
+    check_source(args)?;
     if let Some(file) = &args.read {
         return Ok(node("pcapin", &[("expression", path(file)?)]));
     }
     let name = interface(args)?;
-    let buffer = args.buffer_size.max(1).to_string();
+    let buffer = args.buffer_size.unwrap_or(DEFAULT_BUFFER_KIB).to_string();
     Ok(node(
         "device",
         &[
@@ -72,9 +73,28 @@ fn source(args: &SourceArgs, look_back: bool) -> Result<String, Failure> {
             ("snaplen", cut(args.snaplen)),
             ("promiscuous", args.no_promiscuous.then(|| "n".to_owned())),
             ("buffer", Some(buffer)),
+            ("user", args.ring_user.clone()),
             ("lookback", yes(look_back)),
         ],
     ))
+}
+
+/// Refuses options of a source that would do nothing.
+pub fn check_source(args: &SourceArgs) -> Result<(), Failure> {
+    let ring = args.interface.as_deref().is_some_and(|name| name.starts_with("ring:"));
+    let no_capture = match args.read.is_some() {
+        true => Some("-r reads a file"),
+        false => ring.then_some("a ring is captured by the fyke that publishes it"),
+    };
+    let problem = match no_capture {
+        Some(why) if args.no_promiscuous => format!("-p: {why}; omit this option"),
+        Some(why) if args.buffer_size.is_some() => format!("-B: {why}; omit this option"),
+        _ if args.ring_user.is_some() && !ring => {
+            "--ring-user: only -i ring:PATH reads a ring; omit this option".to_owned()
+        }
+        _ => return Ok(()),
+    };
+    Err(Failure::Usage(problem))
 }
 
 /// Refuses options of `fyke dump` that would do nothing.
@@ -88,6 +108,9 @@ fn check_dump(args: &DumpArgs) -> Result<(), Failure> {
         false if args.look_back && ring => {
             "--look-back: a ring of `fyke demux` holds no frames to look back at; capture on the \
              interface itself with -i"
+        }
+        _ if args.print && args.count => {
+            "--print: with --count no frame is printed; leave one of them out"
         }
         _ if args.nano && args.count && args.write.is_none() => {
             "--nano: no timestamp is printed or written with --count; leave one of them out"

@@ -69,7 +69,8 @@ impl Live {
         }
         for filter in stats.filters.iter().filter(|_| filters) {
             let name = counts::entry(filter.id, filter.kind);
-            let _infallible = writeln!(text, "  {name}: {} {}", filter.accepted, filter.text);
+            let _infallible =
+                writeln!(text, "  {name}: {} {}", filter.accepted, super::one_line(&filter.text));
         }
         text
     }

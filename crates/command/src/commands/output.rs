@@ -8,10 +8,27 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, Stdout, Write};
 
-/// Escapes all control characters except line end and tab as JSON does, such as `\u001b`.
+/// Escapes all control characters except line end and tab as JSON does, such as `\u001b`, and the characters that
+/// change the direction of writing or end a line.
 pub fn safe(text: &str) -> Cow<'_, str> {
-    let harmful = |letter: char| letter.is_control() && !matches!(letter, '\n' | '\t');
-    if !text.contains(harmful) {
+    escaped(text, |letter| {
+        letter.is_control() && !matches!(letter, '\n' | '\t') || is_invisible(letter)
+    })
+}
+
+/// Escapes line ends and tabs too, for a text from others that must not look like further lines of ours.
+pub fn one_line(text: &str) -> Cow<'_, str> {
+    escaped(text, |letter| letter.is_control() || is_invisible(letter))
+}
+
+/// Characters that change the direction of writing, and line ends of Unicode.
+fn is_invisible(letter: char) -> bool {
+    let ranges = ['\u{61c}'..='\u{61c}', '\u{200e}'..='\u{200f}', '\u{2028}'..='\u{202e}'];
+    ranges.into_iter().chain(['\u{2066}'..='\u{2069}']).any(|range| range.contains(&letter))
+}
+
+fn escaped(text: &str, harmful: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !text.contains(&harmful) {
         return Cow::Borrowed(text);
     }
     let mut safe = String::with_capacity(text.len() + 16);
@@ -54,6 +71,8 @@ mod tests {
     #[test]
     fn control_characters_do_not_reach_the_terminal() {
         assert_eq!(safe("a\tb\nä 漢"), "a\tb\nä 漢");
+        assert_eq!(safe("a\u{202e}b\u{2028}"), r"a\u202eb\u2028");
+        assert_eq!(super::one_line("a\nb\t\u{2066}"), r"a\u000ab\u0009\u2066");
         assert_eq!(safe("\x1b]0;x\x07\r\x7f\u{9b}"), r"\u001b]0;x\u0007\u000d\u007f\u009b");
     }
 }

@@ -5,6 +5,7 @@
 
 use super::Failure;
 use super::counts;
+use super::dump::edit_hint;
 use super::graphs::{classes, is_unfit, say_unfit, wrong_edit, wrong_graph};
 use super::live::apply_rules;
 use super::privilege::{Doors, Needs, Privileges, Sockets};
@@ -27,6 +28,7 @@ use std::time::Duration;
 /// Runs the command.
 pub fn run(args: RunArgs) -> Result<(), Failure> {
     let classes = classes();
+    check_output(&args)?;
     if args.classes {
         return list_classes(&classes, &args.graph);
     }
@@ -76,9 +78,9 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
         limits: entered.limits(),
         handle: handle.clone(),
     });
-    let _server = if args.no_control { None } else { serve(&shared, entered.sockets, live) };
+    let server = if args.no_control { None } else { serve(&shared, entered.sockets, live) };
     if live {
-        note!("running; edit: fyke ctl --pid {}{clients}", std::process::id());
+        note!("running{}", edit_hint(server.is_some().then_some(&*clients)));
     }
     let stop = stop_on_signals()?;
     let counts = handle.clone();
@@ -94,6 +96,24 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
     match view.nodes.iter().any(|node| node.failed.is_some()) {
         true => Err(Failure::Status(1)),
         false => Ok(()),
+    }
+}
+
+/// Refuses options for the counts of a run where nothing runs.
+fn check_output(args: &RunArgs) -> Result<(), Failure> {
+    let shown = [
+        (args.check, "--check"),
+        (args.dot, "--dot"),
+        (args.classes, "--classes"),
+        (args.svg.is_some() && !args.live_svg, "--svg without --live-svg"),
+    ];
+    let counts = [(args.json, "--json"), (args.all, "--all"), (args.stats, "--stats")];
+    let first = |list: &[(bool, &'static str)]| list.iter().find(|one| one.0).map(|one| one.1);
+    match (first(&shown), first(&counts)) {
+        (Some(shown), Some(counts)) => Err(Failure::Usage(format!(
+            "{counts}: it is for the counts of a run, and {shown} runs nothing; omit one of them"
+        ))),
+        _ => Ok(()),
     }
 }
 

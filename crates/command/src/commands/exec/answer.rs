@@ -6,7 +6,7 @@
 //! | `bind` of a packet socket | fyke attaches the filter for the interface's link type, then makes the same `bind` |
 //! | change of a packet socket's filter | the kernel's answer; while our filter is attached, nothing changes |
 //! | change of another socket's filter | fyke makes the same change on its own copy of the descriptor |
-//! | `bind` of another socket | executed unchanged |
+//! | `bind` of another socket | executed unchanged, unless its address is one of packet sockets |
 
 use super::filter::ExecFilter;
 use fyke_kernel::PacketSocket;
@@ -20,15 +20,22 @@ pub fn serve(listener: &Listener, filter: &ExecFilter) -> io::Result<()> {
     while let Some(call) = listener.next()? {
         match call.asked {
             Asked::Socket { kind, protocol } => make(call, kind, protocol, filter),
-            Asked::Bind { descriptor, address, len } => match call.packet_socket(descriptor) {
-                None => call.go_on(),
-                Some(socket) => {
-                    let done = call
-                        .address(address, len)
-                        .and_then(|address| bind(&socket, &address, filter));
-                    call.finish(done);
+            Asked::Bind { descriptor, address, len } => {
+                let socket = call.socket(descriptor);
+                let both = socket.and_then(|socket| Ok((socket, call.address(address, len)?)));
+                match both {
+                    Ok((Socket::Packet(socket), address)) => {
+                        call.finish(bind(&socket, &address, filter));
+                    }
+                    // Executed unchanged, the call could bind a packet socket that has got the number meanwhile, and
+                    // leave it the filter of another link type.
+                    Ok((Socket::Other(_), address)) => match notify::check_other(&address) {
+                        Ok(()) => call.go_on(),
+                        Err(error) => call.finish(Err(error)),
+                    },
+                    Err(error) => call.finish(Err(error)),
                 }
-            },
+            }
             Asked::Filter { descriptor, change } => {
                 // Never executed unchanged: by then the program may have given the number to another socket.
                 let done = call.socket(descriptor).and_then(|socket| match socket {

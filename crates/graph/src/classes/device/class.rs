@@ -26,6 +26,25 @@ fn options(settings: &Settings) -> Result<RingOptions, MakeError> {
     })
 }
 
+/// The user that may serve the ring.
+fn user(settings: &Settings) -> Result<Option<u32>, MakeError> {
+    let Some(name) = settings.text("user") else { return Ok(None) };
+    if let Ok(number) = name.parse() {
+        return Ok(Some(number));
+    }
+    let found = fyke_privilege::user::User::named(name);
+    found.map(|user| Some(user.uid)).map_err(|error| MakeError::new("user", error))
+}
+
+/// Refuses parameters that would do nothing.
+fn check(settings: &Settings) -> Result<(), MakeError> {
+    let is_ring = settings.required("expression")?.starts_with("ring:");
+    if user(settings)?.is_some() && !is_ring {
+        return Err(MakeError::new("user", "is for `ring:PATH`, not for an interface"));
+    }
+    options(settings).map(drop)
+}
+
 /// The class.
 pub const CLASS: Class = Class {
     name: "device",
@@ -35,14 +54,15 @@ pub const CLASS: Class = Class {
         Parameter { name: "snaplen", summary: "bytes to keep of each frame (262144)" },
         Parameter { name: "promiscuous", summary: "n: only frames addressed to this machine" },
         Parameter { name: "buffer", summary: "KiB of the capture ring (32768)" },
+        Parameter { name: "user", summary: "user whose ring is read, besides root and ours" },
         Parameter { name: "lookback", summary: "y: hold frames for filters that look back" },
     ],
     kind: Kind::Source,
-    check: Some(|settings| options(settings).map(|_| ())),
+    check: Some(check),
     open: |settings| {
         let name = settings.required("expression")?;
         if let Some(path) = name.strip_prefix("ring:") {
-            let source = SharedSource::connect(name, Path::new(path));
+            let source = SharedSource::connect(name, Path::new(path), user(settings)?);
             let source = source.map_err(|error| MakeError::refused("expression", error))?;
             return Ok(Box::new(source) as Box<dyn Source>);
         }

@@ -6,20 +6,19 @@ use fyke_frame::Mask;
 
 struct ToInterface {
     sink: InterfaceSink,
-    sent: u64,
 }
 
 impl Node for ToInterface {
     fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
         for (_, frame) in arrival.frames() {
             self.sink.write(arrival.interface(frame), frame).map_err(NodeError::new)?;
-            self.sent += 1;
         }
         Ok(arrival.mask())
     }
 
     fn counters(&self) -> Vec<Counter> {
-        vec![Counter::count("sent", self.sent)]
+        let stats = self.sink.stats();
+        vec![Counter::count("sent", stats.frames), Counter::count("refused", stats.refused)]
     }
 }
 
@@ -32,7 +31,7 @@ pub const CLASS: Class = Class {
     make: |settings| {
         let sink = InterfaceSink::open(settings.required("expression")?);
         let sink = sink.map_err(|error| MakeError::refused("expression", error))?;
-        Ok(Box::new(ToInterface { sink, sent: 0 }))
+        Ok(Box::new(ToInterface { sink }))
     },
     ..Class::NODE
 };

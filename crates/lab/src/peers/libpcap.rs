@@ -12,6 +12,7 @@
     reason = "calls the C library libpcap through pointers looked up at run time"
 )]
 
+use fyke_frame::bpf::Instruction;
 use fyke_frame::{Frame, LinkType};
 use libc::{FILE, c_char, c_int, c_uchar, c_uint};
 use libloading::Library;

@@ -54,7 +54,7 @@ pub const CLASS: Class = Class {
         Parameter { name: "snaplen", summary: "bytes to keep of each frame (262144)" },
         Parameter { name: "promiscuous", summary: "n: only frames addressed to this machine" },
         Parameter { name: "buffer", summary: "KiB of the capture ring (32768)" },
-        Parameter { name: "user", summary: "user whose ring is read, besides root and ours" },
+        Parameter { name: "user", summary: "user that may own the ring, besides root and this user" },
         Parameter { name: "lookback", summary: "y: hold frames for filters that look back" },
     ],
     kind: Kind::Source,

@@ -98,7 +98,7 @@ impl<'t> Lexer<'t> {
         let arrow = if digits == 0 { ">" } else { "->" };
         let end = self.at + 1 + digits;
         if !after.starts_with(arrow) {
-            let error = self.error(self.at..end, "this edge does not end");
+            let error = self.error(self.at..end, "this edge has no end");
             return Err(error.expected("`->`, or `-80->` for the class value 80"));
         }
         let span = self.at..end + arrow.len();

@@ -20,6 +20,15 @@ fn shown(args: &[&str]) -> String {
 }
 
 #[test]
+fn an_unknown_link_type_is_answered_with_those_that_are_decoded() {
+    let output = explain(&["--link", "NONSENSE", "tcp"]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("known: EN10MB, RAW, IPV4, "), "{said}");
+    assert!(said.contains(", NETANALYZER_TRANSPARENT. Other libpcap names work too"), "{said}");
+}
+
+#[test]
 fn every_real_filter_is_explained() {
     let filters = Corpus::open().real_filters();
     assert!(filters.len() > 100);

@@ -93,10 +93,14 @@ impl Header {
     }
 }
 
-/// Every link type with a name: first those that fyke decodes, the most common ones first, then the
-/// others.
+/// Every link type that fyke decodes, the most common first.
+pub fn decoded() -> impl Iterator<Item = &'static Link> {
+    table::DECODED.iter()
+}
+
+/// Every link type with a name: first those that fyke decodes, then the others.
 pub fn all() -> impl Iterator<Item = &'static Link> {
-    table::TABLE.iter()
+    table::DECODED.iter().chain(table::UNDECODED)
 }
 
 fn be16(data: &[u8], offset: usize) -> Option<u16> {

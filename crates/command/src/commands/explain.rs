@@ -74,12 +74,12 @@ fn link_for(text: &str, options: &Options) -> LinkType {
     if takes(LinkType::EN10MB, false) || takes(LinkType::EN10MB, true) {
         return LinkType::EN10MB;
     }
-    let mut links = fyke_frame::link::all().map(|link| link.numbers[0]);
+    let mut links = fyke_frame::link::decoded().map(|link| link.numbers[0]);
     links.find(|&link| takes(link, options.live)).unwrap_or(LinkType::EN10MB)
 }
 
 fn unknown_link(name: &str) -> Failure {
-    let known: Vec<_> = fyke_frame::link::all().map(|link| link.name).collect();
+    let known: Vec<_> = fyke_frame::link::decoded().map(|link| link.name).collect();
     Failure::Usage(format!(
         "unknown link type {name:?}; known: {}. Other libpcap names work too, but only for byte \
          and length expressions",

@@ -15,9 +15,11 @@ use super::{ethernet, ieee802, linux_sll, null, other, ppp, raw, wlan};
 /// libpcap, and others can be refused with its name.
 const OPAQUE: Header = Header::of(|_| None);
 
-/// Makes a constant and a description of each row.
+/// Makes a constant and a description of each row, in the named list.
 macro_rules! link_types {
-    ($($name:ident $number:literal $(or $other:literal)* $title:literal $header:expr;)+) => {
+    ($list:ident: $(
+        $name:ident $number:literal $(or $other:literal)* $title:literal $header:expr;
+    )+) => {
         impl LinkType {
             $(
                 #[doc = concat!($title, ".")]
@@ -25,7 +27,7 @@ macro_rules! link_types {
             )+
         }
 
-        pub(super) static TABLE: &[Link] = &[$(Link {
+        pub(super) static $list: &[Link] = &[$(Link {
             numbers: &[LinkType($number) $(, LinkType($other))*],
             name: stringify!($name),
             title: $title,
@@ -36,9 +38,10 @@ macro_rules! link_types {
     };
 }
 
-// Those that are decoded come first, the most common ones before the others.
+// The most common ones come first.
 #[rustfmt::skip]
 link_types! {
+    DECODED:
     EN10MB 1 "Ethernet" ethernet::ETHERNET;
     RAW 101 or 12 or 14 "raw IP" raw::BY_VERSION;
     IPV4 228 "raw IPv4" raw::IPV4;
@@ -78,7 +81,11 @@ link_types! {
     NETANALYZER_TRANSPARENT 241
         "Ethernet with Hilscher netANALYZER pseudo-header and with preamble and SFD"
         other::NETANALYZER_TRANSPARENT;
+}
 
+#[rustfmt::skip]
+link_types! {
+    UNDECODED:
     LTALK 114 "Localtalk" OPAQUE;
     JUNIPER_MLPPP 130 "Juniper Multi-Link PPP" OPAQUE;
     JUNIPER_MLFR 131 "Juniper Multi-Link Frame Relay" OPAQUE;

@@ -83,7 +83,7 @@ fn track_and_count_are_graphs_and_others_say_that_they_are_not() {
          lookback=y) > (limit, expression=9) > \
          {track}(track, expression=ftp, live=y) > (tofile, expression=\"a b.pcapng\")"
     );
-    let count = graph_of(&["dump", "--count", "-r", "x.pcap", "-p"]);
+    let count = graph_of(&["dump", "--count", "-r", "x.pcap"]);
     let counts = "(pcapin, expression=x.pcap) > {filter}(filter) > (packetcount, export=y)";
     assert_eq!(count, counts);
     let refused = fyke(&["explain", "--graph", "--", "ctl", "list"]);

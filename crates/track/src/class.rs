@@ -3,7 +3,7 @@
 //! frame.
 //!
 //! Parameters: `expression`, the protocol (by default `ftp`, the first of the
-//! [registry](crate::registry)); `port`, the control ports (by default the protocol's); `live=y`:
+//! [registry]); `port`, the control ports (by default the protocol's); `live=y`:
 //! time passes without frames too. Counters: `announced`, `closed`, `refused`
 //! (announcements that the filter did not accept), `data_frames` (of closed data connections).
 //! Bounded by the tracker's [`Limits`]. Source: Swift, section 5.2 (FTPCap); MAPI's TRACK_FTP.

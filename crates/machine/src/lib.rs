@@ -5,7 +5,7 @@
 //! | [`bpf`] | the register machine: classic BPF with Linux's extensions, and MPF |
 //! | [`cspf`] | the stack machine |
 //! | [`demultiplexer`] | collapse, dispatch to endpoints, fragments |
-//! | [`jit`] | the fast path: register programs as machine code |
+//! | [`jit`] | the fast path: register programs as machine code (feature `jit`) |
 //! | [`load`] | reads programs that users give: selects the machine and the values of names |
 //! | [`papers`] | names that the papers' programs use, with values for Ethernet and IPv4 |
 //! | [`text`] | errors with a caret, named constants |

@@ -4,10 +4,9 @@
 
 use fyke_frame::{Frame, LinkType};
 use fyke_machine::bpf::disassemble::{Format, disassemble};
-use fyke_machine::bpf::run::{Outcome, Program};
+use fyke_machine::bpf::run::Program;
 use fyke_machine::bpf::{Dialect, Instruction, assemble, code, numbers, pseudo};
 use fyke_machine::cspf::{self, ByteOrder};
-use fyke_machine::jit::{Answer, Compiled, JitError};
 use fyke_machine::{AnyProgram, Delivery, Demultiplexer, Options, Symbols};
 use fyke_testkit::random::Random;
 
@@ -73,8 +72,25 @@ fn packet(random: &mut Random) -> Vec<u8> {
     (0..random.below(80)).map(|_| byte(random)).collect()
 }
 
+#[cfg(not(feature = "jit"))]
+#[test]
+fn without_the_code_generator_the_interpreter_runs_every_program() {
+    use fyke_machine::jit::{Compiled, JitError};
+    let program = Program::new(vec![Instruction::new(code::RET_K, 7)], Dialect::Bpf).unwrap();
+    assert!(matches!(Compiled::new(&program), Err(JitError::Generator(_))));
+    let mut machine = Demultiplexer::new(Options { translate: true, ..Options::default() });
+    machine.install(AnyProgram::Register(program)).expect("there is room");
+    let mut delivered = 0;
+    let frame = Frame::new(LinkType::EN10MB, &[0; 60]);
+    machine.frame(&frame, &mut |_: &Frame<'_>, _: Delivery| delivered += 1);
+    assert_eq!(delivered, 1);
+}
+
+#[cfg(feature = "jit")]
 #[test]
 fn machine_code_and_interpreter_agree() {
+    use fyke_machine::bpf::run::Outcome;
+    use fyke_machine::jit::{Answer, Compiled, JitError};
     let (mut random, seed) = Random::seeded(11);
     let (mut translated, mut accepted, mut refused) = (0, 0, 0);
     for round in 0..4000 {

@@ -198,6 +198,7 @@ impl Program {
         &self.instructions
     }
 
+    #[cfg(feature = "jit")]
     pub(crate) fn operations(&self) -> &[Operation] {
         &self.operations
     }

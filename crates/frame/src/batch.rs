@@ -4,7 +4,7 @@
 //! after start-up. The parts that vector code reads of every frame, its bytes and their number, are
 //! also stored in separate arrays: 20 bytes per frame instead of the 48 of a [`Frame`].
 
-use crate::{Frame, Mask};
+use crate::{Frame, LinkType, Mask};
 use std::fmt;
 
 /// Most frames of a batch. 64–128 is enough for static filters, 256 for tables.
@@ -22,7 +22,7 @@ pub struct Batch<'a> {
     /// it to recognise late frames.
     pub first_sequence: u64,
     frames: Vec<Frame<'a>>,
-    bytes: Box<[&'a [u8]; BATCH_CAPACITY]>,
+    bytes: Vec<&'a [u8]>,
     lengths: Box<Lengths>,
     shortest: u32,
 }
@@ -47,7 +47,7 @@ impl<'a> Batch<'a> {
         Batch {
             first_sequence: 0,
             frames: Vec::with_capacity(BATCH_CAPACITY),
-            bytes: Box::new([&[]; BATCH_CAPACITY]),
+            bytes: Vec::with_capacity(BATCH_CAPACITY),
             lengths: Box::new(Lengths([0; BATCH_CAPACITY])),
             shortest: u32::MAX,
         }
@@ -63,7 +63,7 @@ impl<'a> Batch<'a> {
             return Err(frame);
         }
         let length = u32::try_from(frame.data.len()).unwrap_or(u32::MAX);
-        self.bytes[at] = frame.data;
+        self.bytes.push(frame.data);
         self.lengths.0[at] = length;
         self.shortest = self.shortest.min(length);
         self.frames.push(frame);
@@ -79,7 +79,7 @@ impl<'a> Batch<'a> {
     /// The captured bytes of the frames.
     #[inline]
     pub fn bytes(&self) -> &[&'a [u8]] {
-        &self.bytes[..self.frames.len().min(BATCH_CAPACITY)]
+        &self.bytes
     }
 
     /// The captured lengths of the frames; entries after the last frame are undefined.
@@ -116,14 +116,38 @@ impl<'a> Batch<'a> {
     #[inline]
     pub fn clear(&mut self) {
         self.frames.clear();
+        self.bytes.clear();
         self.shortest = u32::MAX;
+    }
+
+    /// An empty batch with the memory of this one, for frames whose bytes live shorter or longer.
+    ///
+    /// ```
+    /// use fyke_frame::{Batch, Frame, LinkType};
+    ///
+    /// let mut kept = Batch::new();
+    /// for length in [60, 90] {
+    ///     let bytes = vec![0; length]; // lives for one turn of the loop
+    ///     let mut batch = kept.reuse();
+    ///     batch.push(Frame::new(LinkType::EN10MB, &bytes)).expect("room");
+    ///     assert_eq!(batch.len(), 1);
+    ///     kept = batch.reuse();
+    /// }
+    /// ```
+    #[inline]
+    pub fn reuse<'b>(mut self) -> Batch<'b> {
+        self.clear();
+        let Batch { frames, bytes, lengths, .. } = self;
+        // Collecting an empty vector of the same layout keeps its memory.
+        let frames = frames.into_iter().map(|_| Frame::new(LinkType::NULL, &[])).collect();
+        let bytes = bytes.into_iter().map(|_| -> &[u8] { &[] }).collect();
+        Batch { first_sequence: 0, frames, bytes, lengths, shortest: u32::MAX }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::LinkType;
 
     #[test]
     fn a_refilled_batch_knows_its_own_frames_only() {
@@ -145,5 +169,21 @@ mod tests {
         batch.clear();
         batch.push(Frame::new(LinkType::EN10MB, &long)).expect("room");
         assert!(batch.push(Frame::new(LinkType::RAW, &long)).is_err());
+    }
+
+    #[test]
+    fn a_reused_batch_is_empty_and_keeps_its_memory() {
+        let long = [1_u8; 90];
+        let mut batch = Batch::new();
+        batch.first_sequence = 7;
+        batch.push(Frame::new(LinkType::EN10MB, &long)).expect("room");
+        let (frames, bytes) = (batch.frames().as_ptr().addr(), batch.bytes().as_ptr().addr());
+        let mut batch = batch.reuse();
+        assert_eq!((batch.len(), batch.bytes().len(), batch.shortest()), (0, 0, u32::MAX));
+        assert_eq!((batch.first_sequence, batch.all()), (0, Mask::EMPTY));
+        batch.push(Frame::new(LinkType::RAW, &long[..14])).expect("room");
+        assert_eq!((batch.bytes(), batch.shortest()), (&[&long[..14]][..], 14));
+        let kept = (batch.frames().as_ptr().addr(), batch.bytes().as_ptr().addr());
+        assert_eq!(kept, (frames, bytes));
     }
 }

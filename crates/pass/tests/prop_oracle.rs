@@ -38,6 +38,8 @@ fn check(set: &PassSet, conditions: &[Arc<Condition>], frames: &[Frame], seed: u
             assert_eq!(verdicts.get(index), expected, "{}", describe());
             let one = reader.judge_one(frame);
             assert_eq!(one.accepted, expected, "reference, {}", describe());
+            let quick = reader.quick_verdict(frame).unwrap_or(expected);
+            assert_eq!(quick, expected, "quick, {}", describe());
             assert_eq!(matches.of(index).next().is_some(), expected, "{}", describe());
             assert_eq!(
                 matches.of(index).next().map(|found| found.pass),

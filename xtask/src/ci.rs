@@ -4,7 +4,7 @@
 
 use crate::shell::{Workspace, shown, status};
 use crate::testing::Skips;
-use crate::{fuzz, kernels, readme, setup, supply, testing, tidy};
+use crate::{fuzz, kernels, library, readme, setup, supply, testing, tidy};
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
@@ -29,12 +29,13 @@ pub fn run(workspace: &Workspace) -> Result<ExitCode, String> {
     };
     // Root has every privilege that a test can need, and the set-up has installed the programs.
     let skips = if setup::runs_as_root() { Skips::Refused } else { Skips::Counted };
-    let steps: [Step; 12] = [
+    let steps: [Step; 13] = [
         ("format", Box::new(cargo(&["fmt", "--all", "--check"]))),
         ("house rules", Box::new(|| tidy::run(workspace))),
         ("dependencies", Box::new(|| supply::dependencies(workspace))),
         ("clippy", Box::new(cargo(clippy))),
         ("oldest compiler", Box::new(|| supply::oldest_compiler(workspace))),
+        ("library alone", Box::new(|| library::run(workspace))),
         ("documents", Box::new(|| status(&mut docs_command(workspace)))),
         ("demo", Box::new(cargo(&["run", "--release", "-p", "fyke-command", "--", "demo"]))),
         ("README commands", Box::new(|| readme::run(workspace))),

@@ -8,6 +8,7 @@ mod ci;
 mod fuzz;
 mod header;
 mod kernels;
+mod library;
 mod portable;
 mod readme;
 mod release;

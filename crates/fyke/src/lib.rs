@@ -1,36 +1,79 @@
-//! fyke as a library: a dynamic packet filter and traffic monitor.
-//!
-//! Facade of the workspace: each module re-exports one crate.
+//! fyke: a dynamic packet filter and traffic monitor for Linux.
 //!
 //! ```
-//! use fyke::filters::FilterSet;
-//! use fyke::filter::Options;
-//! use fyke::frame::{Batch, Frame, LinkType};
-//!
-//! let filters = FilterSet::new(Options { link: LinkType::IPV4, ..Options::default() });
-//! filters.set("host 10.0.0.1")?;
-//! let mut reader = filters.reader();
-//!
-//! // An IPv4 header and nothing more: 10.0.0.1 to 10.0.0.2.
-//! let bytes = [0x45, 0, 0, 20, 0, 0, 0, 0, 64, 1, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
-//! let mut batch = Batch::new();
-//! let _ = batch.push(Frame::new(LinkType::IPV4, &bytes));
-//! reader.refresh();
-//! assert_eq!(reader.evaluate(&batch, batch.all())?.count(), 1);
-//!
-//! filters.set("host 10.0.0.3")?; // from any thread, while others evaluate
-//! reader.refresh();
-//! assert_eq!(reader.evaluate(&batch, batch.all())?.count(), 0);
-//! # Ok::<(), fyke::filters::FilterError>(())
+//! let filter = fyke::Filter::compile("arp or udp port 53")?;
+//! let mut frame = [0; 60]; // Ethernet
+//! frame[12..14].copy_from_slice(&[0x08, 0x06]); // ARP
+//! assert!(filter.matches(&frame));
+//! # Ok::<(), fyke::Error>(())
 //! ```
+//!
+//! Texts are in the language of tcpdump. A text becomes *passes*, and an edit is a change of passes: it costs O(change),
+//! nothing is recompiled, and no frame is lost. See `docs/GLOSSARY.md` for the terms.
+//!
+//! # Guide by task
+//!
+//! | task | use | example |
+//! |---|---|---|
+//! | test frames that you have | [`Filter`] | `match.rs` |
+//! | change the filter while it runs, from any thread | [`LiveFilter`] | `live_edit.rs` |
+//! | capture to a file | [`capture`] | `capture.rs` |
+//! | several filters, sinks, counters, edits: a whole monitor | [`graph`] | `graph.rs` |
+//! | a step of your own in a graph | [`graph::node`] | `own_class.rs` |
+//! | frames from a device or format of your own | [`capture::Source`] | `own_source.rs` |
+//! | ports that a protocol negotiates | [`track`] | `own_tracker.rs` |
+//! | one line per frame | [`print`](mod@print) | |
+//! | patterns in payload, rewriting, anonymising | [`ruler`] | |
+//! | frames for other processes | [`ring`] | |
+//! | filter in the kernel, before frames are copied | `filters::KernelFilters` (feature `kernel`) | |
+//! | let `fyke ctl` edit your program | [`control`] | |
+//!
+//! `cargo run -p fyke --example match` runs the first of them; all run without arguments.
+//!
+//! # Which engine when
+//!
+//! | engine | frames | edited | matches are counted | use it for |
+//! |---|---|---|---|---|
+//! | [`Filter`] | one, or batches | no | no | tests in your own loop |
+//! | [`LiveFilter`] | one, or batches | any thread, O(change) | by text | a filter that changes |
+//! | [`filters::FilterSet`] | batches, several link types | any thread, O(change) | by text and pass | your own runtime |
+//! | [`pass::PassSet`] | batches | one writer, 0.4 µs a row | by pass and row | millions of rows without texts |
+//! | `filters::KernelFilters` | of packet sockets | any thread, stores | by text and pass | sockets that get few frames |
+//! | [`machine`] | one, or batches | programs come and go | by program | existing BPF, CSPF, MPF programs |
+//! | [`ruler`] | one, or streams | no | by rule | payload with structure, rewriting |
+//! | [`table::Prefilter`] | one, or batches | one writer, O(1) | no | "certainly none" for millions of rules |
+//! | [`filter::Predicate`] | one | no | no | nothing fast: the reference that engines are tested against |
+//!
+//! Evaluate batches where you can: a batch of 64 costs a fraction per frame of what single frames cost, because each
+//! instruction is one vector comparison over all frames.
+//!
+//! # Features
+//!
+//! None is on by default. `kernel` adds filters in the kernel (the crate `aya`), `jit` machine code for [`machine`]
+//! (cranelift). Neither clap nor anyhow is a dependency.
+//!
+//! # Errors
+//!
+//! Every error of a part converts into [`Error`]. Errors of texts show the line, a caret, and what was expected.
 #![forbid(unsafe_code)]
 
-pub use fyke_capture as capture;
-pub use fyke_control as control;
-pub use fyke_filter as filter;
-pub use fyke_filters as filters;
-pub use fyke_frame as frame;
-pub use fyke_graph as graph;
-pub use fyke_pass as pass;
-pub use fyke_print as print;
-pub use fyke_track as track;
+mod front;
+
+pub mod capture;
+pub mod control;
+pub mod filter;
+pub mod filters;
+pub mod flow;
+pub mod frame;
+pub mod graph;
+#[cfg(feature = "kernel")]
+pub mod kernel;
+pub mod machine;
+pub mod pass;
+pub mod print;
+pub mod ring;
+pub mod ruler;
+pub mod table;
+pub mod track;
+
+pub use front::{Error, Filter, FilterBuilder, LiveFilter, LiveReader};

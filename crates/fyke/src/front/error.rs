@@ -1,0 +1,55 @@
+//! One error type for programs that use several parts of the library: every error of a part converts into it with `?`.
+
+use fyke_capture::{LiveError, ReadError, WriteError};
+use fyke_filters::{FilterError, GroupError};
+use fyke_graph::language::TextError;
+use fyke_graph::runtime::EditError;
+
+/// Reason why an operation of this library failed. Its text is complete, with the line and a caret for texts.
+///
+/// ```
+/// let error = fyke::Filter::compile("tcp prot 80").unwrap_err();
+/// assert!(error.to_string().ends_with("hint: did you mean \"port\"?"));
+/// let fyke::Error::Text(error) = error else { panic!("not a mistake in the text") };
+/// assert_eq!(error.span(), 4..8);
+/// ```
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The text is not a filter for this link type; has the position and a hint.
+    #[error(transparent)]
+    Text(#[from] fyke_filter::Error),
+    /// The filters in force do not accept the change. Nothing has changed.
+    #[error(transparent)]
+    Filters(FilterError),
+    /// One change of a group was refused, and with it the group. Nothing has changed.
+    #[error(transparent)]
+    Group(#[from] GroupError),
+    /// A capture file or an interface cannot be read further.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// An interface cannot be captured from.
+    #[error(transparent)]
+    Live(#[from] LiveError),
+    /// A capture file or an interface does not accept frames.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// The text is not a graph; has the position.
+    #[error(transparent)]
+    GraphText(#[from] TextError),
+    /// A graph cannot be started, or does not accept the change.
+    #[error(transparent)]
+    Graph(#[from] EditError),
+    /// The operating system refused.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+}
+
+impl From<FilterError> for Error {
+    fn from(error: FilterError) -> Error {
+        match error {
+            FilterError::Text(error) => Error::Text(error),
+            error => Error::Filters(error),
+        }
+    }
+}

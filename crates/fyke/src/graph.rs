@@ -1,0 +1,31 @@
+//! Flow graphs: sources, filters, classes and sinks as one text, with exact accounting at every node.
+//!
+//! ```
+//! use fyke::graph::{Classes, GraphHandle, Made};
+//! use fyke::capture::MemorySource;
+//! use fyke::frame::{Frame, LinkType};
+//! use std::sync::atomic::AtomicBool;
+//!
+//! let mut source = MemorySource::new(LinkType::EN10MB);
+//! source.push(&Frame::new(LinkType::EN10MB, &[0; 60]));
+//! source.repeat(1_000);
+//! # let text = "(pcapin, expression=trace.pcap) > {f}(bpf, expression=\"tcp\") > (packetcount)";
+//! // (pcapin, expression=FILE) reads a file, (device, expression=IF) captures.
+//! let given = vec![("pcapin", Made::Source(Box::new(source)))];
+//! let (mut engine, handle) = GraphHandle::start_with(&[text], Classes::new(), given)?;
+//! engine.run(&AtomicBool::new(false))?; // `handle` edits it meanwhile, from any thread
+//! let filter = handle.view();
+//! let counts = filter.node("f").expect("the tag of the filter").counts;
+//! assert_eq!((counts.arrived, counts.rejected), (1_000, 1_000));
+//! assert!(counts.is_exact());
+//! # Ok::<(), fyke::Error>(())
+//! ```
+//!
+//! [`language`] has the grammar, [`Classes`] the classes, [`node`] the contract of a class of your own
+//! (`examples/own_class.rs`), [`runtime`] the engine. `fyke run --list` shows every class with its parameters.
+
+#[doc(inline)]
+pub use fyke_graph::{
+    Classes, Engine, GraphHandle, GraphView, Made, Opened, Plan, RuleSet, RulesError, UNFIT, draw,
+    language, node, plan, runtime,
+};

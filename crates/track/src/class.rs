@@ -138,9 +138,16 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
     let kind = &TRACKERS[settings.choice("expression", &names)?];
     let ports = settings.text("port").map_or_else(|| Ok(vec![kind.port]), ports);
     let ports = ports.map_err(|message| MakeError::new("port", message))?;
-    Ok(Box::new(Track {
-        tracker: (kind.make)(&ports, Limits::default()),
-        live: settings.flag("live")?,
+    Ok(node((kind.make)(&ports, Limits::default()), settings.flag("live")?))
+}
+
+/// A node that follows any tracker, for classes of programs with trackers of their own:
+/// `make: |settings| Ok(node(Box::new(MyTracker::new()), settings.flag("live")?))` and
+/// `..CLASS` for the rest. With `live`, time passes without frames too.
+pub fn node(tracker: Box<dyn Tracker>, live: bool) -> Box<dyn Node> {
+    Box::new(Track {
+        tracker,
+        live,
         filters: None,
         keepers: HashMap::new(),
         events: Vec::new(),
@@ -148,7 +155,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
         closed: 0,
         refused: 0,
         data_frames: 0,
-    }))
+    })
 }
 
 /// The class, for registration.

@@ -10,6 +10,7 @@ use std::io;
 ///
 /// All complete frames before the position of the error have been delivered before it is reported.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ReadError {
     /// The file or device could not be opened.
     #[error("{name}: {source}")]
@@ -54,6 +55,7 @@ pub enum ReadError {
 
 /// Problem of a capture file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Problem {
     /// The file ends inside a structure.
     #[error("the file is cut short: {what} needs {expected} bytes, {given} are left")]
@@ -149,6 +151,7 @@ pub enum Problem {
 
 /// Causes that prevent a live capture from starting or continuing.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum LiveError {
     /// The system refuses packet sockets to this user.
     #[error(

@@ -121,6 +121,7 @@ pub struct SinkStats {
 
 /// File formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Format {
     /// One link type, no interface names.
     Pcap,
@@ -201,6 +202,7 @@ pub fn create_file(path: &Path, options: WriteOptions) -> Result<Box<dyn Sink>, 
 
 /// Reason why a sink could not be created or written to.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum WriteError {
     /// The file could not be created.
     #[error("{name}: {source}")]

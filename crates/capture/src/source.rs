@@ -94,6 +94,7 @@ pub struct Notice {
 
 /// State of an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum LinkState {
     /// Present and up.
     Up,

@@ -131,6 +131,7 @@ pub enum WlanAddress {
 
 /// A field of packet-filter logs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum LogField {
     /// The interface's name.
     Interface,

@@ -264,6 +264,7 @@ impl KernelFilters {
 
 /// Reason why a pass cannot be edited by hand.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ByHandError {
     /// The pass belongs to a text.
     #[error("pass {} belongs to a text, which can only be removed or replaced as a whole", .pass.0)]

@@ -108,6 +108,7 @@ struct ListedLink {
 
 /// Treatment of VLAN tags and MPLS labels by a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Tags {
     /// Texts can test them, as in libpcap.
     Read,

@@ -16,6 +16,7 @@ pub struct FilterCount {
 
 /// A filter with its passes.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FilterView {
     /// The filter.
     pub filter: FilterCount,
@@ -25,6 +26,7 @@ pub struct FilterView {
 
 /// A pass in readable form.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PassDescription {
     /// Its link type.
     pub link: LinkType,

@@ -1,4 +1,4 @@
-//! A monitor as a graph: a file, two filters side by side, counters, and an edit of the text while it is open.
+//! A monitor as a graph: a file, two filters side by side, counters, an edit of one filter.
 
 use fyke::Error;
 use fyke::graph::{Classes, GraphHandle};
@@ -11,11 +11,13 @@ fn main() -> Result<(), Error> {
              > [{{control}}(bpf, expression=\"tcp port 21\") | {{rest}}(bpf, expression=\"not tcp port 21\")]
              > {{all}}(packetcount)"
     );
-    let (mut engine, handle) = GraphHandle::start(&[&text], Classes::new())?;
     // Another graph joins: it shares the source with the first.
-    handle.add(&format!(
-        "(pcapin, expression=\"{trace}\") > {{big}}(bpf, expression=\"greater 1000\")"
-    ))?;
+    let other =
+        format!("(pcapin, expression=\"{trace}\") > {{big}}(bpf, expression=\"greater 1000\")");
+    let (mut engine, handle) = GraphHandle::start(&[&text, &other], Classes::new())?;
+    // Any thread may do this while the graph runs; `handle` adds and removes whole texts.
+    let control = engine.filters("control").expect("the tag of a filter");
+    control.set("tcp port ftp")?;
     engine.run(&AtomicBool::new(false))?;
 
     let view = handle.view();

@@ -1,6 +1,7 @@
 //! The control socket of a running program: show, edit and watch its filters from outside, as `fyke ctl` does.
 //!
-//! Implement [`Controlled`] for what owns the filters, and start a [`Server`]. The protocol is one JSON object per line.
+//! Implement [`Controlled`] for what owns the filters, and start a [`Server`]. The protocol is one JSON object per
+//! line.
 //!
 //! ```
 //! use fyke::control::{Request, Response};

@@ -1,8 +1,8 @@
 //! The filter language: a text as a tree of typed primitives, errors with a caret, and the slow evaluator that the
 //! engines are tested against.
 //!
-//! For evaluating frames use [`fyke::Filter`](crate::Filter). Use this module to look into a text: check it, print its
-//! canonical form, find its primitives, or compile it for libpcap.
+//! For evaluating frames use [`fyke::Filter`](crate::Filter). Use this module to look into a text: check it, print
+//! its canonical form, find its primitives, or compile it for libpcap.
 //!
 //! ```
 //! use fyke::filter::{Options, compile};

@@ -1,5 +1,5 @@
-//! Filter texts in force, with everything that [`fyke::LiveFilter`](crate::LiveFilter) leaves out: several link types,
-//! views of the passes, verdicts that are counted later, and the same in the kernel.
+//! Filter texts in force, with everything that [`fyke::LiveFilter`](crate::LiveFilter) leaves out: several link
+//! types, views of the passes, verdicts that are counted later, and the same in the kernel.
 //!
 //! ```
 //! use fyke::filter::Options;
@@ -21,8 +21,8 @@
 //! # Ok::<(), fyke::Error>(())
 //! ```
 //!
-//! With the feature `kernel`, `KernelFilters` is the same list for packet sockets, evaluated by an eBPF program before a
-//! frame is copied to user space.
+//! With the feature `kernel`, `KernelFilters` is the same list for packet sockets, evaluated by an eBPF program
+//! before a frame is copied to user space.
 
 #[doc(inline)]
 pub use fyke_filters::{

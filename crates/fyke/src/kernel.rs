@@ -1,7 +1,7 @@
 //! The kernel space (feature `kernel`): passes evaluated by one eBPF program, edited by stores into its memory.
 //!
-//! For filter texts use [`KernelFilters`](crate::filters::KernelFilters). This module is what it stands on: the loaded
-//! program, lists of passes, generated programs for what has been stable.
+//! For filter texts use [`KernelFilters`](crate::filters::KernelFilters). This module is what it stands on: the
+//! loaded program, lists of passes, generated programs for what has been stable.
 //!
 //! ```
 //! use fyke::filters::KernelFilters;

@@ -8,8 +8,8 @@
 //! # Ok::<(), fyke::Error>(())
 //! ```
 //!
-//! Texts are in the language of tcpdump. A text becomes *passes*, and an edit is a change of passes: it costs O(change),
-//! nothing is recompiled, and no frame is lost. See `docs/GLOSSARY.md` for the terms.
+//! Texts are in the language of tcpdump. A text becomes *passes*, and an edit is a change of passes: it costs
+//! O(change), nothing is recompiled, and no frame is lost. See `docs/GLOSSARY.md` for the terms.
 //!
 //! # Guide by task
 //!
@@ -37,7 +37,7 @@
 //! | [`Filter`] | one, or batches | no | no | tests in your own loop |
 //! | [`LiveFilter`] | one, or batches | any thread, O(change) | by text | a filter that changes |
 //! | [`filters::FilterSet`] | batches, several link types | any thread, O(change) | by text and pass | your own runtime |
-//! | [`pass::PassSet`] | batches | one writer, 0.4 µs a row | by pass and row | millions of rows without texts |
+//! | [`pass::PassSet`] | batches | one writer | by pass and row | millions of rows without texts |
 //! | `filters::KernelFilters` | of packet sockets | any thread, stores | by text and pass | sockets that get few frames |
 //! | [`machine`] | one, or batches | programs come and go | by program | existing BPF, CSPF, MPF programs |
 //! | [`ruler`] | one, or streams | no | by rule | payload with structure, rewriting |

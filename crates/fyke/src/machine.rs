@@ -1,7 +1,8 @@
 //! Pseudo machines: CSPF, BPF and MPF programs, validated before they run, and MPF's dispatch among many of them.
 //!
-//! For texts of the filter language [`fyke::Filter`](crate::Filter) is faster and can be edited. Use a machine to run a
-//! program that exists already: a `tcpdump -ddd` listing, a program of the papers, thousands of sessions of one shape.
+//! For texts of the filter language [`fyke::Filter`](crate::Filter) is faster and can be edited. Use a machine to run
+//! a program that exists already: a `tcpdump -ddd` listing, a program of the papers, thousands of sessions of one
+//! shape.
 //!
 //! ```
 //! use fyke::frame::{Frame, LinkType};
@@ -16,7 +17,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! With the feature `jit`, register programs can run as machine code; without it the interpreter gives the same verdicts.
+//! With the feature `jit`, register programs can run as machine code; without it the interpreter gives the same
+//! verdicts.
 
 #[doc(inline)]
 pub use fyke_machine::{

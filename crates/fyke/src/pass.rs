@@ -1,6 +1,8 @@
-//! The pass engine below [`fyke::Filter`](crate::Filter): passes made by hand, rows of declared shapes, matches by pass.
+//! The pass engine below [`fyke::Filter`](crate::Filter): passes made by hand, rows of declared shapes, matches by
+//! pass.
 //!
-//! Use it to edit single passes (a tracker does), to add millions of rows without texts, or to learn which pass matched.
+//! Use it to edit single passes (a tracker does), to add millions of rows without texts, or to learn which pass
+//! matched.
 //!
 //! ```
 //! use fyke::filter::{Options, compile};

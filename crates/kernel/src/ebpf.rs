@@ -90,6 +90,7 @@ pub struct Label(usize);
 
 /// Reason why a program could not be made.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ProgramError {
     /// A jump is longer than 32,767 instructions.
     #[error("the program has {given} instructions; a jump reaches at most 32,767")]

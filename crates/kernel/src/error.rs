@@ -5,6 +5,7 @@ use std::io;
 
 /// Reason why the kernel space cannot be opened. The caller can run the filter in user space instead.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum OpenError {
     /// The crate was built without clang.
     #[error("built without the kernel program ({why}): install clang and build again")]
@@ -87,6 +88,7 @@ fn hint(what: &str) -> &'static str {
 
 /// Reason why a descriptor does not get the filter.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum AttachError {
     /// Not a socket, or not a packet socket.
     #[error("only packet sockets can run passes; this is {given}")]
@@ -101,6 +103,7 @@ pub enum AttachError {
 
 /// Reason why an edit was refused. A refused edit changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum KernelEditError {
     /// The pass does not exist, or not any more.
     #[error("there is no pass {given} in the kernel")]

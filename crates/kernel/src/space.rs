@@ -48,6 +48,7 @@ struct Objects {
 
 /// Direction of frames at an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Way {
     /// Received frames, before the host's stack.
     In,

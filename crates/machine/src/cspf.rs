@@ -188,6 +188,7 @@ pub struct ValidateError {
 
 /// A rule that a program can break.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Problem {
     /// The program has too many words.
     #[error("a program has at most {MAX_WORDS} words")]

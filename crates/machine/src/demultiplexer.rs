@@ -53,6 +53,7 @@ pub enum AnyProgram {
 
 /// Time at which postponed packets are reprocessed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Reprocess {
     /// When data that they missed is registered, and when a session is installed.
     #[default]
@@ -101,6 +102,7 @@ pub struct Options {
 
 /// Reason why a program was not installed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum InstallError {
     /// The number of installed programs has reached the limit.
     #[error("{limit} programs are installed; there is no room for more")]
@@ -125,6 +127,7 @@ pub struct Delivery {
 
 /// Reason why a postponed packet was dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum GivenUp {
     /// Its deadline passed, or the input ended.
     Expired,

@@ -22,6 +22,7 @@ pub use off::Compiled;
 
 /// Reason why a program was not translated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum JitError {
     /// It has a load that needs the interpreter, or a static memory.
     #[error("instruction {at} is for the interpreter only")]

@@ -131,6 +131,7 @@ pub struct Loaded {
 
 /// Reason why a program cannot be run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum LoadError {
     /// The text has an error.
     #[error(transparent)]

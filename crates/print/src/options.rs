@@ -55,6 +55,7 @@ impl Default for PrintOptions {
 
 /// Dump of a frame's bytes after its line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Hex {
     /// No dump.
     #[default]
@@ -69,6 +70,7 @@ pub enum Hex {
 
 /// Format of the time at the start of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum TimeStyle {
     /// Time of day.
     #[default]

@@ -48,6 +48,7 @@ use std::io;
 
 /// Reasons why a ring could not be made or read.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum RingError {
     /// The operating system refused.
     #[error("{what}: {source}")]

@@ -63,6 +63,7 @@ pub enum TableError {
 
 /// Sizes of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TableStats {
     /// Number of rows.
     pub rows: usize,

@@ -34,6 +34,7 @@ const PORTS: usize = 2;
 
 /// Reasons why an event could not be applied.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum KeepError {
     /// The pass set refused the change.
     #[error("data connection {id} at {server} port {port}: {source}")]
@@ -59,6 +60,7 @@ pub enum KeepError {
 
 /// Result of a call of [`PassKeeper::apply`].
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Applied {
     /// The epoch after the call.
     pub epoch: Epoch,

@@ -67,6 +67,7 @@ pub enum Event {
 
 /// Transport protocol of a data connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Protocol {
     /// TCP.
     Tcp,
@@ -112,6 +113,7 @@ pub struct Connection {
 
 /// Reason why a data connection is no longer followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Reason {
     /// Both ends sent FIN, and the time for late segments is over.
     Finished,

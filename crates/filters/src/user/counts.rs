@@ -15,6 +15,7 @@ use std::sync::atomic::Ordering;
 
 /// Counters of a filter set at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FilterCounts {
     /// Number of applied edits.
     pub epoch: u64,

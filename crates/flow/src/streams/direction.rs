@@ -14,6 +14,7 @@ const OVERHEAD_BYTES: usize = 64;
 
 /// Policy for overlapping segments: which bytes a family of systems keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Policy {
     /// Keep the bytes that arrived first.
     #[default]

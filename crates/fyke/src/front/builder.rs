@@ -33,17 +33,17 @@ impl FilterBuilder {
         self
     }
 
-    /// Reads the text for frames of a live capture on Linux instead of a capture file. Then `inbound` and `ifindex` are
-    /// allowed, and a VLAN tag that the device has removed counts: give frames with their metadata to
+    /// Reads the text for frames of a live capture on Linux instead of a capture file. Then `inbound` and `ifindex`
+    /// are allowed, and a VLAN tag that the device has removed counts: give frames with their metadata to
     /// [`Filter::matches_frame`] or [`Filter::matches_batch`].
     pub fn live_capture(mut self, live: bool) -> Self {
         self.options.live = live;
         self
     }
 
-    /// Reads the text by meaning ([`fyke::filter::scoped`](crate::filter::scoped)) instead of exactly as libpcap does:
-    /// tags and tunnels shift nothing, and later fragments have the ports of their first. Frames should come in capture
-    /// order then. Costs some 100 ns a frame, because the headers of every frame are walked.
+    /// Reads the text by meaning ([`fyke::filter::scoped`](crate::filter::scoped)) instead of exactly as libpcap
+    /// does: tags and tunnels shift nothing, and later fragments have the ports of their first. Frames should come in
+    /// capture order then. Costs some 100 ns a frame, because the headers of every frame are walked.
     pub fn scoped(mut self, scoped: bool) -> Self {
         self.options.reading = if scoped { Reading::Scoped } else { Reading::Compat };
         self

@@ -21,25 +21,25 @@ pub enum Error {
     Text(#[from] fyke_filter::Error),
     /// The filters in force do not accept the change. Nothing has changed.
     #[error(transparent)]
-    Filters(FilterError),
+    Filters(Box<FilterError>),
     /// One change of a group was refused, and with it the group. Nothing has changed.
     #[error(transparent)]
-    Group(#[from] GroupError),
+    Group(Box<GroupError>),
     /// A capture file or an interface cannot be read further.
     #[error(transparent)]
-    Read(#[from] ReadError),
+    Read(Box<ReadError>),
     /// An interface cannot be captured from.
     #[error(transparent)]
-    Live(#[from] LiveError),
+    Live(Box<LiveError>),
     /// A capture file or an interface does not accept frames.
     #[error(transparent)]
-    Write(#[from] WriteError),
+    Write(Box<WriteError>),
     /// The text is not a graph; has the position.
     #[error(transparent)]
-    GraphText(#[from] TextError),
+    GraphText(Box<TextError>),
     /// A graph cannot be started, or does not accept the change.
     #[error(transparent)]
-    Graph(#[from] EditError),
+    Graph(Box<EditError>),
     /// The operating system refused.
     #[error(transparent)]
     Io(#[from] std::io::Error),
@@ -49,7 +49,27 @@ impl From<FilterError> for Error {
     fn from(error: FilterError) -> Error {
         match error {
             FilterError::Text(error) => Error::Text(error),
-            error => Error::Filters(error),
+            error => Error::Filters(Box::new(error)),
         }
     }
 }
+
+/// Conversions of errors that are too large to lie in a result.
+macro_rules! boxed {
+    ($($variant:ident($from:ty)),+) => {
+        $(impl From<$from> for Error {
+            fn from(error: $from) -> Error {
+                Error::$variant(Box::new(error))
+            }
+        })+
+    };
+}
+
+boxed!(
+    Group(GroupError),
+    Read(ReadError),
+    Live(LiveError),
+    Write(WriteError),
+    GraphText(TextError),
+    Graph(EditError)
+);

@@ -1,7 +1,7 @@
 //! A compiled filter that does not change: the engine with the least ceremony.
 //!
-//! A text is lowered to passes once. One frame is evaluated straight from the passes where they are few and the frame is
-//! long enough, without any memory of its own; everything else takes memory from a pool ([`super::scratch`]).
+//! A text is lowered to passes once. One frame is evaluated straight from the passes where they are few and the frame
+//! is long enough, without any memory of its own; everything else takes memory from a pool ([`super::scratch`]).
 
 use super::scratch::{self, Pool};
 use super::{Error, FilterBuilder};
@@ -51,8 +51,8 @@ struct Compiled {
 }
 
 impl Filter {
-    /// Compiles a text for Ethernet frames of a capture file, as libpcap reads it; [`Filter::builder`] for all others.
-    /// An empty text accepts every frame. Costs some microseconds and 3 µs a primitive.
+    /// Compiles a text for Ethernet frames of a capture file, as libpcap reads it; [`Filter::builder`] for all
+    /// others. An empty text accepts every frame. Costs some microseconds and 3 µs a primitive.
     ///
     /// # Errors
     /// [`Error::Text`] with the position and a hint if the text is not a filter.
@@ -80,9 +80,9 @@ impl Filter {
 
     /// Whether a whole frame without metadata is accepted: `bytes` from its link header on, all that was on the wire.
     ///
-    /// Costs 20 to 40 ns for a filter of a few primitives or one of 4,000 hosts, and 300 ns for a frame that is shorter
-    /// than what the filter reads, because the order of the text decides then (`examples/cost.rs`). For speed, use
-    /// [`matches_batch`](Self::matches_batch).
+    /// Costs 20 to 40 ns for a filter of a few primitives or one of 4,000 hosts, and 300 ns for a frame that is
+    /// shorter than what the filter reads, because the order of the text decides then (`examples/cost.rs`). For
+    /// speed, use [`matches_batch`](Self::matches_batch).
     #[inline]
     pub fn matches(&self, bytes: &[u8]) -> bool {
         self.matches_frame(&Frame::new(self.link(), bytes))
@@ -102,8 +102,8 @@ impl Filter {
     /// The accepted frames of a batch of up to 256; `&` and `|` combine the masks of several filters. Frames of
     /// another link type are rejected.
     ///
-    /// Costs 2 to 3 ns a frame in batches of 64 and more, for one primitive as for 4,000 hosts: they are one look-up. A
-    /// batch of one frame costs 45 to 60 ns (`examples/cost.rs`).
+    /// Costs 2 to 3 ns a frame in batches of 64 and more, for one primitive as for 4,000 hosts: they are one look-up.
+    /// A batch of one frame costs 45 to 60 ns (`examples/cost.rs`).
     pub fn matches_batch(&self, batch: &Batch<'_>) -> Mask {
         self.pool.get().batch(batch)
     }

@@ -7,10 +7,10 @@ use fyke_frame::{Batch, Frame, LinkType, Mask};
 
 /// Filter texts in force, edited while frames are evaluated. A frame is accepted if one of the texts accepts it.
 ///
-/// A handle: clones share the texts, on any threads. Each thread that evaluates frames has a [`LiveReader`] of its own.
-/// An edit costs O(change), not O(filter), and readers never wait for one: it is compiled before any lock is taken. When
-/// an edit has returned, every call of a reader that begins afterwards sees it. Each frame is evaluated under one state
-/// of the texts, and counters of texts that stay go on.
+/// A handle: clones share the texts, on any threads. Each thread that evaluates frames has a [`LiveReader`] of its
+/// own. An edit costs O(change), not O(filter), and readers never wait for one: it is compiled before any lock is
+/// taken. When an edit has returned, every call of a reader that begins afterwards sees it. Each frame is evaluated
+/// under one state of the texts, and counters of texts that stay go on.
 ///
 /// ```
 /// use fyke::LiveFilter;
@@ -32,9 +32,9 @@ pub struct LiveFilter {
 }
 
 impl LiveFilter {
-    /// Compiles the first text, for Ethernet frames of a capture file as libpcap reads it;
-    /// [`Filter::builder`] and [`compile_live`](crate::FilterBuilder::compile_live) for all others. An empty text leaves
-    /// the set empty, which accepts every frame.
+    /// Compiles the first text, for Ethernet frames of a capture file as libpcap reads it; [`Filter::builder`] and
+    /// [`compile_live`](crate::FilterBuilder::compile_live) for all others. An empty text leaves the set empty, which
+    /// accepts every frame.
     ///
     /// # Errors
     /// [`Error::Text`] with the position and a hint if the text is not a filter.
@@ -101,7 +101,8 @@ impl LiveFilter {
         self.filters.reading().0.link
     }
 
-    /// The same texts with everything that the engine offers: views of passes, other link types, passes edited directly.
+    /// The same texts with everything that the engine offers: views of passes, other link types, passes edited
+    /// directly.
     pub fn filters(&self) -> &FilterSet {
         &self.filters
     }

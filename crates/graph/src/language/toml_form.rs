@@ -20,6 +20,7 @@ use std::fmt::Write;
 
 /// A TOML text that is not a graph.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum TomlError {
     /// The text is not TOML; the message has the position.
     #[error("{0}")]

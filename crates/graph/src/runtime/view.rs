@@ -12,6 +12,7 @@ use std::time::Duration;
 
 /// All counts at one moment.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct GraphView {
     /// The nodes; each comes after those that feed it.
     pub nodes: Vec<NodeView>,
@@ -41,6 +42,7 @@ impl GraphView {
 
 /// A node and its counts.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct NodeView {
     /// Number of the node, unique in the graph.
     pub id: u64,
@@ -87,6 +89,7 @@ impl NodeView {
 
 /// A source and its counts.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct SourceView {
     /// The key of its node.
     pub node: u64,

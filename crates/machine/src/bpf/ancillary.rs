@@ -18,6 +18,7 @@ pub const NETWORK: u32 = 0xfff0_0000;
 /// A value that can be loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum Extension {
     /// EtherType.
     Protocol = 0,

@@ -25,6 +25,7 @@ pub struct ValidateError {
 
 /// A rule that a program can break.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Problem {
     /// The program has no instructions.
     #[error("a program needs an instruction")]

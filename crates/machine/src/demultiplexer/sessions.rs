@@ -9,6 +9,7 @@ use std::hash::{BuildHasher, RandomState};
 
 /// Look-up method of sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Hashing {
     /// A hash with a secret, open addressing.
     #[default]

@@ -11,6 +11,7 @@ use crate::isa::layout::{
 
 /// Reason why bits are not an instruction, or why an operand does not fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum InstructionError {
     /// No opcode has this number.
     #[error("no opcode has the number {given:#04x}")]

@@ -5,6 +5,7 @@ use fyke_frame::BATCH_CAPACITY;
 
 /// Extent of the report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum MatchMode {
     /// The first pass, in the order of evaluation.
     #[default]

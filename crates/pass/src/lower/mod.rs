@@ -52,6 +52,7 @@ pub const THRESHOLD: usize = 16;
 
 /// Reason why a text cannot become passes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum LowerError {
     /// The choices in the text multiply to too many passes.
     #[error("its alternatives multiply to more than {limit} passes{}", place(expression))]

@@ -37,6 +37,7 @@ use stencil::Stenciled;
 /// Sharing of results between passes, for measuring the worth of sharing, of tables and of operands side by side
 /// (Swift, table 7). The verdict is the same in all settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Sharing {
     /// An instruction is evaluated once per batch, even if several passes have it, and many passes of one shape are one
     /// look-up. Includes the papers' hierarchical execution and computation cache.

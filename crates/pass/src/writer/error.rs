@@ -5,6 +5,7 @@ use crate::isa::instruction::InstructionError;
 
 /// Reason why a change was refused. A refused change has no effect, and the edit can continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum EditError {
     /// The pass does not exist (any more).
     #[error("there is no pass {given}")]

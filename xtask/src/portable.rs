@@ -43,6 +43,8 @@ pub fn run(workspace: &Workspace) -> Result<ExitCode, String> {
         ),
     ];
     let mut args = vec!["--locked".to_owned(), "--target".to_owned(), TARGET.to_owned()];
+    // The code generator is tested on both architectures.
+    args.extend(["--features".to_owned(), "fyke-machine/jit".to_owned()]);
     args.extend(PACKAGES.iter().flat_map(|package| ["-p".to_owned(), (*package).to_owned()]));
     testing::run_with(workspace, &args, Skips::Counted, &variables)
 }

@@ -5,6 +5,30 @@
 //! meanwhile the source holds the frames that arrive, or counts them as dropped. It does not wait for a worker that
 //! is gone: its frames count as dropped. At most [`QUEUED`] parcels wait per worker. Order between conversations is
 //! not kept. For an interface, several rings avoid the copy: [`crate::RingSource::open_several`].
+//!
+//! ```
+//! use fyke_capture::{MemorySource, Next, Source, fan_out};
+//! use fyke_frame::{Frame, LinkType};
+//!
+//! let mut source = MemorySource::new(LinkType::EN10MB);
+//! source.push(&Frame::new(LinkType::EN10MB, &[0; 60]));
+//! source.repeat(1_000);
+//! let shares = fan_out(source, 2)?;
+//! let count = |mut share: fyke_capture::FanSource| {
+//!     let mut count = 0;
+//!     loop {
+//!         match share.next().expect("memory cannot fail") {
+//!             Next::Frames(batch, _) => count += batch.len(),
+//!             Next::Idle => {}
+//!             Next::End => return count,
+//!         }
+//!     }
+//! };
+//! let workers: Vec<_> = shares.into_iter().map(|one| std::thread::spawn(move || count(one))).collect();
+//! let counts = workers.into_iter().map(|worker| worker.join().expect("no panic"));
+//! assert_eq!(counts.sum::<usize>(), 1_000);
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
 use crate::error::ReadError;
 use crate::flow::FlowHash;

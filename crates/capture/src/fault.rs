@@ -3,6 +3,17 @@
 //! The faults depend only on the seed, and every fault is counted, so that a test can compute the expected frames:
 //! `received = delivered - duplicated + dropped` (and frames that are still delayed). Frames are copied; the order
 //! changes within a bounded distance.
+//!
+//! ```
+//! use fyke_capture::{FaultSource, Faults, MemorySource, Next, Source};
+//! use fyke_frame::{Frame, LinkType};
+//!
+//! let mut source = MemorySource::new(LinkType::EN10MB);
+//! source.push(&Frame::new(LinkType::EN10MB, &[0; 60]));
+//! let mut source = FaultSource::new(source, Faults::default()); // none so far
+//! assert!(matches!(source.next()?, Next::Frames(batch, _) if batch.len() == 1));
+//! # Ok::<(), fyke_capture::ReadError>(())
+//! ```
 
 use crate::error::ReadError;
 use crate::source::{Interface, LookBack, Next, Notice, Source, SourceStats};

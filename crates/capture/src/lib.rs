@@ -14,6 +14,17 @@
 //!
 //! A [`Source`] lends batches of frames from its own memory, without copying, and holds some of the frames that it
 //! has lent for [`LookBack`].
+//!
+//! ```
+//! use fyke_capture::{MemorySource, Next, Source};
+//! use fyke_frame::{Frame, LinkType};
+//!
+//! let mut source = MemorySource::new(LinkType::EN10MB);
+//! source.push(&Frame::new(LinkType::EN10MB, &[0; 60]));
+//! let Next::Frames(batch, held) = source.next()? else { panic!("there is a frame") };
+//! assert_eq!((batch.len(), held.frames().count()), (1, 0));
+//! # Ok::<(), fyke_capture::ReadError>(())
+//! ```
 #![deny(unsafe_code)]
 
 mod cooked;

@@ -4,6 +4,15 @@
 //! the other fields are those of the variant. Ids and epochs are plain numbers. A reader skips
 //! response fields that it does not know, so fields can be added. The server refuses a request with
 //! a field that it does not know, because ignoring the field would change the meaning.
+//!
+//! ```
+//! use fyke_control::Request;
+//!
+//! let request = Request::from_line(br#"{"request":"add","text":"host 10.0.0.1"}"#)?;
+//! assert!(matches!(request, Request::Add { text, .. } if text == "host 10.0.0.1"));
+//! assert!(Request::from_line(b"{}").is_err());
+//! # Ok::<(), serde_json::Error>(())
+//! ```
 
 use serde::{Deserialize, Serialize};
 use serde_json::Number;

@@ -11,6 +11,14 @@
 //!
 //! The folder must be a real folder (no link), owned by this user, with no rights for others: in
 //! `/tmp` another user could have made it first.
+//!
+//! ```
+//! use fyke_control::RuntimeDir;
+//!
+//! let dir = RuntimeDir::at("/run/user/1000/fyke");
+//! assert!(dir.socket(17).starts_with(dir.path()));
+//! assert!(!RuntimeDir::candidates().is_empty());
+//! ```
 
 use rustix::process::geteuid;
 use std::ffi::OsString;

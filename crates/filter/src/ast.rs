@@ -8,6 +8,16 @@
 //! A [`PrimitiveKind`] is the meaning of a primitive; [`Primitive::condition`] is what libpcap
 //! tests for it at that place of the text (after `vlan` and the like all offsets are shifted).
 //! Cost: about 1 kB per `host`.
+//!
+//! ```
+//! use fyke_filter::{Node, Options, compile};
+//!
+//! let predicate = compile("tcp port 80 or not ip", &Options::default())?;
+//! assert!(matches!(predicate.root(), Node::Any(parts) if parts.len() == 2));
+//! let primitives: Vec<_> = predicate.root().primitives().map(ToString::to_string).collect();
+//! assert_eq!(primitives, ["tcp port 80", "ip"]);
+//! # Ok::<(), fyke_filter::Error>(())
+//! ```
 
 use fyke_frame::condition::Width;
 use fyke_frame::{Condition, Frame, OutOfBounds};

@@ -22,6 +22,21 @@
 //!
 //! This code is small and simple rather than fast: one walk per frame, then the tree. Not
 //! supported: `decnet`, and scopes inside each other.
+//!
+//! ```
+//! use fyke_filter::{Options, Reading, compile};
+//! use fyke_frame::{Frame, LinkType};
+//!
+//! let mut tagged = [0; 60]; // Ethernet with VLAN tag 5, IPv4, protocol 17
+//! tagged[12..20].copy_from_slice(&[0x81, 0x00, 0, 5, 0x08, 0x00, 0x45, 0]);
+//! tagged[20..22].copy_from_slice(&[0, 42]);
+//! tagged[27] = 17;
+//! let frame = Frame::new(LinkType::EN10MB, &tagged);
+//! let scoped = Options { reading: Reading::Scoped, ..Options::default() };
+//! assert!(compile("udp", &scoped)?.accepts(&frame));
+//! assert!(!compile("udp", &Options::default())?.accepts(&frame)); // libpcap's reading
+//! # Ok::<(), fyke_filter::Error>(())
+//! ```
 
 mod bytes;
 mod fragments;

@@ -20,6 +20,22 @@
 //! | `user`, `kernel` | the spaces |
 //! | `inputs` | link types of the sources, and the check of texts against them |
 //! | [`received`] | frames as filters evaluate them: as the device delivered them, or without tags |
+//!
+//! ```
+//! use fyke_filter::Options;
+//! use fyke_filters::FilterSet;
+//! use fyke_frame::{Batch, Frame, LinkType};
+//!
+//! let filters = FilterSet::new(Options::default());
+//! filters.set("less 60")?;
+//! let (mut reader, mut batch) = (filters.reader(), Batch::new());
+//! batch.push(Frame::new(LinkType::EN10MB, &[0; 60])).expect("the first of 256");
+//! reader.refresh();
+//! let accepted = reader.evaluate(&batch, batch.all())?;
+//! reader.count(accepted);
+//! assert_eq!(filters.counts()[0].accepted, 1);
+//! # Ok::<(), fyke_filters::FilterError>(())
+//! ```
 #![forbid(unsafe_code)]
 
 mod error;

@@ -5,6 +5,18 @@
 //! them collide. A deadline can be moved ([`Ageing::touch`]) in O(1): the queue of deadlines is
 //! corrected only when the old deadline is reached. Memory: at most `capacity` entries and one
 //! deadline each. Cost: O(log n) per other change, O(1) per look-up.
+//!
+//! ```
+//! use fyke_flow::Ageing;
+//!
+//! let mut table = Ageing::new(2);
+//! for key in 1..=3 {
+//!     table.insert(key, "value", 100 * key); // the third replaces the one that ends first
+//! }
+//! assert_eq!((table.len(), table.evicted(), table.get(&1, 0)), (2, 1, None));
+//! assert_eq!(table.pop_expired(250), Some((2, "value")));
+//! assert_eq!(table.pop_expired(250), None);
+//! ```
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;

@@ -1,5 +1,13 @@
 //! Time according to the packets: it never goes back, and a single wrong timestamp does not expire
 //! everything.
+//!
+//! ```
+//! use fyke_flow::Clock;
+//!
+//! let mut clock = Clock::default();
+//! assert_eq!(clock.advance(5_000), 5_000);
+//! assert_eq!(clock.advance(4_000), 5_000); // never goes back
+//! ```
 
 /// Largest step forward that a single packet may cause, in nanoseconds; a larger step is taken only
 /// if the next packet is as late or later.

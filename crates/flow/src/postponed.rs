@@ -6,6 +6,17 @@
 //! only its bounded memory.
 //!
 //! Memory: limited in packets and bytes; the oldest are dropped first. Cost: O(log n) per key.
+//!
+//! ```
+//! use fyke_flow::Postponed;
+//! use fyke_flow::postponed::Limits;
+//! use fyke_frame::{Frame, LinkType};
+//!
+//! let mut waiting: Postponed<&str, ()> = Postponed::new(Limits::default());
+//! waiting.hold(&Frame::new(LinkType::RAW, &[1, 2]), &["a key"], 1_000, (), |_dropped| {});
+//! assert_eq!(waiting.wake(&["another key"]).len(), 0);
+//! assert_eq!(waiting.wake(&["a key"])[0].frame().data, [1, 2]);
+//! ```
 
 use fyke_frame::Frame;
 use std::collections::{BTreeMap, BTreeSet, HashMap};

@@ -10,6 +10,18 @@
 //!
 //! The evaluator here is the oracle of the faster engines; it costs one branch per node. Source:
 //! McCanne & Jacobson 1993; the semantics of libpcap's interpreter.
+//!
+//! ```
+//! use fyke_frame::condition::{Load, Width};
+//! use fyke_frame::{Condition, Frame, LinkType};
+//!
+//! // An Ethernet frame that carries ARP, and not what a load out of bounds rejects.
+//! let arp = Condition::Load(Load::equal(12, Width::Two, 0xffff, 0x0806));
+//! let mut bytes = [0; 60];
+//! bytes[12..14].copy_from_slice(&[0x08, 0x06]);
+//! assert_eq!(arp.holds(&Frame::new(LinkType::EN10MB, &bytes)), Ok(true));
+//! assert!(arp.holds(&Frame::new(LinkType::EN10MB, &bytes[..13])).is_err());
+//! ```
 
 mod visit;
 

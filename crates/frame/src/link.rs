@@ -4,6 +4,15 @@
 //! folder. The header walk and the printer take their facts from there; the filter language has its
 //! own table of offsets, by the names of this one. Source: the registry of link types for pcap
 //! files.
+//!
+//! ```
+//! use fyke_frame::{LinkType, link};
+//!
+//! let ethernet = LinkType::from_name("EN10MB").expect("a known name");
+//! assert_eq!(ethernet, LinkType::EN10MB);
+//! assert_eq!(ethernet.description().and_then(|known| known.header_len), Some(14));
+//! assert!(link::all().count() > 10);
+//! ```
 
 mod ethernet;
 mod ieee802;

@@ -2,6 +2,16 @@
 //!
 //! Fixed at 256 bits (four words, 32 bytes), so that masks fit into registers and the compiler can
 //! unroll all loops over them.
+//!
+//! ```
+//! use fyke_frame::Mask;
+//!
+//! let (first, mut chosen) = (Mask::first(100), Mask::EMPTY);
+//! chosen.set(7);
+//! chosen.set(200);
+//! assert_eq!((first & chosen).iter().collect::<Vec<_>>(), [7]);
+//! assert_eq!((first.without(chosen) | chosen).count(), 101);
+//! ```
 
 use crate::BATCH_CAPACITY;
 use std::ops::{BitAnd, BitOr, Not};

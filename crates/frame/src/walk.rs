@@ -26,6 +26,19 @@
 //! a new [`Layers`]), TCP in VXLAN 34 and 51 ns (`cargo test --release -p fyke-frame --test
 //! walk_cost -- --nocapture`).
 //! Sources: IEEE 802.1Q, RFC 791, 2460/8200, 2516, 2784/2890, 2637, 3032, 4302, 4385, 7348, 8926, 3GPP TS 29.281.
+//!
+//! ```
+//! use fyke_frame::{Frame, LinkType, Protocol, Stop, walk};
+//!
+//! let mut bytes = [0; 60]; // Ethernet
+//! bytes[12..18].copy_from_slice(&[0x08, 0x00, 0x45, 0, 0, 28]);
+//! bytes[23] = 17;
+//! bytes[36..40].copy_from_slice(&[0, 53, 0, 8]);
+//! let layers = walk(&Frame::new(LinkType::EN10MB, &bytes));
+//! let protocols: Vec<_> = layers.iter().map(|layer| layer.protocol).collect();
+//! assert_eq!(protocols, [Protocol::Ethernet, Protocol::Ipv4, Protocol::Udp]);
+//! assert_eq!(layers.ports().map(|ports| ports.destination), Some(53));
+//! ```
 
 mod cursor;
 mod ip;

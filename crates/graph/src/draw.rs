@@ -2,6 +2,15 @@
 //!
 //! The layout of the SVG is by depth: a node is one column to the right of the last node that feeds it. Viewing it
 //! needs no other program. Cost: O(nodes + edges).
+//!
+//! ```
+//! use fyke_graph::{Classes, Plan};
+//!
+//! let plan = Plan::new(&["(pcapin, expression=a.pcap) > (bpf, expression=tcp)"], &Classes::new())?;
+//! assert!(plan.dot().starts_with("digraph"));
+//! assert!(plan.svg(None).contains("<svg"));
+//! # Ok::<(), fyke_graph::language::TextError>(())
+//! ```
 
 use crate::node::Kind;
 use crate::plan::{Feed, Join, Plan, PlanNode};

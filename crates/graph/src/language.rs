@@ -19,6 +19,15 @@
 //! Invariants: every text gives a tree or an error with its position; nesting and length are limited. Cost: one pass.
 //! Source: FFPF, section 2.3 (grammar and Fig. 2.9). The arrow form is that of its first publication; class edges are
 //! Streamline's.
+//!
+//! ```
+//! use fyke_graph::language::parse;
+//!
+//! let parsed = parse("(device, expression=eth0) > (packetcount)")?;
+//! assert!(!parsed.mixed); // no brackets needed
+//! assert!(parse("(device").is_err());
+//! # Ok::<(), fyke_graph::language::TextError>(())
+//! ```
 
 mod lex;
 mod parse;

@@ -15,6 +15,22 @@
 //! batch. An edit by a later node while it evaluates a frame (a tracker that reads a port number) takes effect at the
 //! next *frame*: that node cuts the batch, and the rest is evaluated again. Source: Swift, section 5.1 (FTPCap);
 //! `docs/papers/swift.md`. Graphs are FFPF's; `docs/papers/ffpf.md`.
+//!
+//! ```
+//! use fyke_capture::MemorySource;
+//! use fyke_frame::{Frame, LinkType};
+//! use fyke_graph::{Classes, GraphHandle, Made};
+//! use std::sync::atomic::AtomicBool;
+//!
+//! let mut source = MemorySource::new(LinkType::EN10MB);
+//! source.push(&Frame::new(LinkType::EN10MB, &[0; 60]));
+//! let text = "(pcapin, expression=given) > {short}(bpf, expression=\"less 60\")";
+//! let given = vec![("pcapin", Made::Source(Box::new(source)))];
+//! let (mut engine, handle) = GraphHandle::start_with(&[text], Classes::new(), given)?;
+//! engine.run(&AtomicBool::new(false))?;
+//! assert_eq!(handle.view().node("short").map(|node| node.counts.passed), Some(1));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod classes;

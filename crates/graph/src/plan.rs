@@ -4,6 +4,16 @@
 //! beginning of two texts exists once. Such a node has the same key in a later plan; from the keys, a running graph
 //! recognises the nodes that stay. Planning opens nothing. Cost: O(nodes + edges), once per edit.
 //! Source: FFPF, sections 2.3 (tags, populate) and 2.5 (equal position in equal graphs gives an equal identity).
+//!
+//! ```
+//! use fyke_graph::{Classes, Plan};
+//!
+//! let plan = Plan::new(&["(pcapin, expression=a.pcap) > (bpf, expression=tcp)"], &Classes::new())?;
+//! assert_eq!(plan.nodes.len(), 2);
+//! let error = Plan::new(&["(pcapn, expression=a.pcap)"], &Classes::new()).unwrap_err();
+//! assert!(error.to_string().contains("pcapn"));
+//! # Ok::<(), fyke_graph::language::TextError>(())
+//! ```
 
 use crate::classes::Classes;
 use crate::language::{NodeText, Span, TextError, Tree, parse};

@@ -2,6 +2,16 @@
 //!
 //! A change takes effect at the next batch. Texts are Deri's: `+ip=…,port=…`, `-proto=tcp`, `list`, `reset`,
 //! `enable 0|1`, `negative 0|1`. Source: Deri, *High-Speed Dynamic Packet Filtering*.
+//!
+//! ```
+//! use fyke_graph::RuleSet;
+//!
+//! let rules = RuleSet::new(true);
+//! rules.command("+ip=10.0.0.1,port=80")?;
+//! assert!(rules.command("list")?.contains("port=80"));
+//! assert!(rules.command("-ip=10.0.0.2").is_err());
+//! # Ok::<(), fyke_graph::RulesError>(())
+//! ```
 
 use fyke_table::Seed;
 use fyke_table::prefilter::{

@@ -15,6 +15,19 @@
 //! Source: McCanne & Jacobson 1993; Yuhara, Bershad, Maeda, Moss, "Efficient Packet Demultiplexing for Multiple
 //! Endpoints and Large Messages", 1993; numbers of MPF's instructions from Mach 3.0, of Linux's loads from its
 //! filter header.
+//!
+//! ```
+//! use fyke_frame::{Frame, LinkType};
+//! use fyke_machine::Symbols;
+//! use fyke_machine::bpf::run::{Outcome, Program};
+//! use fyke_machine::bpf::{Dialect, assemble::assemble};
+//!
+//! let assembled = assemble("ldb [0]\n jeq #7, yes, no\n yes: ret #9\n no: ret #0", Dialect::Bpf, &Symbols::default())?;
+//! let program = Program::new(assembled.program, Dialect::Bpf)?;
+//! let outcome = program.run(&Frame::new(LinkType::RAW, &[7]));
+//! assert_eq!(outcome, Outcome::Accept { bytes: 9 });
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 pub mod ancillary;
 pub mod assemble;

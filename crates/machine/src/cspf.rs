@@ -12,6 +12,18 @@
 //! so `pushhdr n` is `pushword n`. Sun's branches and AIX's other actions are not supported.
 //!
 //! Cost: one step per word. Source: Mogul, Rashid, Accetta 1987; numbers from Mach's and Sun's headers.
+//!
+//! ```
+//! use fyke_frame::{Frame, LinkType};
+//! use fyke_machine::Symbols;
+//! use fyke_machine::cspf::{ByteOrder, Program, assemble::assemble};
+//!
+//! let words = assemble("pushword P[0]\n pushlit | eq\n #0x0102", &Symbols::default())?;
+//! let program = Program::new(words, ByteOrder::Network)?;
+//! assert!(program.run(&Frame::new(LinkType::RAW, &[1, 2])));
+//! assert!(!program.run(&Frame::new(LinkType::RAW, &[2, 1])));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 pub mod assemble;
 pub mod disassemble;

@@ -16,6 +16,21 @@
 //!
 //! Source: Yuhara, Bershad, Maeda, Moss, "Efficient Packet Demultiplexing for Multiple Endpoints and Large Messages",
 //! 1993.
+//!
+//! ```
+//! use fyke_frame::{Frame, LinkType};
+//! use fyke_machine::bpf::run::Program;
+//! use fyke_machine::bpf::{Dialect, Instruction, code};
+//! use fyke_machine::{AnyProgram, Delivery, Demultiplexer, Options};
+//!
+//! let mut machine = Demultiplexer::new(Options::default());
+//! let everything = Program::new(vec![Instruction::new(code::RET_K, 60)], Dialect::Bpf)?;
+//! machine.install(AnyProgram::Register(everything))?;
+//! let mut delivered = 0;
+//! machine.frame(&Frame::new(LinkType::RAW, &[0; 60]), &mut |_: &Frame<'_>, _: Delivery| delivered += 1);
+//! assert_eq!(delivered, 1);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![deny(unsafe_code)]
 
 pub mod bpf;

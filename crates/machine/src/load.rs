@@ -7,6 +7,16 @@
 //!
 //! If the machine is not given, the first word selects it ([`first_word`]), as in the kernel of the MPF paper:
 //! `begin` starts a program of MPF. Cost: O(text).
+//!
+//! ```
+//! use fyke_machine::Symbols;
+//! use fyke_machine::load::{Isa, first_word, split};
+//!
+//! assert_eq!(first_word("begin\nret #0")?, Isa::Mpf);
+//! let (file, values) = split("web.bpf:PORT=80")?;
+//! assert_eq!((file, values.names().collect::<Vec<_>>()), ("web.bpf", vec!["PORT"]));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use crate::bpf::{Dialect, assemble, code, numbers, pseudo, run, validate};
 use crate::cspf::{self, ByteOrder};

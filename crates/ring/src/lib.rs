@@ -26,6 +26,24 @@
 //! Bos et al., "FFPF: Fairly Fast Packet Filters", OSDI 2004, for packet and index buffers.
 //! `DEPARTURE:` in FFPF an index entry also has a class value, and a slow reader can stop the
 //! writer; neither is implemented here.
+//!
+//! ```
+//! use fyke_frame::{Frame, LinkType};
+//! use fyke_ring::{Index, Packets, Read, Reader};
+//!
+//! let (mut packets, mut index) = (Packets::create(1 << 16)?, Index::create(16, LinkType::RAW)?);
+//! let own = |fd: std::os::fd::BorrowedFd<'_>| fd.try_clone_to_owned();
+//! let mut reader = Reader::open(own(packets.fd())?, own(index.fd())?)?;
+//! for number in 0..20 {
+//!     index.push(packets.put(&Frame::new(LinkType::RAW, &[number]))?);
+//! }
+//! let (mut bytes, mut read) = (Vec::new(), 0);
+//! while let Read::Frame(_) = reader.next(&mut bytes) {
+//!     read += 1;
+//! }
+//! assert_eq!(read + reader.lost(), 20); // the index has 16 places
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![deny(unsafe_code)]
 
 pub mod index;

@@ -15,6 +15,17 @@
 //! length in the first block, widened in counter mode. The key never appears in output and has no `Debug`.
 //!
 //! Cost: 32 AES blocks for an IPv4 address that is not in the cache, 128 for IPv6.
+//!
+//! ```
+//! use fyke_ruler::anonymise::Anonymiser;
+//! use fyke_ruler::program::Function;
+//!
+//! let mut functions = Anonymiser::new(&[7; 32], &[0; 16]);
+//! let (mut one, mut two) = (Vec::new(), Vec::new());
+//! functions.apply(&Function::Prefix, &[10, 0, 0, 1], &mut one);
+//! functions.apply(&Function::Prefix, &[10, 0, 0, 2], &mut two);
+//! assert_eq!(one[..3], two[..3]); // equal prefixes stay equal
+//! ```
 
 use crate::program::Function;
 use aes::Aes128;

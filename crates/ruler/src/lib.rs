@@ -17,6 +17,18 @@
 //!
 //! Source: Hruby, *A packet filter for an IXP*, chapter 6, after van Reeuwijk and Bos. `docs/ruler-language.md`
 //! lists the questions that the language leaves open, and our answers.
+//!
+//! ```
+//! use fyke_frame::LinkType;
+//! use fyke_ruler::anonymise::Anonymiser;
+//! use fyke_ruler::{Limits, Program, Ruler, Verdict};
+//!
+//! let program = Program::from_text("filter web \"GET \" * => accept 1;")?;
+//! let mut ruler = Ruler::new(program, Limits::default(), Anonymiser::new(&[0; 32], &[0; 16]))?;
+//! let (verdict, rule) = ruler.run(0, b"GET /", LinkType::RAW, &mut Vec::new());
+//! assert_eq!((verdict, rule), (Verdict::Accept(Some(1)), Some(0)));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
 
 mod action;

@@ -22,6 +22,14 @@
 //! | [`keeper`] | assignment of connections to passes; the change for an event |
 //!
 //! Source: Swift (NSDI 2008), section 5.2 (FTPCap); NPF, section 5.4.
+//!
+//! ```
+//! use fyke_track::{Ftp, Tracker, registry};
+//!
+//! let tracker = Ftp::default();
+//! assert_eq!((tracker.name(), tracker.start_filter()), ("ftp", "tcp port 21"));
+//! assert!(registry::names().any(|name| name == "ftp"));
+//! ```
 #![forbid(unsafe_code)]
 
 mod segment;

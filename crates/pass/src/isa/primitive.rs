@@ -4,6 +4,22 @@
 //! untagged Ethernet header and IPv4. A pass puts [`ether_ip`] or a similar instruction first, as the other tests do
 //! not read the EtherType. Masks and addresses are numbers as they read (`0xc0a8fe00` is 192.168.254.0). Source: Swift,
 //! sections 3.3.1 and 4.2, table 3.
+//!
+//! ```
+//! use fyke_frame::{Batch, Frame, LinkType};
+//! use fyke_pass::{PassSet, primitive};
+//!
+//! let mut set = PassSet::new(LinkType::EN10MB);
+//! let mut edit = set.edit();
+//! edit.add_pass(&[primitive::ether_arp()])?;
+//! edit.commit();
+//! let mut bytes = [0; 60];
+//! bytes[12..14].copy_from_slice(&[0x08, 0x06]);
+//! let mut batch = Batch::new();
+//! batch.push(Frame::new(LinkType::EN10MB, &bytes)).expect("the first of 256");
+//! assert_eq!(set.reader().evaluate(&batch, batch.all()).count(), 1);
+//! # Ok::<(), fyke_pass::EditError>(())
+//! ```
 
 use crate::isa::instruction::InstructionError;
 use crate::isa::layout::{Instruction, Opcode};

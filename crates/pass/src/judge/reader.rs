@@ -163,7 +163,7 @@ impl Reader {
             return Some(false);
         }
         let plan = self.snapshot.plan(self.sharing);
-        let fused = plan.fused.as_ref().filter(|fused| fused.takes_few(plan))?;
+        let fused = plan.fused.as_ref().filter(|fused| fused.takes_small_batches(plan))?;
         match single::judge(plan, fused, frame, &mut Work::default()) {
             Found::Nothing => Some(false),
             Found::Pass(_) => Some(true),

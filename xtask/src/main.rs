@@ -28,8 +28,8 @@ cargo xtask: everything around the code of fyke
 
   demo [ARGS]    build the command and show the main job; ARGS go to `fyke demo`
   test [ARGS]    build and run all tests; ARGS go to `cargo test`
-  ci             all that CI runs: format, house rules, dependencies, clippy, oldest compiler, documents, demo,
-                 README, older kernel, fuzzers, tests; as root, a skipped test fails the run
+  ci             all that CI runs: format, house rules, dependencies, clippy, oldest compiler, library alone,
+                 documents, demo, README, older kernel, fuzzers, tests; as root, a skipped test fails the run
   fuzz           the fuzzers of the filter language, a minute each (FYKE_FUZZ_SECONDS)
   kernels [PKG]  the tests of the kernel space on an older kernel, emulated: Debian's own, or these packages
                  (some minutes; downloads a kernel with apt, installs nothing)

@@ -18,6 +18,6 @@
 
 #[doc(inline)]
 pub use fyke_frame::{
-    BATCH_CAPACITY, Batch, Condition, Direction, Frame, Layer, Layers, Lengths, LinkType, Mask,
-    Meta, OutOfBounds, Protocol, Stop, condition, link, walk,
+    BATCH_CAPACITY, Batch, Direction, Frame, Layer, Layers, Lengths, LinkType, Mask, Meta,
+    OutOfBounds, Protocol, Stop, condition, link, walk,
 };

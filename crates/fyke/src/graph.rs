@@ -22,10 +22,18 @@
 //! ```
 //!
 //! [`language`] has the grammar, [`Classes`] the classes, [`node`] the contract of a class of your own
-//! (`examples/own_class.rs`), [`runtime`] the engine. `fyke run --list` shows every class with its parameters.
+//! (`examples/own_class.rs`). `fyke run --list` shows every class with its parameters.
 
 #[doc(inline)]
 pub use fyke_graph::{
-    Classes, Engine, GraphHandle, GraphView, Made, Opened, Plan, RuleSet, RulesError, UNFIT, draw,
-    language, node, plan, runtime,
+    Classes, Engine, GraphHandle, GraphView, Made, Opened, Plan, RuleSet, RulesError, UNFIT,
+    language, node,
+};
+
+#[doc(inline)]
+pub use fyke_graph::plan::{Feed, Join, PlanNode};
+
+#[doc(inline)]
+pub use fyke_graph::runtime::{
+    EditError, InstantiateError, NodeCounts, NodeView, Outcome, SourceView,
 };

@@ -29,5 +29,5 @@ pub use fyke_pass::{
     Capacity, Edit, EditError, Epoch, FilterId, FilterView, Instruction, InstructionError,
     InstructionView, Layout, Level, LowerError, LoweredFilter, Match, MatchMode, Matches, Opcode,
     PassId, PassSet, PassSnapshot, PassView, Reader, RowId, RowView, SetId, ShapeId, ShapeView,
-    Sharing, ValueSet, Verdict, Viewer, Work, instruction, layout, primitive,
+    Sharing, ValueSet, Verdict, Viewer, Work, primitive,
 };

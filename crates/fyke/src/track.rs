@@ -20,4 +20,7 @@
 //! `examples/own_tracker.rs`.
 
 #[doc(inline)]
-pub use fyke_track::*;
+pub use fyke_track::{
+    Applied, CLASS, Cause, Closed, Connection, Event, Ftp, KeepError, Limits, PassKeeper, Protocol,
+    Reason, TRACKERS, Tracker, TrackerKind, class, ftp, registry,
+};

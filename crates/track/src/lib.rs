@@ -27,7 +27,7 @@
 //! use fyke_track::{Ftp, Tracker, registry};
 //!
 //! let tracker = Ftp::default();
-//! assert_eq!((tracker.name(), tracker.start_filter()), ("ftp", "tcp port 21"));
+//! assert_eq!((tracker.name(), tracker.start_filter()), ("ftp", "tcp port ftp"));
 //! assert!(registry::names().any(|name| name == "ftp"));
 //! ```
 #![forbid(unsafe_code)]

@@ -11,7 +11,8 @@
 //!
 //! let mut set = PassSet::new(LinkType::EN10MB);
 //! let mut edit = set.edit();
-//! edit.add_pass(&[primitive::ether_arp()])?;
+//! let pass = edit.new_pass()?;
+//! edit.set_instruction(pass, 0, primitive::ether_arp())?;
 //! edit.commit();
 //! let mut bytes = [0; 60];
 //! bytes[12..14].copy_from_slice(&[0x08, 0x06]);

@@ -120,7 +120,7 @@ impl<'a> Batch<'a> {
         self.shortest = u32::MAX;
     }
 
-    /// An empty batch with the memory of this one, for frames whose bytes live shorter or longer.
+    /// An empty batch with the memory of this one, for frames of another lifetime.
     ///
     /// ```
     /// use fyke_frame::{Batch, Frame, LinkType};

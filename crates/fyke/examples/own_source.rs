@@ -109,7 +109,7 @@ fn line(from: u8, to: u8) -> String {
 }
 
 fn main() -> Result<(), Error> {
-    // Two frames of host 7, many of others, then one that says that host 7 is of interest.
+    // Two frames of host 7, many of others, then one that makes host 7 interesting.
     let mut text = line(7, 1) + &line(1, 7);
     (0..300).for_each(|_| text += &line(1, 2));
     text += &line(9, 7);

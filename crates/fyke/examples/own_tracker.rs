@@ -103,7 +103,7 @@ fn udp(from_client: bool, source: u16, destination: u16, opcode: u8) -> [u8; 60]
 fn main() -> Result<(), Error> {
     let mut source = MemorySource::new(LinkType::EN10MB);
     for bytes in [
-        udp(false, 3_000, 2_000, 3), // before the request: nobody asked for it
+        udp(false, 3_000, 2_000, 3), // before the request
         udp(true, 2_000, 69, 1),     // a request
         udp(false, 3_000, 2_000, 3), // a block of the file, in the same batch
         udp(true, 2_000, 3_000, 4),  // its acknowledgement

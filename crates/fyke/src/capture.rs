@@ -1,4 +1,4 @@
-//! Where frames come from and where they go: capture files, interfaces, shared memory, your own sources.
+//! Sources and sinks of frames: capture files, interfaces, shared memory, your own sources.
 //!
 //! ```
 //! use fyke::capture::{MemorySource, Next, Source};

@@ -3,7 +3,7 @@
 //! ```
 //! use fyke::flow::Ageing;
 //!
-//! let mut conversations: Ageing<&str, u32> = Ageing::new(1_000); // at most so many
+//! let mut conversations: Ageing<&str, u32> = Ageing::new(1_000); // its limit
 //! conversations.insert("a to b", 1, 60_000_000_000); // until 60 s after the epoch
 //! assert_eq!(conversations.get(&"a to b", 59_000_000_000), Some(&1));
 //! assert_eq!(conversations.get(&"a to b", 60_000_000_001), None);

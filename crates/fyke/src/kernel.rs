@@ -1,6 +1,6 @@
 //! The kernel space (feature `kernel`): passes evaluated by one eBPF program, edited by stores into its memory.
 //!
-//! For filter texts use [`KernelFilters`](crate::filters::KernelFilters). This module is what it stands on: the
+//! For filter texts use [`KernelFilters`](crate::filters::KernelFilters). This module is the layer below: the
 //! loaded program, lists of passes, generated programs for what has been stable.
 //!
 //! ```

@@ -36,12 +36,12 @@
 //! |---|---|---|---|---|
 //! | [`Filter`] | one, or batches | no | no | tests in your own loop |
 //! | [`LiveFilter`] | one, or batches | any thread, O(change) | by text | a filter that changes |
-//! | [`filters::FilterSet`] | batches, several link types | any thread, O(change) | by text and pass | your own runtime |
+//! | [`filters::FilterSet`] | batches, any link type | any thread, O(change) | by text, pass | your own runtime |
 //! | [`pass::PassSet`] | batches | one writer | by pass and row | millions of rows without texts |
-//! | `filters::KernelFilters` | of packet sockets | any thread, stores | by text and pass | sockets that get few frames |
+//! | `filters::KernelFilters` | of packet sockets | any thread, stores | by text | few accepted frames |
 //! | [`machine`] | one, or batches | programs come and go | by program | existing BPF, CSPF, MPF programs |
 //! | [`ruler`] | one, or streams | no | by rule | payload with structure, rewriting |
-//! | [`table::Prefilter`] | one, or batches | one writer, O(1) | no | "certainly none" for millions of rules |
+//! | [`table::Prefilter`] | one, or batches | one writer, O(1) | no | "certainly none" for many rules |
 //! | [`filter::Predicate`] | one | no | no | nothing fast: the reference that engines are tested against |
 //!
 //! Evaluate batches where you can: a batch of 64 costs a fraction per frame of what single frames cost, because each

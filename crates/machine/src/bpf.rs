@@ -22,7 +22,8 @@
 //! use fyke_machine::bpf::run::{Outcome, Program};
 //! use fyke_machine::bpf::{Dialect, assemble::assemble};
 //!
-//! let assembled = assemble("ldb [0]\n jeq #7, yes, no\n yes: ret #9\n no: ret #0", Dialect::Bpf, &Symbols::default())?;
+//! let text = "ldb [0]\n jeq #7, yes, no\n yes: ret #9\n no: ret #0";
+//! let assembled = assemble(text, Dialect::Bpf, &Symbols::default())?;
 //! let program = Program::new(assembled.program, Dialect::Bpf)?;
 //! let outcome = program.run(&Frame::new(LinkType::RAW, &[7]));
 //! assert_eq!(outcome, Outcome::Accept { bytes: 9 });

@@ -55,7 +55,7 @@ impl FilterBuilder {
         self
     }
 
-    /// Says that the capture file comes from a machine with big-endian numbers, which matters for link type `NULL`
+    /// Reads the text for a capture file from a machine with big-endian numbers, which matters for link type `NULL`
     /// only.
     pub fn big_endian_file(mut self, swapped: bool) -> Self {
         self.options.swapped = swapped;

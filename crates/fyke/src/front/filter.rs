@@ -28,7 +28,7 @@ use std::sync::Arc;
 /// # Threads
 ///
 /// `&Filter` can be used from any number of threads; no thread waits for another. A frame of a small filter is
-/// evaluated without shared memory at all. Otherwise the thread that asked first takes its scratch memory without a
+/// evaluated without shared memory at all. Otherwise the first thread takes its scratch memory without a
 /// lock; other threads take theirs from a pool that they never wait for. A clone shares the passes and has a
 /// pool of its own, so give each thread a clone if batches are small and every nanosecond counts.
 ///
@@ -41,7 +41,7 @@ pub struct Filter {
     pool: Pool,
 }
 
-/// What clones share.
+/// The part that clones share.
 #[derive(Debug)]
 struct Compiled {
     predicate: Predicate,
@@ -78,7 +78,8 @@ impl Filter {
         Ok(Filter { compiled: Arc::new(Compiled { predicate, passes, as_received }), pool })
     }
 
-    /// Whether a whole frame without metadata is accepted: `bytes` from its link header on, all that was on the wire.
+    /// Returns true if a whole frame without metadata is accepted: `bytes` from its link header on, all that was on
+    /// the wire.
     ///
     /// Costs 20 to 40 ns for a filter of a few primitives or one of 4,000 hosts, and 300 ns for a frame that is
     /// shorter than what the filter reads, because the order of the text decides then (`examples/cost.rs`). For
@@ -88,8 +89,8 @@ impl Filter {
         self.matches_frame(&Frame::new(self.link(), bytes))
     }
 
-    /// Whether a frame is accepted, with its length on the wire and its metadata. Frames of another link type are
-    /// rejected. Costs as [`matches`](Self::matches).
+    /// Returns true if a frame is accepted, with its length on the wire and its metadata. Frames of another link
+    /// type are rejected. Costs as [`matches`](Self::matches).
     #[inline]
     pub fn matches_frame(&self, frame: &Frame<'_>) -> bool {
         let Compiled { passes, as_received, .. } = &*self.compiled;

@@ -10,7 +10,7 @@ use fyke_frame::{Batch, Frame, LinkType, Mask};
 /// A handle: clones share the texts, on any threads. Each thread that evaluates frames has a [`LiveReader`] of its
 /// own. An edit costs O(change), not O(filter), and readers never wait for one: it is compiled before any lock is
 /// taken. When an edit has returned, every call of a reader that begins afterwards sees it. Each frame is evaluated
-/// under one state of the texts, and counters of texts that stay go on.
+/// under one state of the texts, and counters of texts that stay continue.
 ///
 /// ```
 /// use fyke::LiveFilter;
@@ -69,7 +69,7 @@ impl LiveFilter {
     }
 
     /// Removes a text, but not the last one: without any text every frame is accepted, and [`set`](Self::set) with an
-    /// empty text says that.
+    /// empty text does that.
     ///
     /// # Errors
     /// [`Error::Filters`] if there is no text of this number, or it is the last one.
@@ -118,14 +118,14 @@ pub struct LiveReader {
 }
 
 impl LiveReader {
-    /// Whether a whole frame without metadata is accepted. Costs 80 to 100 ns for a filter of a few
+    /// Returns true if a whole frame without metadata is accepted. Costs 80 to 100 ns for a filter of a few
     /// primitives.
     pub fn matches(&mut self, bytes: &[u8]) -> bool {
         self.matches_frame(&Frame::new(self.link, bytes))
     }
 
-    /// Whether a frame is accepted, with its length on the wire and its metadata. Frames of another link type are
-    /// rejected. Costs as [`matches`](Self::matches).
+    /// Returns true if a frame is accepted, with its length on the wire and its metadata. Frames of another link
+    /// type are rejected. Costs as [`matches`](Self::matches).
     pub fn matches_frame(&mut self, frame: &Frame<'_>) -> bool {
         let mut single = std::mem::take(&mut self.single);
         let accepted = single.run(frame, |batch| self.matches_batch(batch).get(0));

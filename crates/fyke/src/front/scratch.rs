@@ -1,6 +1,6 @@
 //! Memory for evaluating frames, taken from a pool by the thread that evaluates.
 //!
-//! The pool is that of `regex-automata`: the first thread that asks owns a place that it takes without a lock, by one
+//! The pool is that of `regex-automata`: the first thread owns a place that it takes without a lock, by one
 //! atomic load; other threads share stacks that they try to lock and never wait for.
 
 use fyke_filters::received;
@@ -13,7 +13,7 @@ type Create = Box<dyn Fn() -> Scratch + Send + Sync>;
 /// The pool of a filter.
 pub(super) type Pool = pool::Pool<Scratch, Create>;
 
-/// What one thread needs for evaluating frames.
+/// Memory that one thread needs to evaluate frames.
 #[derive(Debug)]
 pub(super) struct Scratch {
     passes: Reader,
@@ -27,7 +27,7 @@ pub(super) struct Scratch {
 #[derive(Debug, Default)]
 pub(super) struct Single(Option<Batch<'static>>);
 
-/// A pool whose memory fits these passes.
+/// A pool of memory for these passes.
 pub(super) fn pool(passes: &Reader, as_received: bool) -> Pool {
     let passes = passes.clone();
     let create = move || Scratch {
@@ -50,7 +50,7 @@ impl Scratch {
         }
     }
 
-    /// Whether one frame is accepted.
+    /// Returns true if one frame is accepted.
     pub fn frame(&mut self, frame: &Frame<'_>) -> bool {
         let mut single = std::mem::take(&mut self.single);
         let accepted = single.run(frame, |batch| self.batch(batch).get(0));

@@ -26,6 +26,7 @@ pub mod plan;
 mod programs;
 pub mod rules;
 pub mod runtime;
+mod snaplen;
 mod texts;
 
 pub use classes::Classes;

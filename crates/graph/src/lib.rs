@@ -21,6 +21,7 @@ pub mod classes;
 pub mod draw;
 mod fits;
 pub mod language;
+mod losses;
 pub mod node;
 pub mod plan;
 mod programs;

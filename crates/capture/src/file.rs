@@ -52,6 +52,7 @@ pub struct FileSource {
     held: VecDeque<Placed>,
     options: FileOptions,
     delivered: u64,
+    clamped_times: u64,
     failure: Option<ReadError>,
     ended: bool,
 }
@@ -79,6 +80,8 @@ struct Record {
     captured: u32,
     wire_len: u32,
     timestamp_ns: u64,
+    /// Whether the file gives a time that nanoseconds since 1970 cannot hold.
+    clamped: bool,
     link: LinkType,
     interface: u32,
     ifindex: u32,
@@ -152,6 +155,7 @@ impl FileSource {
             held: VecDeque::new(),
             options,
             delivered: 0,
+            clamped_times: 0,
             failure: None,
             ended: false,
         };
@@ -205,6 +209,7 @@ impl FileSource {
                     let at = self.buffer.position();
                     self.buffer.advance(len);
                     self.correct_order(at, &record);
+                    self.clamped_times += u64::from(record.clamped);
                     self.held.push_back(Placed { at, record });
                     count += 1;
                 }
@@ -308,7 +313,8 @@ impl Source for FileSource {
     }
 
     fn stats(&mut self) -> SourceStats {
-        SourceStats { received: self.delivered, delivered: self.delivered, ..Default::default() }
+        let (delivered, clamped_times) = (self.delivered, self.clamped_times);
+        SourceStats { received: delivered, delivered, clamped_times, ..Default::default() }
     }
 
     fn set_patience(&mut self, patience: Duration) {

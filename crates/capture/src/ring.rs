@@ -31,6 +31,7 @@ use crate::source::{
     DEFAULT_SNAPLEN, HeldFrames, HeldMark, Interface, LinkState, LookBack, Next, Notice, Source,
     SourceStats,
 };
+use crate::sys::lengths;
 use crate::sys::packet::{PacketSocket, RingSize, grace_period};
 use crate::sys::poll::Edge;
 use crate::sys::ring::Ring;
@@ -52,15 +53,23 @@ const NOTICES: usize = 64;
 /// Most rings that share the frames of an interface: the kernel's limit for the sockets of a group.
 const MAX_RINGS: usize = 256;
 
+/// Longest frame of most interfaces, without link headers.
+const ORDINARY: u32 = 65_536;
+/// Most bytes of link headers and tags.
+const LINK_HEADERS: u32 = 64;
+/// Most bytes of a block that a frame alone in it cannot have.
+const BLOCK_HEADERS: u32 = 512;
+
 /// Options of a live capture.
 #[derive(Debug, Clone)]
 pub struct RingOptions {
     /// Interface name; `None` (or `any`) captures from all of them, with cooked headers.
     pub interface: Option<String>,
-    /// Most bytes of a frame.
+    /// Most bytes of a frame that the ring keeps; nothing sees more of it, filters included.
     pub snaplen: u32,
     /// Bytes of a block: a power of two, at least 4,096. Frames that do not fit a block are cut: a frame of 64 KiB,
-    /// the longest of most interfaces, needs 128 KiB.
+    /// the longest of most interfaces, needs 128 KiB. For an interface with longer ones (BIG TCP), and for all
+    /// interfaces if one has them, blocks are as large as the snap length needs, and there are fewer of them.
     pub block_size: u32,
     /// Number of blocks, at least 4. Fewer are used if the kernel has not enough memory. As long as frames do not
     /// fill blocks, a reader may stall for this number times `retire_ms`: 5 s by default.
@@ -215,6 +224,8 @@ impl RingSource {
         }
         let found = interfaces::find(&name)?;
         let Capture { ifindex, link, cooked, loopback, is_loopback, netmask } = found;
+        // A kernel that does not tell has no longer ones than most.
+        let options = &fitting(options, lengths::longest(ifindex).unwrap_or(0));
         let failed =
             |call| move |source| LiveError::Call { interface: String::new(), call, source };
         let named = |error| with_name(error, &name);
@@ -591,6 +602,23 @@ fn create_ring(socket: &PacketSocket, options: &RingOptions) -> io::Result<u32> 
             Ok(()) => return Ok(block_count),
         }
     }
+}
+
+/// Enlarges the blocks for frames that are longer than those of most interfaces; the ring keeps its size.
+fn fitting(options: &RingOptions, longest: u32) -> RingOptions {
+    let mut options = options.clone();
+    if longest <= ORDINARY {
+        return options;
+    }
+    let room = longest.saturating_add(LINK_HEADERS).min(options.snaplen) + BLOCK_HEADERS;
+    let times = room.next_power_of_two() / options.block_size;
+    if times > 1 {
+        options.block_size *= times;
+        options.block_count = (options.block_count / times).max(4);
+        let held = options.look_back_blocks.div_ceil(times);
+        options.look_back_blocks = held.min(options.block_count / 2);
+    }
+    options
 }
 
 fn check(options: &RingOptions) -> Result<(), LiveError> {

@@ -130,6 +130,7 @@ impl Source for SharedSource {
             dropped,
             ignored: self.ignored,
             freezes: 0,
+            clamped_times: 0,
         }
     }
 

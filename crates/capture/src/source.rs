@@ -173,6 +173,9 @@ pub struct SourceStats {
     pub ignored: u64,
     /// Number of times that the ring was full and the kernel stopped filling it.
     pub freezes: u64,
+    /// Frames whose time a file gives outside of what 64 bits of nanoseconds hold (1970 to 2554): they have the nearest
+    /// of these times.
+    pub clamped_times: u64,
 }
 
 /// Data that comes with a batch: earlier frames that are still held, and the source's interfaces.

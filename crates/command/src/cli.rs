@@ -42,6 +42,7 @@ use std::path::PathBuf;
 /// A dynamic packet filter and traffic monitor: its filters can be changed while they run, without losing a packet.
 #[derive(Debug, Parser)]
 #[command(name = "fyke", version, max_term_width = 110, after_help = EXAMPLES)]
+#[command(args_override_self = true)]
 pub struct Cli {
     /// The command to run.
     #[command(subcommand)]
@@ -117,8 +118,10 @@ pub struct SourceArgs {
     /// Read frames from FILE (pcap, pcapng, gzip or zstd; `-` = standard input)
     #[arg(short, long, value_name = "FILE")]
     pub read: Option<PathBuf>,
-    /// Bytes to keep of each frame (0 = 262144)
+    /// Bytes of each captured frame to print, write or send, at most 262144 (0 = 262144). Filters and trackers read
+    /// whole frames; frames of a file stay whole
     #[arg(short, long, value_name = "LEN", default_value_t = 0)]
+    #[arg(value_parser = clap::value_parser!(u32).range(..=262_144))]
     pub snaplen: u32,
     /// Do not put the interface into promiscuous mode
     #[arg(short = 'p', long)]

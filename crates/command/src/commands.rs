@@ -129,7 +129,8 @@ pub fn read_limited(from: impl std::io::Read) -> std::io::Result<String> {
     String::from_utf8(bytes).map_err(not_text)
 }
 
-/// Opens the file or the interface in the arguments; by default, the first interface that is up.
+/// Opens the file or the interface in the arguments; by default, the first interface that is up. Frames are whole:
+/// outputs cut them to the snap length.
 pub fn open(args: &SourceArgs, look_back: bool) -> Result<Box<dyn Source>, Failure> {
     if let Some(path) = &args.read {
         return Ok(Box::new(fyke_capture::open_file(path)?));
@@ -142,7 +143,6 @@ pub fn open(args: &SourceArgs, look_back: bool) -> Result<Box<dyn Source>, Failu
     let interface = Some(interface(args)?).filter(|name| name != fyke_capture::ANY);
     let options = RingOptions {
         interface,
-        snaplen: snaplen(args.snaplen),
         promiscuous: !args.no_promiscuous,
         look_back_blocks: if look_back { RingOptions::default().look_back_blocks } else { 0 },
         block_count: (args.buffer_size.unwrap_or(DEFAULT_BUFFER_KIB)
@@ -155,7 +155,7 @@ pub fn open(args: &SourceArgs, look_back: bool) -> Result<Box<dyn Source>, Failu
 
 /// Returns the snap length for an argument.
 pub fn snaplen(given: u32) -> u32 {
-    if given == 0 { MAX_SNAPLEN } else { given.min(MAX_SNAPLEN) }
+    if given == 0 { MAX_SNAPLEN } else { given }
 }
 
 /// Returns the interface in the arguments, by name or `dump -D` number; by default, the first that is up.

@@ -3,6 +3,7 @@
 use fyke_testkit::namespace::Script;
 use fyke_testkit::packet::Packet;
 use fyke_testkit::pcap;
+use fyke_testkit::pcapng::Pcapng;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -302,4 +303,44 @@ fn interfaces_are_known_by_their_numbers() {
         assert!(graph.contains(&format!("(device, expression={name}, ")), "{name}: {graph}");
     }
     assert!(read("links").contains("for far"), "{}", read("links"));
+}
+
+/// As in tcpdump.
+#[test]
+fn the_last_value_of_an_option_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    files(folder.path());
+    let lines = |words: &str| {
+        let output = fyke(folder.path(), &words.split(' ').collect::<Vec<_>>());
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{words}: {said}");
+        text(&output.stdout).lines().count()
+    };
+    assert_eq!(lines("dump -nr in.pcap -c 3 -c 1"), 1);
+    assert_eq!(lines("dump -n -r missing.pcap -r in.pcap -s 10 -s 0 -B 5 -B 4"), 5);
+    assert_eq!(lines("dump -nr in.pcap -w a.pcap -w b.pcap -Z root -Z root"), 0);
+    assert_eq!(lines("dump -nr b.pcap"), 5);
+    assert!(!folder.path().join("a.pcap").exists());
+    // Without value, and counted.
+    assert_eq!(lines("dump -nnpp -UU -vv -tt -r in.pcap"), 10);
+}
+
+/// A timestamp before 1970 or after 2554 becomes the nearest time between, which is said.
+#[test]
+fn times_that_do_not_fit_are_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let frame = Packet::ethernet().ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(4000, 53).build();
+    let mut file = Pcapng::new(false);
+    let before = (-86_400i64).to_le_bytes();
+    // An offset of a day before 1970, and a resolution of seconds.
+    file.interface(1, 0, &[(14, &before)]).interface(1, 0, &[(9, &[0])]);
+    let whole = (&frame[..], frame.len() as u32);
+    file.packet(0, 5, whole, &[]).packet(1, u64::MAX, whole, &[]).packet(1, 5, whole, &[]);
+    std::fs::write(folder.path().join("in.pcapng"), file.bytes()).unwrap();
+    let output = fyke(folder.path(), &["dump", "-nttr", "in.pcapng"]);
+    let (out, said) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let times: Vec<_> = out.lines().filter_map(|line| line.split(' ').next()).collect();
+    assert_eq!(times, ["0.000000", "18446744073.709551", "5.000000"]);
+    assert_eq!(said.matches("2 frames have times outside of 1970 to 2554").count(), 1, "{said}");
 }

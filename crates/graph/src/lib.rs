@@ -37,11 +37,13 @@ pub mod classes;
 pub mod draw;
 mod fits;
 pub mod language;
+mod losses;
 pub mod node;
 pub mod plan;
 mod programs;
 pub mod rules;
 pub mod runtime;
+mod snaplen;
 mod texts;
 
 pub use classes::Classes;

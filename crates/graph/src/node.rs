@@ -78,7 +78,11 @@ pub trait Node: Send {
     /// Gives up output that is not consumed; frames from now on are [lost](Self::lost).
     fn give_up(&mut self) {}
 
-    /// Number of passed frames that did not reach the output.
+    /// Asks the node to hand over each batch before it passes it, and to [lose](Arrival::lose) what the output does not
+    /// take: other nodes get its frames, too. For classes that [wait](Class::waits).
+    fn pass_written(&mut self, _at_once: bool) {}
+
+    /// Number of passed frames that did not reach the output; without those that it has [lost](Arrival::lose).
     fn lost(&self) -> u64 {
         0
     }
@@ -182,6 +186,7 @@ pub struct Arrival<'a> {
     pub(crate) origin: Option<(&'a Emitted, usize)>,
     pub(crate) position: usize,
     pub(crate) taken: Mask,
+    pub(crate) lost: Mask,
     pub(crate) cut: Option<usize>,
     pub(crate) ends: bool,
 }
@@ -244,6 +249,11 @@ impl<'a> Arrival<'a> {
     /// Takes a frame: it is neither passed nor rejected, because the node holds it or emits another one instead.
     pub fn take(&mut self, index: usize) {
         self.taken.set(index);
+    }
+
+    /// Loses frames that an output did not take: they do not pass, and count as lost at this node.
+    pub fn lose(&mut self, frames: Mask) {
+        self.lost = self.lost | frames;
     }
 
     /// Emits a frame after those that pass; it goes to the successors after this batch has run through the graph.

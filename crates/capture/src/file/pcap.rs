@@ -106,6 +106,7 @@ impl Pcap {
             captured: captured.min(self.snaplen),
             wire_len,
             timestamp_ns: u64::from(self.order.u32(unparsed, 0)) * 1_000_000_000 + nanoseconds,
+            clamped: false,
             link: self.link,
             interface: 0,
             ifindex,

@@ -233,11 +233,13 @@ impl Pcapng {
         if captured > clock.snaplen {
             return Err(Problem::CapturedLength { given: captured, limit: clock.snaplen });
         }
+        let (timestamp_ns, clamped) = clock.nanoseconds(time);
         Ok(Record {
             data_at: 0,
             captured,
             wire_len,
-            timestamp_ns: clock.nanoseconds(time),
+            timestamp_ns,
+            clamped,
             link: described.link,
             interface: index as u32,
             ifindex: 0,
@@ -247,15 +249,16 @@ impl Pcapng {
 }
 
 impl Clock {
-    /// Nanoseconds since 1970; times outside the range of 64 bits become the nearest value within it.
-    fn nanoseconds(&self, time: u64) -> u64 {
+    /// Nanoseconds since 1970; true if the time is outside the range of 64 bits: then the nearest value within it.
+    fn nanoseconds(&self, time: u64) -> (u64, bool) {
         let seconds = (time / self.units_per_second).wrapping_add(self.offset_seconds);
         let fraction = u128::from(time % self.units_per_second) * 1_000_000_000;
         let fraction = (fraction / u128::from(self.units_per_second)) as u64;
         if (seconds as i64) < 0 {
-            return 0;
+            return (0, true);
         }
-        seconds.saturating_mul(1_000_000_000).saturating_add(fraction)
+        let exact = seconds.checked_mul(1_000_000_000).and_then(|sum| sum.checked_add(fraction));
+        (exact.unwrap_or(u64::MAX), exact.is_none())
     }
 }
 

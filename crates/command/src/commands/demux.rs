@@ -7,6 +7,7 @@ mod live;
 
 use super::Failure;
 use super::counts;
+use super::dump::announce;
 use super::graphs::{self, DEMUX};
 use super::privilege::{Doors, Privileges};
 use super::run::{accounts, serve};
@@ -30,11 +31,19 @@ pub fn run(mut args: DemuxArgs) -> Result<(), Failure> {
     let (mut engine, handle, entered) =
         graphs::start(&graphs::demux_of(&args, &rules)?, privileges, doors)?;
     let (scoped, no_control, is_live) = (args.scoped, args.no_control, args.source.read.is_none());
+    let clients = entered.clients();
+    if is_live {
+        entered.say_missing();
+    }
+    let snaplen = args.source.snaplen;
     let interfaces: Vec<_> = engine.interfaces().cloned().collect();
     let live = Live::new(args, rules, handle.clone(), &interfaces);
-    let _server = if no_control { None } else { serve(&live, entered.sockets, is_live) };
+    let server = if no_control { None } else { serve(&live, entered.sockets, is_live) };
     let stop = stop_on_signals()?;
     report_on_signal(move || accounts(&handle.view()))?;
+    if is_live {
+        announce(engine.interfaces().next(), snaplen, server.is_some().then_some(&*clients));
+    }
     let result = engine.run(&stop);
     let view = engine.view();
     report(&live, scoped, &view)?;

@@ -49,7 +49,11 @@ pub fn run(args: DumpArgs) -> Result<(), Failure> {
     let counts = Arc::clone(&live);
     report_on_signal(move || counts.summary(args.stats))?;
     if is_live {
-        announce(engine.interfaces().next(), server.is_some().then_some(&*clients));
+        announce(
+            engine.interfaces().next(),
+            args.source.snaplen,
+            server.is_some().then_some(&*clients),
+        );
     }
     let result = engine.run(&stop);
     if args.stats || (is_live && !args.count) {
@@ -157,14 +161,15 @@ pub fn edit_hint(clients: Option<&str>) -> String {
     clients.map(hint).unwrap_or_default()
 }
 
-fn announce(interface: Option<&Interface>, clients: Option<&str>) {
+/// Announces the interface of a capture, and how to edit it.
+pub fn announce(interface: Option<&Interface>, snaplen: u32, clients: Option<&str>) {
     if let Some(interface) = interface {
         note!(
             "listening on {}, link type {} ({}), snap length {} bytes{}",
             interface.name,
             interface.link,
             interface.link.description().map_or("unknown", |link| link.title),
-            interface.snaplen,
+            super::snaplen(snaplen).min(interface.snaplen),
             edit_hint(clients)
         );
     }

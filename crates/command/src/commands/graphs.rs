@@ -54,9 +54,15 @@ fn path(path: &Path) -> Result<Option<String>, Failure> {
     }
 }
 
-/// Returns the snap length as a parameter; none if it truncates nothing.
+/// Returns the snap length as a parameter; none if it cuts nothing.
 fn cut(given: u32) -> Option<String> {
     (given != 0 && given < super::MAX_SNAPLEN).then(|| snaplen(given).to_string())
+}
+
+/// Returns the snap length of the outputs as a parameter. The device keeps whole frames, because filters and trackers
+/// read them; the outputs cut. Frames of a file stay whole, as in tcpdump.
+fn output_cut(args: &SourceArgs) -> Option<String> {
+    cut(args.snaplen).filter(|_| args.read.is_none())
 }
 
 fn source(args: &SourceArgs, look_back: bool) -> Result<String, Failure> {
@@ -70,7 +76,6 @@ fn source(args: &SourceArgs, look_back: bool) -> Result<String, Failure> {
         "device",
         &[
             ("expression", Some(name)),
-            ("snaplen", cut(args.snaplen)),
             ("promiscuous", args.no_promiscuous.then(|| "n".to_owned())),
             ("buffer", Some(buffer)),
             ("user", args.ring_user.clone()),
@@ -124,7 +129,7 @@ fn check_dump(args: &DumpArgs) -> Result<(), Failure> {
 pub fn dump(args: &DumpArgs) -> Result<String, Failure> {
     check_dump(args)?;
     let text = expression(&args.expression, args.expression_file.as_deref())?;
-    let snaplen = cut(args.source.snaplen);
+    let snaplen = output_cut(&args.source);
     let mut chain = vec![source(&args.source, args.look_back)?];
     let filter = node(
         "filter",
@@ -132,7 +137,7 @@ pub fn dump(args: &DumpArgs) -> Result<String, Failure> {
             ("expression", (!text.trim().is_empty()).then_some(text)),
             ("scoped", yes(args.scoped)),
             ("live", yes(args.source.read.is_none())),
-            ("snaplen", snaplen.clone()),
+            ("snaplen", cut(args.source.snaplen)),
             ("lookback", yes(args.look_back)),
         ],
     );
@@ -195,7 +200,6 @@ pub fn track(args: &TrackArgs) -> Result<String, Failure> {
             ports.map_err(|error| Failure::Usage(format!("--port: {error}")))?
         }
     };
-    let snaplen = cut(args.source.snaplen);
     let filter = node(
         "filter",
         &[
@@ -203,7 +207,7 @@ pub fn track(args: &TrackArgs) -> Result<String, Failure> {
             ("scoped", yes(args.scoped)),
             ("live", yes(live)),
             ("tags", (!args.scoped).then(|| "skip".to_owned())),
-            ("snaplen", snaplen.clone()),
+            ("snaplen", cut(args.source.snaplen)),
             ("lookback", yes(live)),
         ],
     );
@@ -218,6 +222,7 @@ pub fn track(args: &TrackArgs) -> Result<String, Failure> {
     );
     chain.push(format!("{{{TRACK}}}{track}"));
     let file = path(&args.write)?;
+    let snaplen = output_cut(&args.source);
     let file = [("expression", file), ("snaplen", snaplen), ("nano", yes(args.nano))];
     chain.push(node("tofile", &file));
     Ok(chain.join(" > "))
@@ -275,7 +280,7 @@ pub fn demux(args: &DemuxArgs) -> Result<String, Failure> {
 
 /// Builds the graph of `fyke demux` with other expressions.
 pub fn demux_of(args: &DemuxArgs, rules: &Rules) -> Result<String, Failure> {
-    let snaplen = cut(args.source.snaplen);
+    let snaplen = output_cut(&args.source);
     if args.patience_seconds.is_some() && !args.scoped {
         let message = "--patience-seconds: fragments wait only with --scoped; add --scoped, or \
                        omit this option";
@@ -289,7 +294,7 @@ pub fn demux_of(args: &DemuxArgs, rules: &Rules) -> Result<String, Failure> {
         ("scoped", yes(args.scoped)),
         ("live", yes(args.source.read.is_none())),
         ("patience", patience.map(|seconds| seconds.to_string())),
-        ("snaplen", snaplen.clone()),
+        ("snaplen", cut(args.source.snaplen)),
         ("export", yes(true)),
     ]);
     let mut chain = vec![source(&args.source, false)?];
@@ -308,15 +313,20 @@ pub fn demux_of(args: &DemuxArgs, rules: &Rules) -> Result<String, Failure> {
 
 /// Builds the node of an endpoint: `ring:PATH`, `udp:HOST:PORT`, `unix:PATH`, `if:NAME`, `count`, else a file.
 fn endpoint(name: &str, snaplen: &Option<String>, nano: bool) -> String {
-    let expression = |value: &str| ("expression", Some(value.to_owned()));
+    let output = |class, value: &str| {
+        node(class, &[("expression", Some(value.to_owned())), ("snaplen", snaplen.clone())])
+    };
     if name == "count" {
         return node("packetcount", &[]);
     }
     match name.split_once(':') {
-        Some(("ring", path)) => node("toring", &[expression(path)]),
-        Some(("udp" | "unix", _)) => node("tosocket", &[expression(name)]),
-        Some(("if", interface)) => node("tointerface", &[expression(interface)]),
-        _ => node("tofile", &[expression(name), ("snaplen", snaplen.clone()), ("nano", yes(nano))]),
+        Some(("ring", path)) => output("toring", path),
+        Some(("udp" | "unix", _)) => output("tosocket", name),
+        Some(("if", interface)) => output("tointerface", interface),
+        _ => {
+            let file = ("expression", Some(name.to_owned()));
+            node("tofile", &[file, ("snaplen", snaplen.clone()), ("nano", yes(nano))])
+        }
     }
 }
 
@@ -405,9 +415,17 @@ pub fn wrong_edit(error: EditError) -> Failure {
     }
 }
 
-/// Reports on standard error the frames that no filter could evaluate, because none fits their link type, and the files
-/// that could not be made under their names.
+/// Reports on standard error the frames that no filter could evaluate, because none fits their link type, the files that
+/// could not be made under their names, and the times that could not be read as they are.
 pub fn say_unfit(view: &GraphView) {
+    for source in view.sources.iter().filter(|source| source.stats.clamped_times > 0) {
+        let node = view.nodes.iter().find(|node| node.key == source.node);
+        note!(
+            "fyke: {}: {} frames have times outside of 1970 to 2554; they get the nearest time in it",
+            node.map_or("a file", |node| &node.text),
+            source.stats.clamped_times
+        );
+    }
     for node in &view.nodes {
         for counter in node.counters.iter().filter(|counter| counter.name == PASSED_OVER) {
             note!(

@@ -281,7 +281,10 @@ fn create(
     interfaces: &[Interface],
 ) -> Result<Box<dyn Sink>, Failure> {
     let (interfaces, nanoseconds) = (interfaces.to_vec(), Some(args.nano));
-    let options = WriteOptions { interfaces, nanoseconds, ..WriteOptions::default() };
+    // Frames of a file stay whole, as in `fyke dump`.
+    let snaplen = args.source.read.as_ref().map_or(args.source.snaplen, |_| 0);
+    let snaplen = super::snaplen(snaplen);
+    let options = WriteOptions { snaplen, interfaces, nanoseconds, ..WriteOptions::default() };
     fyke_capture::create_file(path, options).map_err(|error| match error.is_input() {
         true => Failure::Usage(error.to_string()),
         false => error.into(),

@@ -4,7 +4,7 @@
 //! applies from the first frame after the announcement.
 
 use super::Failure;
-use super::dump::{live, serve};
+use super::dump::{announce, live, serve};
 use super::graphs::{self, TRACK};
 use super::privilege::{Doors, Privileges};
 use super::signals::{report_on_signal, stop_on_signals};
@@ -16,11 +16,22 @@ pub fn run(args: TrackArgs) -> Result<(), Failure> {
     let privileges = Privileges::prepare(&args.privilege, true)?;
     let (mut engine, handle, entered) =
         graphs::start(&graphs::track(&args)?, privileges, Doors::Filters)?;
+    let clients = entered.clients();
+    if is_live {
+        entered.say_missing();
+    }
     let live = live(&engine, handle, is_live)?;
-    let _server = serve(&live, entered.sockets, is_live);
+    let server = serve(&live, entered.sockets, is_live);
     let stop = stop_on_signals()?;
     let counts = std::sync::Arc::clone(&live);
     report_on_signal(move || counts.summary(false))?;
+    if is_live {
+        announce(
+            engine.interfaces().next(),
+            args.source.snaplen,
+            server.is_some().then_some(&*clients),
+        );
+    }
     let result = engine.run(&stop);
     let view = engine.view();
     let counters = view.node(TRACK).map(|node| node.counters.as_slice()).unwrap_or_default();

@@ -9,7 +9,7 @@
 use super::Made;
 use super::handle::{Pending, Shared};
 use super::nodes::{Counted, Fresh, Input, Nodes};
-use super::outcome::Outcome;
+use super::outcome::{self, Outcome};
 use super::view::{GraphView, NodeView, SourceView};
 use super::workers::Crew;
 use crate::node::NodeError;
@@ -338,15 +338,18 @@ impl Engine {
         }
         outcome.lose(DROPPED, self.dropped_before);
         outcome.unwritten(&nodes);
-        nodes.iter_mut().for_each(NodeView::settle);
         let text = |(&number, text): (&u64, &Arc<str>)| {
-            (number, (Arc::clone(text), accepted.get(&number).copied().unwrap_or_default()))
+            let accepted = accepted.get(&number).copied().unwrap_or_default();
+            let own = nodes.iter().filter(|node| node.texts.contains(&number));
+            (number, (Arc::clone(text), accepted - outcome::late(own, accepted)))
         };
+        let texts = self.texts.iter().map(text).collect();
+        nodes.iter_mut().for_each(NodeView::settle);
         Some(GraphView {
             sources,
             nodes,
             outcome,
-            texts: self.texts.iter().map(text).collect(),
+            texts,
             epoch: self.epoch,
             elapsed: self.started.elapsed(),
         })

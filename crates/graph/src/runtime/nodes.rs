@@ -46,6 +46,8 @@ pub(super) struct Slot {
     arrived: Mask,
     out: Mask,
     taken: Mask,
+    /// Frames of the current batch that its output did not take.
+    lost: Mask,
     emitted: Emitted,
     /// Indices of the columns with the class values of arriving frames and of frames that it passes.
     classes_in: usize,
@@ -128,6 +130,7 @@ impl Slot {
             arrived: Mask::EMPTY,
             out: Mask::EMPTY,
             taken: Mask::EMPTY,
+            lost: Mask::EMPTY,
             emitted: Emitted::default(),
             classes_in: 0,
             classes_out: 0,
@@ -175,9 +178,11 @@ impl Slot {
             return Ok(());
         }
         let (passed, held) = (out.count() as u64, taken.count() as u64);
+        let lost = (self.lost & window).count() as u64;
         self.counts.passed += passed;
         self.counts.taken += held;
-        self.counts.rejected += count - passed - held;
+        self.counts.lost += lost;
+        self.counts.rejected += count - passed - held - lost;
         match &mut self.node {
             Some(node) if self.plan.class.repeatable => guarded(|| {
                 node.settle(arrived);
@@ -262,9 +267,26 @@ impl Nodes {
         let repeatable = |index: &usize| self.slots[*index].plan.class.repeatable;
         (self.judges, self.editors) = front.into_iter().partition(repeatable);
         self.link_successors(&others);
+        self.choose_losses();
         for index in 0..self.slots.len() {
             if self.slots[index].plan.class.edits {
                 self.connect_filters(index);
+            }
+        }
+    }
+
+    /// Tells outputs whether other nodes get their frames, too. Those of a demultiplexer have frames of their own, and
+    /// hand over less often.
+    fn choose_losses(&mut self) {
+        let ends = self.slots.iter().filter(|slot| !slot.plan.ends.is_empty()).count();
+        let mut goes_on = vec![false; self.slots.len()];
+        for slot in &self.slots {
+            slot.plan.feeds.iter().for_each(|feed| goes_on[feed.from] = true);
+        }
+        for (slot, goes_on) in self.slots.iter_mut().zip(goes_on) {
+            let own_frames = slot.plan.feeds.iter().any(|feed| feed.class.is_some());
+            if let Some(node) = slot.node.as_mut().filter(|_| slot.plan.class.waits) {
+                node.pass_written(goes_on || (ends > 1 && !own_frames));
             }
         }
     }
@@ -410,6 +432,7 @@ impl Nodes {
         for &index in front.chain(&self.visited) {
             let slot = &mut self.slots[index];
             (slot.arrived, slot.out, slot.taken) = (Mask::EMPTY, Mask::EMPTY, Mask::EMPTY);
+            slot.lost = Mask::EMPTY;
             for column in [slot.classes_in, slot.classes_out] {
                 if self.columns[column].is_several() {
                     self.columns[column].clear();
@@ -525,6 +548,7 @@ impl Nodes {
     fn ask(&mut self, index: usize, mask: Mask, input: &Input<'_>, cut: &mut Cut) {
         let slot = &mut self.slots[index];
         (slot.arrived, slot.out, slot.taken) = (mask, Mask::EMPTY, Mask::EMPTY);
+        slot.lost = Mask::EMPTY;
         if mask.is_empty() && !(slot.cuts && cut.again) {
             return;
         }
@@ -547,11 +571,13 @@ impl Nodes {
             origin: input.emitted,
             position: cut.position,
             taken: Mask::EMPTY,
+            lost: Mask::EMPTY,
             cut: cut.at,
             ends: false,
         };
         let answer = guarded(|| node.process(&mut arrival));
         let taken = arrival.taken & mask;
+        let lost = (arrival.lost & mask).without(taken);
         if arrival.cut < cut.at || cut.at.is_none() {
             (cut.at, cut.ends) = (arrival.cut, arrival.ends);
         }
@@ -567,7 +593,7 @@ impl Nodes {
         match answer {
             Ok(passed) => {
                 let passed = if slot.plan.inverted { mask.without(passed) } else { passed & mask };
-                (slot.out, slot.taken) = (passed.without(taken), taken);
+                (slot.out, slot.taken, slot.lost) = (passed.without(taken | lost), taken, lost);
             }
             Err(error) => self.fail(index, error),
         }

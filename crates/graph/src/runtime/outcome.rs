@@ -1,8 +1,8 @@
 //! Outcomes of the frames of the sources: each is accepted, rejected, taken or lost, once for the whole graph.
 //!
-//! A frame is *accepted* if an end passes it: a node of a graph text after which that text has no other node. Of the
-//! other frames, one is *taken* if a node has taken it, *lost* if a failed node would have received it, and else
-//! *rejected*. So `seen = accepted + rejected + taken + lost`, whatever the branches are; the counts of the nodes
+//! A frame is *lost* if an output did not take it or a failed node would have received it, even if another branch has
+//! it: without losses, every output is complete. Of the other frames, one is *accepted* if an end passes it (a node of a
+//! graph text after which that text has no other node), *taken* if a node has taken it, and else *rejected*. So `seen = accepted + rejected + taken + lost`, whatever the branches are; the counts of the nodes
 //! show each branch. Frames that nodes emit are not frames of a source and do not count here. If a filter passes a
 //! frame late, and every path to an end leads through that filter, the frame moves from rejected to its new outcome.
 //! Cost: a few mask operations per node and batch.
@@ -10,22 +10,22 @@
 use super::view::NodeView;
 use crate::node::NodeError;
 use fyke_frame::Mask;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Reason for which an end loses frames that it has passed.
-const WRITER: &str = "writer";
+/// Reason for which an output loses frames.
+pub(super) const WRITER: &str = "writer";
 
 /// Outcomes of frames of sources.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// Frames that an end passed.
+    /// Frames that an end passed and no node lost.
     pub accepted: u64,
     /// Frames that reached no end.
     pub rejected: u64,
     /// Frames that a node holds or has replaced, and that no end passed.
     pub taken: u64,
-    /// Frames that reached no end because a node had failed or a source could not keep them, by reason.
+    /// Frames that an output did not take, that arrived at a failed node or that a source could not keep, by reason.
     pub lost: BTreeMap<Arc<str>, u64>,
 }
 
@@ -42,22 +42,13 @@ impl Outcome {
         }
     }
 
-    /// Subtracts the frames that ends have passed and not written. These frames are known in two cases: if every end
-    /// has passed all accepted frames (then a frame is lost if no end has written it), and if no two ends have passed
-    /// the same frame. In other cases the outcomes stay, and only the counts of the nodes show the loss.
+    /// Moves the frames that outputs have passed and then not written (the reader of a pipe is gone) from accepted to
+    /// lost.
     pub(super) fn unwritten(&mut self, nodes: &[NodeView]) {
-        let ends = || nodes.iter().filter(|node| node.is_end);
-        let passed: u64 = ends().map(|node| node.counts.passed).sum();
-        let all = ends().all(|node| node.counts.passed == self.accepted);
-        let count: u64 = match all {
-            true => ends().map(|node| node.unwritten).min().unwrap_or(0),
-            false if passed == self.accepted => ends().map(|node| node.unwritten).sum(),
-            false => 0,
-        };
-        let count = count.min(self.accepted);
+        let count = late(nodes.iter(), self.accepted);
         self.accepted -= count;
         let is_done = |node: &NodeView| node.failed.as_ref().is_some_and(NodeError::is_done);
-        match ends().filter(|node| node.unwritten > 0).all(is_done) {
+        match nodes.iter().filter(|node| node.unwritten > 0).all(is_done) {
             true => self.rejected += count,
             false => self.lose(WRITER, count),
         }
@@ -73,13 +64,27 @@ impl Outcome {
     }
 }
 
+/// Counts the frames that outputs have passed and then not written, of `accepted` ones. If no two outputs have passed
+/// the same frame, these are all of them; else those of the output that has lost most: outputs lose the last frames.
+pub(super) fn late<'v>(nodes: impl Iterator<Item = &'v NodeView> + Clone, accepted: u64) -> u64 {
+    let losing = nodes.clone().filter(|node| node.unwritten > 0);
+    let passed: u64 = nodes.filter(|node| node.is_end).map(|node| node.counts.passed).sum();
+    let count = match passed <= accepted {
+        true => losing.map(|node| node.unwritten).sum(),
+        false => losing.map(|node| node.unwritten).max().unwrap_or(0),
+    };
+    count.min(accepted)
+}
+
 /// Results of the nodes so far for the frames of a window.
 #[derive(Debug, Default)]
 pub(super) struct Fate {
     accepted: Mask,
     taken: Mask,
-    /// Frames that would have reached a failed node, by the name of the first such node.
+    /// Frames that nodes have lost, by reason.
     lost: Vec<(Arc<str>, Mask)>,
+    /// Frames that nodes of each text have lost.
+    texts_lost: Vec<(u64, Mask)>,
     /// Frames that the ends of each text passed.
     texts: Vec<(u64, Mask)>,
 }
@@ -88,6 +93,7 @@ impl Fate {
     pub fn clear(&mut self) {
         (self.accepted, self.taken) = (Mask::EMPTY, Mask::EMPTY);
         self.lost.clear();
+        self.texts_lost.clear();
         self.texts.clear();
     }
 
@@ -106,27 +112,30 @@ impl Fate {
         }
     }
 
-    /// Records the frames that arrived at a failed node.
-    pub fn lost(&mut self, node: &str, arrived: Mask) {
-        if !arrived.is_empty() {
-            self.lost.push((format!("{node} has failed").into(), arrived));
+    /// Records the frames that a node of these texts lost.
+    pub fn lost(&mut self, reason: impl Fn() -> Arc<str>, texts: &BTreeSet<u64>, frames: Mask) {
+        if !frames.is_empty() {
+            self.lost.push((reason(), frames));
+            self.texts_lost.extend(texts.iter().map(|&text| (text, frames)));
         }
     }
 
     /// Decides the outcome of the frames of the window, and counts those that each text accepted.
     pub fn decide(&self, window: Mask, outcome: &mut Outcome, texts: &mut BTreeMap<u64, u64>) {
         let count = |mask: Mask| mask.count() as u64;
-        let mut rest = window.without(self.accepted);
-        outcome.accepted += count(window & self.accepted);
-        outcome.taken += count(rest & self.taken);
-        rest = rest.without(self.taken);
-        for (reason, arrived) in &self.lost {
-            outcome.lose(reason, count(rest & *arrived));
-            rest = rest.without(*arrived);
+        let mut rest = window;
+        for (reason, frames) in &self.lost {
+            outcome.lose(reason, count(rest & *frames));
+            rest = rest.without(*frames);
         }
-        outcome.rejected += count(rest);
+        outcome.accepted += count(rest & self.accepted);
+        rest = rest.without(self.accepted);
+        outcome.taken += count(rest & self.taken);
+        outcome.rejected += count(rest.without(self.taken));
         for (text, passed) in &self.texts {
-            *texts.entry(*text).or_default() += count(*passed & window);
+            let lost = self.texts_lost.iter().filter(|(other, _)| other == text);
+            let passed = lost.fold(*passed & window, |left, (_, frames)| left.without(*frames));
+            *texts.entry(*text).or_default() += count(passed);
         }
     }
 }

@@ -146,6 +146,10 @@ impl Node for Shared {
         lock(&self.node).node.give_up();
     }
 
+    fn pass_written(&mut self, at_once: bool) {
+        lock(&self.node).node.pass_written(at_once);
+    }
+
     fn lost(&self) -> u64 {
         if self.is_first { lock(&self.node).node.lost() } else { 0 }
     }

@@ -3,6 +3,7 @@
 //! The letters of tcpdump's options select the format: `(print, nevv)`. Lines are written after each batch; with `l`
 //! or on a terminal, after each line. Frames whose line is not consumed count as lost. Cost: about 1 µs a frame.
 
+use crate::losses::Losses;
 use crate::node::{Arrival, Class, Counter, MakeError, Node, NodeError, Parameter, Settings};
 use fyke_capture::Output;
 use fyke_frame::{Frame, Mask};
@@ -16,6 +17,7 @@ struct Print {
     line: String,
     flush_each: bool,
     snaplen: usize,
+    losses: Losses,
     /// Reason why printing has ended.
     failed: Option<NodeError>,
 }
@@ -45,7 +47,12 @@ impl Node for Print {
                 let _ = self.drain(Duration::ZERO);
             }
         }
-        Ok(arrival.mask())
+        if !self.losses.at_once {
+            return Ok(arrival.mask());
+        }
+        let _ = self.drain(Duration::ZERO);
+        let taken = arrival.mask();
+        Ok(self.losses.pass(arrival, taken, self.out.lost(), false))
     }
 
     fn make_room(&mut self, patience: Duration) -> Result<bool, NodeError> {
@@ -56,8 +63,12 @@ impl Node for Print {
         self.out.give_up();
     }
 
+    fn pass_written(&mut self, at_once: bool) {
+        self.losses.at_once = at_once;
+    }
+
     fn lost(&self) -> u64 {
-        self.out.lost()
+        self.losses.late(self.out.lost())
     }
 
     fn counters(&self) -> Vec<Counter> {
@@ -123,6 +134,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
         line: String::new(),
         flush_each,
         snaplen,
+        losses: Losses::default(),
         failed: None,
     }))
 }

@@ -1,8 +1,10 @@
 //! Class `tofile`: writes frames to a capture file and passes them. Cost: a copy into the file's buffer.
 //!
-//! A frame that is not complete in the file at the end (a full disk, a pipe without a reader) counts as lost.
+//! A frame that is not complete in the file at the end (a full disk, a pipe without a reader) counts as lost. If other
+//! nodes get the frames, too, each batch is written before it passes, and lost frames do not go on.
 
 use crate::fits::PASSED_OVER;
+use crate::losses::Losses;
 use crate::node::{Arrival, Class, Counter, Emitted, MakeError, Node, NodeError};
 use crate::node::{Parameter, Settings};
 use fyke_capture::{Account, Interface, PRIVATE, Rotation, Sink, WriteOptions};
@@ -15,6 +17,7 @@ struct ToFile {
     /// Number of frames received, up to the limit.
     taken: u64,
     sink: Box<dyn Sink>,
+    losses: Losses,
     /// Reason why writing has ended.
     failed: Option<NodeError>,
 }
@@ -22,6 +25,7 @@ struct ToFile {
 impl Node for ToFile {
     fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
         let left = (self.limit - self.taken) as usize;
+        let beyond = arrival.mask().iter().nth(left);
         let mut frames = arrival.frames().take(left).map(|(_, frame)| frame).peekable();
         while let Some(first) = frames.peek().map(|frame| frame.interface) {
             let mut run = std::iter::from_fn(|| frames.next_if(|next| next.interface == first));
@@ -34,7 +38,17 @@ impl Node for ToFile {
             // Frames that a failure left unwritten count as lost.
             run.for_each(drop);
         }
-        Ok(arrival.mask())
+        if !self.losses.at_once {
+            return Ok(arrival.mask());
+        }
+        if self.failed.is_none() {
+            self.failed = self.sink.flush().err().map(NodeError::new);
+        }
+        let mask = arrival.mask();
+        let taken = beyond.map_or(mask, |first| mask & Mask::first(first));
+        let is_done = self.failed.as_ref().is_some_and(NodeError::is_done);
+        let lost = self.taken - self.sink.stats().frames;
+        Ok(self.losses.pass(arrival, taken, lost, is_done))
     }
 
     /// Reports failures, as no other function does: earlier frames are in the file, and each later one counts as
@@ -50,8 +64,12 @@ impl Node for ToFile {
         self.sink.give_up();
     }
 
+    fn pass_written(&mut self, at_once: bool) {
+        self.losses.at_once = at_once;
+    }
+
     fn lost(&self) -> u64 {
-        self.taken - self.sink.stats().frames
+        self.losses.late(self.taken - self.sink.stats().frames)
     }
 
     fn tick(&mut self, _: &mut Emitted) -> Result<(), NodeError> {
@@ -127,7 +145,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
         true => MakeError::new("expression", error),
         false => MakeError::refused("expression", error),
     })?;
-    Ok(Box::new(ToFile { limit: limit(settings)?, taken: 0, sink, failed: None }))
+    Ok(Box::new(ToFile { limit: limit(settings)?, taken: 0, sink, losses: Losses::default(), failed: None }))
 }
 
 /// Refuses a FIFO without a reader: opening it would block this edit and all later ones.

@@ -1,12 +1,15 @@
 //! Class `toring`: puts frames into a ring in shared memory, for other processes to read, and passes them.
 //!
-//! A frame is stored once, whatever the number of rings of this process that receive it: they share one packet buffer
+//! A frame is stored once, whatever the number of rings of this process that receive it (and cut it to the same
+//! length): they share one packet buffer
 //! and have an index buffer each. Readers that are too slow lose the oldest frames and are told the number; the graph
 //! does not wait for them. Memory: 64 MiB for all rings, and 8 bytes for each of the 65,536 frames of a ring. Cost: a
 //! copy of the frame for the first ring, a store for each other one. Source: FFPF, section 2.4 (packet and index
 //! buffers).
 
-use crate::node::{Arrival, Class, Counter, Emitted, MakeError, Node, NodeError, Settings};
+use crate::snaplen::{SNAPLEN, cut, snaplen};
+use crate::node::{Arrival, Class, Counter, Emitted, MakeError, Node, NodeError, Parameter};
+use crate::node::Settings;
 use fyke_frame::{BATCH_CAPACITY, LinkType, Mask};
 use fyke_ring::{Index, Packets, Publication};
 use std::path::Path;
@@ -23,9 +26,10 @@ static SHARED: Mutex<Weak<Mutex<Stored>>> = Mutex::new(Weak::new());
 /// State that all rings share.
 struct Stored {
     packets: Packets,
-    /// Batch that was stored last, and the positions of its frames; `None` for a frame that did not fit.
+    /// Batch that was stored last, and the lengths and positions of its frames; no position for a frame that did not
+    /// fit.
     serial: Option<u64>,
-    places: [Option<Option<u64>>; BATCH_CAPACITY],
+    places: [Option<(usize, Option<u64>)>; BATCH_CAPACITY],
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -36,6 +40,7 @@ struct ToRing {
     stored: Arc<Mutex<Stored>>,
     index: Index,
     link: LinkType,
+    snaplen: usize,
     written: u64,
     /// Frames that are too large, or of a link type other than the ring's.
     refused: u64,
@@ -50,9 +55,16 @@ impl Node for ToRing {
             stored.places = [None; BATCH_CAPACITY];
         }
         for (index, frame) in arrival.frames() {
-            let fits = frame.link == self.link;
-            let put = || stored.packets.put(frame).ok();
-            match fits.then(|| *stored.places[index].get_or_insert_with(put)).flatten() {
+            let (fits, frame) = (frame.link == self.link, cut(frame, self.snaplen));
+            let stored_place = || match stored.places[index] {
+                Some((len, place)) if len == frame.data.len() => place,
+                _ => {
+                    let place = stored.packets.put(&frame).ok();
+                    stored.places[index] = Some((frame.data.len(), place));
+                    place
+                }
+            };
+            match fits.then(stored_place).flatten() {
                 Some(place) => {
                     self.index.push(place);
                     self.written += 1;
@@ -95,7 +107,8 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
     let published = published.map_err(|error| refused("cannot publish the ring", &error))?;
     *shared = Arc::downgrade(&stored);
     let published = Some(published);
-    Ok(Box::new(ToRing { stored, index, link, written: 0, refused: 0, published }))
+    let snaplen = snaplen(settings)?;
+    Ok(Box::new(ToRing { stored, index, link, snaplen, written: 0, refused: 0, published }))
 }
 
 /// The class.
@@ -104,7 +117,14 @@ pub const CLASS: Class = Class {
     aliases: &["to_ring"],
     summary: "puts frames into the ring in shared memory `expression` and passes them",
     lasting: true,
-    check: Some(|settings| settings.required("expression").map(|_| ())),
+    parameters: &[
+        Parameter { name: "expression", summary: "the path at which readers find the ring" },
+        SNAPLEN,
+    ],
+    check: Some(|settings| {
+        settings.required("expression")?;
+        snaplen(settings).map(drop)
+    }),
     make,
     ..Class::NODE
 };

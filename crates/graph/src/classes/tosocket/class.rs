@@ -3,6 +3,7 @@
 //! The receiver gets the captured bytes and nothing else. The node does not wait: a datagram that the system does not
 //! accept at once counts as refused. Cost: one system call per frame.
 
+use crate::snaplen::{SNAPLEN, cut, snaplen};
 use crate::node::{Arrival, Class, Counter, MakeError, Node, NodeError, Parameter, Settings};
 use fyke_frame::Mask;
 use std::io;
@@ -16,6 +17,7 @@ enum Socket {
 
 struct ToSocket {
     socket: Socket,
+    snaplen: usize,
     sent: u64,
     refused: u64,
 }
@@ -23,9 +25,10 @@ struct ToSocket {
 impl Node for ToSocket {
     fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
         for (_, frame) in arrival.frames() {
+            let data = cut(frame, self.snaplen).data;
             let sent = match &self.socket {
-                Socket::Udp(socket) => socket.send(frame.data),
-                Socket::Unix(socket) => socket.send(frame.data),
+                Socket::Udp(socket) => socket.send(data),
+                Socket::Unix(socket) => socket.send(data),
             };
             match sent {
                 Ok(_) => self.sent += 1,
@@ -94,7 +97,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
         };
         MakeError::refused("expression", format!("{name}: {error}{hint}"))
     })?;
-    Ok(Box::new(ToSocket { socket, sent: 0, refused: 0 }))
+    Ok(Box::new(ToSocket { socket, snaplen: snaplen(settings)?, sent: 0, refused: 0 }))
 }
 
 /// The class.
@@ -102,8 +105,14 @@ pub const CLASS: Class = Class {
     name: "tosocket",
     aliases: &["to_socket"],
     summary: "sends each frame as a datagram to `expression` and passes it",
-    parameters: &[Parameter { name: "expression", summary: "udp:HOST:PORT or unix:PATH" }],
-    check: Some(|settings| target(settings).map(drop)),
+    parameters: &[
+        Parameter { name: "expression", summary: "udp:HOST:PORT or unix:PATH" },
+        SNAPLEN,
+    ],
+    check: Some(|settings| {
+        target(settings)?;
+        snaplen(settings).map(drop)
+    }),
     make,
     ..Class::NODE
 };

@@ -1,6 +1,6 @@
 //! The counts of nodes for other threads, and the outcomes of frames.
 
-use super::super::outcome::Outcome;
+use super::super::outcome::{Outcome, WRITER};
 use super::super::view::NodeView;
 use super::Nodes;
 use fyke_capture::{Account, Interface};
@@ -24,8 +24,15 @@ impl Nodes {
         match slot.failed {
             // Frames that arrive after the last requested file are not lost.
             Some(ref error) if error.is_done() => {}
-            Some(_) => self.fate.lost(&slot.plan.name, slot.arrived & window),
-            None => self.fate.judged(&slot.plan.ends, slot.out & window, slot.taken & window),
+            Some(_) => {
+                let reason = || format!("{} has failed", slot.plan.name).into();
+                self.fate.lost(reason, &slot.plan.texts, slot.arrived & window);
+            }
+            None => {
+                let lost = slot.lost & window;
+                self.fate.lost(|| WRITER.into(), &slot.plan.texts, lost);
+                self.fate.judged(&slot.plan.ends, slot.out & window, slot.taken & window);
+            }
         }
     }
 

@@ -80,7 +80,7 @@ struct Record {
     captured: u32,
     wire_len: u32,
     timestamp_ns: u64,
-    /// Whether the file gives a time that nanoseconds since 1970 cannot hold.
+    /// True if the file gives a time that nanoseconds since 1970 cannot hold.
     clamped: bool,
     link: LinkType,
     interface: u32,

@@ -173,8 +173,8 @@ pub struct SourceStats {
     pub ignored: u64,
     /// Number of times that the ring was full and the kernel stopped filling it.
     pub freezes: u64,
-    /// Frames whose time a file gives outside of what 64 bits of nanoseconds hold (1970 to 2554): they have the nearest
-    /// of these times.
+    /// Frames of a file with a time that 64 bits of nanoseconds cannot hold (outside of 1970 to 2554): they have the
+    /// nearest time within.
     pub clamped_times: u64,
 }
 

@@ -108,7 +108,7 @@ fn a_tracker_reads_whole_frames_whatever_the_snap_length() {
         |from, port, flags| Packet::ethernet().ipv4(client, server).tcp(from, port).flags(flags);
     let back =
         |from, port, flags| Packet::ethernet().ipv4(server, client).tcp(from, port).flags(flags);
-    // The announced port is behind byte 96.
+    // The announced port comes after byte 96.
     let reply = b"227 Entering Passive Mode of this server (10,0,0,2,19,137)\r\n";
     let frames = [
         to(4000, 21, syn).seq_ack(100, 0),
@@ -178,7 +178,7 @@ fn frames_of_big_tcp_are_whole_up_to_the_snap_length() {
     let file = at("out.pcap");
     for interface in ["lo", "any"] {
         let name = file.to_str().unwrap();
-        // No filter: these frames have a jumbo header before TCP, which `tcp` does not look behind.
+        // No filter: these frames have a jumbo header before TCP, which `tcp` does not skip.
         let mut dump = start(&["dump", "--no-control", "-i", interface, "-w", name]);
         transfer();
         dump.signal("INT");

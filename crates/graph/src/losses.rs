@@ -1,8 +1,8 @@
 //! Losses of an output that later nodes or other branches need to know at once.
 //!
-//! An output with a buffer learns of a full disk after its frames have gone on. A node whose frames go on, or go to
-//! other outputs, too, hands each batch over before it passes it; the frames that the output did not take are then lost
-//! at this node and do not go on. Cost: a system call per batch, and nothing for other nodes.
+//! An output with a buffer learns of a full disk after it has passed its frames. A node with successors, or with frames
+//! that other outputs get, too, hands each batch over before it passes it; the frames that the output did not take are
+//! then lost at this node and do not pass. Cost: a system call per batch, and nothing for other nodes.
 
 use crate::node::Arrival;
 use fyke_frame::Mask;

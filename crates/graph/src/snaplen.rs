@@ -17,7 +17,7 @@ pub fn snaplen(settings: &Settings) -> Result<usize, MakeError> {
     Ok(settings.number_or("snaplen", 1..=longest, longest)? as usize)
 }
 
-/// Returns the frame with at most so many bytes; its length on the wire stays.
+/// Returns the frame, cut to `snaplen` bytes; its length on the wire stays.
 pub fn cut<'f>(frame: &Frame<'f>, snaplen: usize) -> Frame<'f> {
     Frame { data: &frame.data[..frame.data.len().min(snaplen)], ..*frame }
 }

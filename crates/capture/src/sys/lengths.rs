@@ -8,7 +8,7 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// Bytes of a netlink header, and of an interface message behind it.
+/// Bytes of a netlink header, and of an interface message after it.
 const HEADER_LEN: usize = 16;
 const MESSAGE_LEN: usize = 16;
 /// Most bytes of an answer of the kernel.
@@ -27,7 +27,7 @@ const GRO_MAX_SIZE: u16 = 58;
 const GSO_IPV4_MAX_SIZE: u16 = 63;
 const GRO_IPV4_MAX_SIZE: u16 = 64;
 
-/// What the kernel tells of an interface.
+/// An interface, as the kernel describes it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Link {
     index: u32,
@@ -69,7 +69,7 @@ fn open() -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the call has just returned this descriptor, nobody else has it.
+    // SAFETY: the call has just returned this descriptor, and it has no other owner.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
     let patience = libc::timeval { tv_sec: PATIENCE_S, tv_usec: 0 };
     let len = mem::size_of::<libc::timeval>() as libc::socklen_t;

@@ -415,8 +415,8 @@ pub fn wrong_edit(error: EditError) -> Failure {
     }
 }
 
-/// Reports on standard error the frames that no filter could evaluate, because none fits their link type, the files that
-/// could not be made under their names, and the times that could not be read as they are.
+/// Reports on standard error the frames that no filter could evaluate, because none fits their link type, the files
+/// that could not be made under their names, and the times that could not be read as they are.
 pub fn say_unfit(view: &GraphView) {
     for source in view.sources.iter().filter(|source| source.stats.clamped_times > 0) {
         let node = view.nodes.iter().find(|node| node.key == source.node);

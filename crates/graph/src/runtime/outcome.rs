@@ -1,9 +1,10 @@
 //! Outcomes of the frames of the sources: each is accepted, rejected, taken or lost, once for the whole graph.
 //!
 //! A frame is *lost* if an output did not take it or a failed node would have received it, even if another branch has
-//! it: without losses, every output is complete. Of the other frames, one is *accepted* if an end passes it (a node of a
-//! graph text after which that text has no other node), *taken* if a node has taken it, and else *rejected*. So `seen = accepted + rejected + taken + lost`, whatever the branches are; the counts of the nodes
-//! show each branch. Frames that nodes emit are not frames of a source and do not count here. If a filter passes a
+//! it: without losses, every output is complete. Of the other frames, one is *accepted* if an end passes it (a node of
+//! a graph text after which that text has no other node), *taken* if a node has taken it, and else *rejected*. So
+//! `seen = accepted + rejected + taken + lost`, whatever the branches are; the counts of the nodes show each branch.
+//! Frames that nodes emit are not frames of a source and do not count here. If a filter passes a
 //! frame late, and every path to an end leads through that filter, the frame moves from rejected to its new outcome.
 //! Cost: a few mask operations per node and batch.
 

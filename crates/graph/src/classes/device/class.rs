@@ -51,7 +51,7 @@ pub const CLASS: Class = Class {
     summary: "frames of the interface `expression`; `any` for all, ring:PATH for a ring",
     parameters: &[
         Parameter { name: "expression", summary: "the interface, `any`, or ring:PATH" },
-        Parameter { name: "snaplen", summary: "bytes of each frame that all nodes, filters too, see (262144)" },
+        Parameter { name: "snaplen", summary: "bytes of a frame that filters, too, see (262144)" },
         Parameter { name: "promiscuous", summary: "n: only frames addressed to this machine" },
         Parameter { name: "buffer", summary: "KiB of the capture ring (32768)" },
         Parameter { name: "user", summary: "also reads rings of this user" },

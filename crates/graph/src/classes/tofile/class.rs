@@ -1,7 +1,7 @@
 //! Class `tofile`: writes frames to a capture file and passes them. Cost: a copy into the file's buffer.
 //!
 //! A frame that is not complete in the file at the end (a full disk, a pipe without a reader) counts as lost. If other
-//! nodes get the frames, too, each batch is written before it passes, and lost frames do not go on.
+//! nodes get the frames, too, each batch is written before it passes, and lost frames do not pass.
 
 use crate::fits::PASSED_OVER;
 use crate::losses::Losses;
@@ -145,7 +145,8 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
         true => MakeError::new("expression", error),
         false => MakeError::refused("expression", error),
     })?;
-    Ok(Box::new(ToFile { limit: limit(settings)?, taken: 0, sink, losses: Losses::default(), failed: None }))
+    let (limit, losses) = (limit(settings)?, Losses::default());
+    Ok(Box::new(ToFile { limit, taken: 0, sink, losses, failed: None }))
 }
 
 /// Refuses a FIFO without a reader: opening it would block this edit and all later ones.

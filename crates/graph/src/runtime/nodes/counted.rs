@@ -18,6 +18,22 @@ pub(in crate::runtime) struct Counted {
 }
 
 impl Nodes {
+    /// Tells outputs whether other nodes get their frames, too. Those of a demultiplexer have frames of their own, and
+    /// hand over less often.
+    pub(super) fn choose_losses(&mut self) {
+        let ends = self.slots.iter().filter(|slot| !slot.plan.ends.is_empty()).count();
+        let mut goes_on = vec![false; self.slots.len()];
+        for slot in &self.slots {
+            slot.plan.feeds.iter().for_each(|feed| goes_on[feed.from] = true);
+        }
+        for (slot, goes_on) in self.slots.iter_mut().zip(goes_on) {
+            let own_frames = slot.plan.feeds.iter().any(|feed| feed.class.is_some());
+            if let Some(node) = slot.node.as_mut().filter(|_| slot.plan.class.waits) {
+                node.pass_written(goes_on || (ends > 1 && !own_frames));
+            }
+        }
+    }
+
     /// Records the result of a node for the frames of a window, for their outcome.
     pub(super) fn note(&mut self, index: usize, window: Mask) {
         let slot = &self.slots[index];

@@ -204,6 +204,16 @@ pub enum LiveError {
         /// Its link type before.
         expected: LinkType,
     },
+    /// The interface does not offer this link type.
+    #[error("{interface} does not offer link type {given}; it offers {}", in_words(offered))]
+    NotOffered {
+        /// Interface name.
+        interface: String,
+        /// Requested link type.
+        given: LinkType,
+        /// Link types that it offers.
+        offered: Vec<LinkType>,
+    },
     /// An option has an invalid value.
     #[error("{what} {given} is not {expected}")]
     Options {
@@ -255,4 +265,8 @@ impl LiveError {
             _ => LiveError::Call { interface, call: "socket", source },
         }
     }
+}
+
+fn in_words(links: &[LinkType]) -> String {
+    links.iter().map(LinkType::to_string).collect::<Vec<_>>().join(", ")
 }

@@ -312,7 +312,8 @@ impl Source for FanSource {
         }
         let before = *lock(&self.counts.before);
         let dropped = before.dropped + self.counts.lost();
-        SourceStats { received: delivered + dropped + before.ignored, delivered, dropped, ..before }
+        let received = delivered + dropped + before.ignored + before.unreadable;
+        SourceStats { received, delivered, dropped, ..before }
     }
 
     fn set_patience(&mut self, patience: Duration) {

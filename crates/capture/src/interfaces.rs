@@ -36,6 +36,18 @@ pub struct Available {
     pub addresses: Vec<IpAddr>,
 }
 
+impl Available {
+    /// Link types that it offers, in tcpdump's order; [`link`](Self::link) is the default.
+    pub fn links(&self) -> Vec<LinkType> {
+        offered(&self.name, self.link)
+    }
+}
+
+/// Link types that the interface `name` offers; `link` is its default.
+pub(crate) fn offered(name: &str, link: LinkType) -> Vec<LinkType> {
+    if name == ANY { vec![LinkType::LINUX_SLL, LinkType::LINUX_SLL2] } else { vec![link] }
+}
+
 /// The interfaces of this machine (of this network namespace): first those that are up, `any` last.
 ///
 /// # Errors

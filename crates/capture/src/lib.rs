@@ -55,8 +55,8 @@ pub use rebind::PacketSockets;
 pub use ring::{RingOptions, RingSource};
 pub use shared::SharedSource;
 pub use sink::{
-    Account, Format, InterfaceSink, Output, PRIVATE, Rotation, Sink, SinkStats, WriteError,
-    WriteOptions, create_file,
+    Account, Format, InterfaceLosses, InterfaceSink, Output, PRIVATE, Rotation, Sink, SinkStats,
+    WriteError, WriteOptions, create_file,
 };
 pub use source::{
     DEFAULT_SNAPLEN, HeldFrames, HeldMark, Interface, LinkState, LookBack, Next, Notice, Source,

@@ -65,6 +65,8 @@ const BLOCK_HEADERS: u32 = 512;
 pub struct RingOptions {
     /// Interface name; `None` (or `any`) captures from all of them, with cooked headers.
     pub interface: Option<String>,
+    /// Link type of the frames; `None` = that of the interface. All interfaces together offer LINUX_SLL and LINUX_SLL2.
+    pub link: Option<LinkType>,
     /// Most bytes of a frame that the ring keeps; nothing sees more of it, filters included.
     pub snaplen: u32,
     /// Bytes of a block: a power of two, at least 4,096. Frames that do not fit a block are cut: a frame of 64 KiB,
@@ -88,6 +90,7 @@ impl Default for RingOptions {
     fn default() -> Self {
         RingOptions {
             interface: None,
+            link: None,
             snaplen: DEFAULT_SNAPLEN,
             block_size: 1 << 17,
             block_count: 256,
@@ -226,6 +229,11 @@ impl RingSource {
         let Capture { ifindex, link, cooked, loopback, is_loopback, netmask } = found;
         // A kernel that does not tell has no longer ones than most.
         let options = &fitting(options, lengths::longest(ifindex).unwrap_or(0));
+        let offered = interfaces::offered(&name, link);
+        let link = options.link.unwrap_or(link);
+        if !offered.contains(&link) {
+            return Err(LiveError::NotOffered { interface: name, given: link, offered });
+        }
         let failed =
             |call| move |source| LiveError::Call { interface: String::new(), call, source };
         let named = |error| with_name(error, &name);

@@ -1,10 +1,10 @@
 //! Frames that another process stores in shared memory: a ring that `fyke demux 'EXPR => ring:NAME'` publishes.
 //!
 //! Frames are copied out of the ring, a batch at a time, because its writer continues meanwhile. Frames that the
-//! writer overwrote before they were copied count as dropped. The source ends when the writer has ended and
-//! everything is read; with an error if the writer has not closed the ring, because it was killed. After a stop it
-//! ends at the writer's position at that time. A ring has no descriptor that signals frames, so it is polled every
-//! millisecond.
+//! writer overwrote before they were copied count as dropped; frames that do not fit the ring's link type count as
+//! unreadable. The source ends when the writer has ended and everything is read; with an error if the writer has not
+//! closed the ring, because it was killed. After a stop it ends at the writer's position at that time. A ring has no
+//! descriptor that signals frames, so it is polled every millisecond.
 
 use crate::error::ReadError;
 use crate::source::{DEFAULT_SNAPLEN, Interface, LookBack, Next, Source, SourceStats};
@@ -29,7 +29,7 @@ pub struct SharedSource {
     bytes: Vec<u8>,
     frames: Vec<(Range<usize>, Copied)>,
     /// Frames of another link type, or longer than the limit: an error of the writer.
-    ignored: u64,
+    unreadable: u64,
     patience: Duration,
     /// Number of frames, read and lost, after which a source that was stopped ends.
     end: u64,
@@ -51,7 +51,7 @@ impl SharedSource {
             interfaces,
             bytes: Vec::new(),
             frames: Vec::new(),
-            ignored: 0,
+            unreadable: 0,
             patience: PATIENCE,
             end: u64::MAX,
         })
@@ -62,7 +62,8 @@ impl SharedSource {
         self.bytes.clear();
         self.frames.clear();
         let link = self.interfaces[0].link;
-        while self.frames.len() < BATCH_CAPACITY {
+        // Unreadable frames are counted, too, so that a writer of nothing else cannot hold the caller.
+        for _ in 0..BATCH_CAPACITY {
             if self.reader.read() + self.reader.lost() >= self.end {
                 return Ok(self.frames.is_empty());
             }
@@ -73,7 +74,7 @@ impl SharedSource {
                     if copied.link == link && range.len() <= DEFAULT_SNAPLEN as usize {
                         self.frames.push((range, copied));
                     } else {
-                        self.ignored += 1;
+                        self.unreadable += 1;
                         self.bytes.truncate(start);
                     }
                 }
@@ -126,11 +127,10 @@ impl Source for SharedSource {
         let (read, dropped) = (self.reader.read(), self.reader.lost());
         SourceStats {
             received: read + dropped,
-            delivered: read - self.ignored,
+            delivered: read - self.unreadable,
             dropped,
-            ignored: self.ignored,
-            freezes: 0,
-            clamped_times: 0,
+            unreadable: self.unreadable,
+            ..SourceStats::default()
         }
     }
 

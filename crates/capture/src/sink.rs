@@ -14,7 +14,7 @@ mod rotate;
 #[cfg(test)]
 mod tests;
 
-pub use interface::InterfaceSink;
+pub use interface::{InterfaceLosses, InterfaceSink};
 pub use output::Output;
 pub use rotate::Rotation;
 
@@ -56,6 +56,20 @@ pub trait Sink: Send {
     /// Records the account so far of an interface, for formats that can store it: the last one before the end of a
     /// file is written there. The sink itself counts the frames that it has written.
     fn account(&mut self, _interface: &Interface, _account: &Account) {}
+
+    /// Writes frames of one interface. If a file ends before a frame, `now` gives the
+    /// [account](Self::account) up to this frame.
+    ///
+    /// # Errors
+    /// As for [`write`](Self::write).
+    fn write_accounted(
+        &mut self,
+        interface: &Interface,
+        frames: &mut dyn Iterator<Item = &Frame<'_>>,
+        _now: &mut dyn FnMut() -> Option<Account>,
+    ) -> Result<(), WriteError> {
+        self.write_run(interface, frames)
+    }
 
     /// Writes the bytes beyond the buffer's limit, or all bytes after [`end`](Self::end), and waits at most
     /// `patience`; for sinks that do not wait ([`WriteOptions::waits`]). True if there is space for another batch.

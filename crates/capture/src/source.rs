@@ -159,8 +159,8 @@ pub enum Next<'a> {
     End,
 }
 
-/// Counters of a source since it was opened. `received = delivered + dropped + ignored + pending`; pending frames are
-/// counted by the kernel but not yet delivered, 0 after the source is drained.
+/// Counters of a source since it was opened. `received = delivered + dropped + ignored + unreadable + pending`; pending
+/// frames are counted by the kernel but not yet delivered, 0 after the source is drained.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SourceStats {
     /// Frames that arrived at the source, including dropped ones.
@@ -171,6 +171,8 @@ pub struct SourceStats {
     pub dropped: u64,
     /// Frames ignored on purpose: outgoing copies of frames that the loopback interface also delivers as incoming.
     pub ignored: u64,
+    /// Frames lost because their writer broke the rules of the source: another link type, or longer than the limit.
+    pub unreadable: u64,
     /// Number of times that the ring was full and the kernel stopped filling it.
     pub freezes: u64,
     /// Frames of a file with a time that 64 bits of nanoseconds cannot hold (outside of 1970 to 2554): they have the

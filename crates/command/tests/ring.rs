@@ -1,6 +1,8 @@
 //! Rings end to end: one process dispatches to two rings, two others read them, and all frames are accounted for. A
 //! filter on data that a ring does not carry is refused; other filters give the same verdict as on the device.
 
+use fyke_frame::{Frame, LinkType};
+use fyke_ring::{Index, Packets, Publication};
 use fyke_testkit::namespace::Script;
 use fyke_testkit::packet::Packet;
 use fyke_testkit::pcap;
@@ -106,6 +108,42 @@ fn the_reader_of_a_writer_that_was_killed_fails() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("its writer has ended without closing the ring"), "{said}");
     assert!(said.contains("100 seen = 100 accepted"), "{said}");
+}
+
+/// A writer that puts frames of another link type into its ring: each reader counts them, and its sum is complete.
+#[test]
+fn frames_that_do_not_fit_the_ring_are_in_the_sum() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let mut packets = Packets::create(1 << 20).unwrap();
+    let mut index = Index::create(4_096, LinkType::EN10MB).unwrap();
+    let published = Publication::new(&at("ring"), &packets, &index).unwrap();
+    let ring = format!("ring:{}", at("ring").display());
+    let start = |words: &[&str]| {
+        let mut command = Command::new(FYKE);
+        command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    };
+    let name = |name: &str| at(name).to_str().unwrap().to_owned();
+    let graph = format!("(device,{ring}) > (tofile,{})", name("run.pcapng"));
+    let dump = ["dump", "--no-control", "-i", &ring, "-w", &name("dump.pcapng")];
+    let readers = [start(&dump), start(&["run", "--no-control", &graph])];
+    until("both write", || at("dump.pcapng").exists() && at("run.pcapng").exists());
+    // The reader is connected before its file is made.
+    let packet = Packet::ethernet().ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, 2).build();
+    for number in 0..300 {
+        let link = if number % 3 == 0 { LinkType::RAW } else { LinkType::EN10MB };
+        index.push(packets.put(&Frame::new(link, &packet)).unwrap());
+    }
+    index.close();
+    for reader in readers {
+        let output = reader.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        let sum = "300 seen = 200 accepted + 0 rejected + 100 lost (unreadable in the ring)";
+        assert!(said.contains(sum), "{said}");
+    }
+    drop(published);
 }
 
 /// Tagged and plain frames arrive at `far`; the kernel removes the tags from the bytes.

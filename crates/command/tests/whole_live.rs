@@ -200,21 +200,113 @@ fn each_file_of_a_rotation_has_its_own_statistics() {
     }
     dump.signal("INT");
     assert!(dump.end().success(), "{}", dump.said());
-    let (mut so_far, mut files, mut counted) = (0, 0, 0);
-    for number in 0..20 {
-        let file = if number == 0 { name.clone() } else { at(&format!("a.pcapng{number}")) };
+    let (files, sums) = sums_of(&name);
+    assert!(files >= 5, "{files} files");
+    assert_eq!(sums, (6_000, 6_000, 6_000), "{}", dump.said());
+}
+
+/// Number of files of a rotation by size; sums of received, accepted and delivered frames over all of them. Each file
+/// has as many frames as it says were delivered.
+fn sums_of(name: &Path) -> (usize, (u64, u64, u64)) {
+    let (mut files, mut sums) = (0, (0, 0, 0));
+    for number in 0..100 {
+        let mut file = name.as_os_str().to_owned();
+        if number > 0 {
+            file.push(number.to_string());
+        }
+        let file = Path::new(&file);
         if !file.exists() {
             break;
         }
-        so_far += frames_of(&file);
         files += 1;
-        for statistics in statistics_of(&file) {
-            assert_eq!(statistics, (so_far, so_far, so_far), "{}", file.display());
-            counted += 1;
-        }
+        let statistics = statistics_of(file);
+        let [(received, accepted, delivered)] = statistics[..] else {
+            panic!("{}: {statistics:?}", file.display());
+        };
+        assert_eq!((accepted, delivered), (frames_of(file), frames_of(file)), "{}", file.display());
+        sums = (sums.0 + received, sums.1 + accepted, sums.2 + delivered);
     }
-    assert!(files >= 5 && counted >= files - 1, "{files} files, {counted} counted");
-    assert_eq!(so_far, 6_000, "{}", dump.said());
+    (files, sums)
+}
+
+/// Every other frame is rejected: the files say so for their own time, and their sums are the sum at the stop.
+#[test]
+fn rejected_frames_are_in_the_statistics_of_their_file() {
+    if !inside("rejected_frames_are_in_the_statistics_of_their_file") {
+        return;
+    }
+    veth();
+    let (_folder, at) = folder();
+    let name = at("b.pcapng");
+    let words = ["-Z", "root", "-C", "1", "-w", name.to_str().unwrap(), "udp port 5001"];
+    let mut dump = Running::dump(&words, Stdio::null());
+    for _ in 0..10 {
+        send(1_000, 900);
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    dump.signal("INT");
+    assert!(dump.end().success(), "{}", dump.said());
+    let sum = dump.sum();
+    let (files, sums) = sums_of(&name);
+    assert!(files >= 4, "{files} files");
+    assert_eq!(sums, (sum.seen, sum.accepted, sum.accepted), "{}", dump.said());
+    // One of two frames is accepted, one after another, so that this holds for each file, too.
+    let first = statistics_of(&name)[0];
+    assert!(first.0.abs_diff(2 * first.1) <= 1, "{first:?}");
+    assert_eq!(sum.accepted, 5_000, "{}", dump.said());
+}
+
+/// An interface that takes only a part of the frames: the rest is lost, with the reason, and the graph goes on.
+#[test]
+fn a_full_queue_loses_frames_and_nothing_else() {
+    if !inside("a_full_queue_loses_frames_and_nothing_else") {
+        return;
+    }
+    veth();
+    tool("tc qdisc replace dev v0 root tbf rate 8mbit burst 3000 limit 6000");
+    let (_folder, at) = folder();
+    let file = at("in.pcap");
+    std::fs::write(&file, pcap::file(1, &vec![datagram(5001, 1_000); 2_000])).unwrap();
+    let graph = format!("(pcapin,{}) > {{out}}(tointerface,v0,export)", file.to_str().unwrap());
+    let output = Command::new(FYKE).args(["run", "--no-control", &graph]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("2000 seen = ") && said.contains(" lost (writer)"), "{said}");
+    let counter = |name: &str| {
+        let mut words = said.split_whitespace();
+        words.find(|word| word.trim_end_matches([':', '=']) == name).unwrap_or_else(|| {
+            panic!("no {name} in {said}");
+        });
+        words.next().and_then(|count| count.parse::<u64>().ok())
+    };
+    let (sent, lost) = (counter("sent").unwrap(), counter("queue_full").unwrap());
+    assert!(sent > 0 && lost > 0 && sent + lost == 2_000, "{said}");
+    assert!(said.contains(&format!("= {sent} accepted + 0 rejected + {lost} lost")), "{said}");
+}
+
+/// While the interface is down or gone, frames are lost; when it is up again, sending continues.
+#[test]
+fn an_interface_that_is_up_again_sends_again() {
+    if !inside("an_interface_that_is_up_again_sends_again") {
+        return;
+    }
+    veth();
+    tool("ip link add v2 type veth peer name v3");
+    tool("ip link set v2 up");
+    tool("ip link set v3 up");
+    let mut run = start(&["run", "--no-control", "(device,v1) > (tointerface,v2)"]);
+    let settle = || std::thread::sleep(Duration::from_millis(400));
+    for change in ["set v2 down", "set v2 up", "delete v2"] {
+        send(100, 60);
+        settle();
+        tool(&format!("ip link {change}"));
+    }
+    send(100, 60);
+    settle();
+    run.signal("INT");
+    assert!(run.end().success(), "{}", run.said());
+    let sum = run.sum();
+    assert_eq!((sum.seen, sum.accepted, sum.lost), (400, 200, 200), "{}", run.said());
 }
 
 /// `ip broadcast` uses the netmask of the interface, and 0 if there is none, as in tcpdump.

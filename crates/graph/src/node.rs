@@ -31,7 +31,7 @@ pub(crate) mod columns;
 mod settings;
 
 pub use class::{
-    COMMON, Check, Class, EXPRESSION, Kind, Make, MakeError, Open, Parameter, always, never,
+    COMMON, Check, Class, EXPRESSION, Kind, Make, MakeError, Open, PIECES, Parameter, always, never,
 };
 pub use settings::{MAX_MEMORY_BYTES, Memory, Settings};
 
@@ -185,6 +185,7 @@ pub struct Arrival<'a> {
     /// For emitted frames: all of them, and the index of the first one of this batch.
     pub(crate) origin: Option<(&'a Emitted, usize)>,
     pub(crate) position: usize,
+    pub(crate) settled: Option<Settled>,
     pub(crate) taken: Mask,
     pub(crate) lost: Mask,
     pub(crate) cut: Option<usize>,
@@ -308,6 +309,14 @@ impl<'a> Arrival<'a> {
         self.position
     }
 
+    /// Counts of the source before frame `index` of the batch: frames of this batch count as received only. `None` with
+    /// several workers, of which each knows a part.
+    pub fn settled(&self, index: usize) -> Option<Settled> {
+        let Settled { received, accepted } = self.settled?;
+        let more = if self.origin.is_some() { 0 } else { index.saturating_sub(self.position) };
+        Some(Settled { received: received + more as u64, accepted })
+    }
+
     /// Cuts the batch: all nodes evaluate the frames from `at` on again, after the frames before `at` have run
     /// through the graph. So an edit made because of frame *n* is in force for frame *n* + 1. Only for classes that
     /// declare it ([`Class::cuts`]).
@@ -320,6 +329,15 @@ impl<'a> Arrival<'a> {
         self.cut(at);
         self.ends = true;
     }
+}
+
+/// Counts of a source so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settled {
+    /// Frames that arrived, lost ones included.
+    pub received: u64,
+    /// Frames that an end of the graph has passed.
+    pub accepted: u64,
 }
 
 /// Frames that a node has made, with their bytes.

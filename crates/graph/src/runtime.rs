@@ -23,7 +23,7 @@ pub use outcome::Outcome;
 pub use view::{GraphView, NodeView, SourceView};
 
 use crate::language::NodeText;
-use crate::node::{Kind, MakeError, Node};
+use crate::node::{Kind, MakeError, Node, PIECES};
 use crate::plan::{Plan, PlanNode, blame};
 use fyke_capture::{Interface, Source};
 use std::collections::HashMap;
@@ -112,6 +112,7 @@ impl Made {
         open: &HashMap<u64, Vec<Interface>>,
     ) -> Result<Vec<(u64, Made)>, InstantiateError> {
         let mut made = Vec::new();
+        let mut interfaces_before: Vec<Vec<Interface>> = Vec::new();
         let mut interfaces_after: Vec<Vec<Interface>> = Vec::new();
         for node in &plan.nodes {
             let mut interfaces: Vec<Interface> = Vec::new();
@@ -140,9 +141,13 @@ impl Made {
                 let checked = check(&node.settings.behind(interfaces.clone()));
                 checked.map_err(|error| InstantiateError::new(node, error))?;
             }
-            interfaces_after.push(interfaces);
+            interfaces_after.push(match node.class.emits_pieces {
+                true => interfaces.iter().map(as_pieces).collect(),
+                false => interfaces.clone(),
+            });
+            interfaces_before.push(interfaces);
         }
-        let mut missing: Vec<_> = plan.nodes.iter().zip(interfaces_after).collect();
+        let mut missing: Vec<_> = plan.nodes.iter().zip(interfaces_before).collect();
         missing.retain(|(node, _)| node.class.kind == Kind::Node && !stays.contains_key(&node.key));
         missing.sort_by_key(|(node, _)| node.class.lasting);
         for (node, interfaces) in missing {
@@ -176,6 +181,11 @@ impl Made {
             checked.map_err(|error| InstantiateError::new(node, error))
         })
     }
+}
+
+/// Converts an interface for the nodes after one that emits pieces of streams.
+fn as_pieces(interface: &Interface) -> Interface {
+    Interface { link: PIECES, ..interface.clone() }
 }
 
 /// Makes a node for the interfaces before it. If it does not fit them, tries again with those that `more` adds.

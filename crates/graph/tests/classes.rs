@@ -129,6 +129,112 @@ fn a_frame_counts_once_for_a_value_of_both_ends() {
     assert_eq!((counted(3, "53"), counted(4, "10.0.0.9")), (10.0, 5.0));
 }
 
+/// The counts of a class depend neither on the number of edges that bring a frame nor on cuts of the batch.
+#[test]
+fn a_frame_of_two_edges_counts_once_in_every_class() {
+    let classes = [
+        "(packetcount)",
+        "(bytecount)",
+        "(ratemeter,100)",
+        "(gap)",
+        "(dedup,1000)",
+        "(distribution)",
+        "(distribution,gap)",
+        "(burst,5000)",
+        "(bucket,100)",
+        "(threshold,4,interval=100)",
+        "(topk,5,field=host)",
+        "(strsearch,expression=\"n=1\")",
+        "(table,expression=\"10.0.0.1 = 3\",key=src)",
+        "(sampler,3)",
+        "(snap,30)",
+        "(bloom,\"ip=10.0.0.3\")",
+        "(demux,\"udp => 1\",\"src host 10.0.0.1 => 1\",\"udp => 1\")",
+    ];
+    for class in classes {
+        let told = |graph: &str| {
+            let view = run(graph);
+            let node = view.node("n").unwrap();
+            (node.counters.clone(), node.counts.arrived, node.counts.passed)
+        };
+        let once = told(&format!("{{n}}{class}"));
+        let twice = told(&format!("[(accept) | (bpf,udp)] > {{n}}{class}"));
+        assert_eq!(once, twice, "{class}: two edges");
+        // The limit cuts the first batch; what is before it is judged again.
+        let limited = told(&format!("(limit,40) > {{n}}{class}"));
+        let cut = told(&format!("[(accept) | (bpf,udp)] > (limit,40) > {{n}}{class}"));
+        assert_eq!(limited, cut, "{class}: two edges and a cut");
+        assert_eq!(limited.1, 40, "{class}");
+    }
+}
+
+/// Filters and strings that are there twice have counts of their own, which an edit keeps.
+#[test]
+fn counts_of_equal_parameters_survive_an_edit() {
+    let nodes = [
+        ("demux", ["udp => 1", "udp => 1"], "ip => 2", [100.0, 100.0]),
+        ("strsearch", ["n=", "n="], "zzz", [100.0, 0.0]),
+    ];
+    for (class, [one, other], more, expected) in nodes {
+        let text = |last: &str| {
+            format!("(frames) > {{n}}({class},\"{one}\",expression=\"{other}\"{last})")
+        };
+        let (mut engine, handle) = GraphHandle::start(&[&text("")], endless()).unwrap();
+        let stop = std::sync::Arc::new(AtomicBool::new(false));
+        let ended = std::sync::Arc::clone(&stop);
+        let running = std::thread::spawn(move || {
+            engine.run(&ended).unwrap();
+            engine.view()
+        });
+        let seen = || handle.view().node("n").map_or(0, |node| node.counts.arrived);
+        while seen() < 100 {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        handle.set(&text(&format!(",expression=\"{more}\""))).unwrap();
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        let view = running.join().unwrap();
+        let counters = &view.node("n").unwrap().counters;
+        assert_eq!([counters[0].value, counters[1].value], expected, "{class}: {counters:?}");
+    }
+}
+
+/// The frames of [`classes`], and then none for as long as the graph runs.
+fn endless() -> Classes {
+    struct Quiet(MemorySource);
+    impl fyke_capture::Source for Quiet {
+        fn interfaces(&self) -> &[fyke_capture::Interface] {
+            self.0.interfaces()
+        }
+        fn next(&mut self) -> Result<fyke_capture::Next<'_>, fyke_capture::ReadError> {
+            match self.0.next()? {
+                fyke_capture::Next::End => {
+                    std::thread::sleep(std::time::Duration::from_millis(5));
+                    Ok(fyke_capture::Next::Idle)
+                }
+                next => Ok(next),
+            }
+        }
+        fn stats(&mut self) -> fyke_capture::SourceStats {
+            self.0.stats()
+        }
+    }
+    let mut classes = classes();
+    let open: fyke_graph::node::Open = |_| {
+        let mut source = MemorySource::new(LinkType::RAW);
+        for _ in 0..100 {
+            let mut bytes =
+                vec![0x45, 0, 0, 30, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 1, 1];
+            bytes.extend([0, 1, 0, 53, 0, 10, 0, 0]);
+            bytes.extend(b"n=");
+            source.push(&Frame::new(LinkType::RAW, &bytes));
+        }
+        source.repeat(1);
+        Ok(Box::new(Quiet(source)))
+    };
+    classes.register(Class { name: "frames", kind: Kind::Source, open, ..Class::NODE });
+    classes
+}
+
 #[test]
 fn cutting_and_doubles() {
     assert_eq!(counter("(snap,28) > (bytecount)", "captured_bytes"), 2800.0);

@@ -83,6 +83,27 @@ fn strings_are_found_across_segments_and_streams_are_kept_apart() {
     assert_eq!((bytes, counter("delivered_bytes")), (41.0, 41.0));
 }
 
+/// A file behind `tcp` gets the pieces in order, in both formats, under their own link type.
+#[test]
+fn pieces_are_written_to_files_of_both_formats() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["out.pcap", "out.pcapng"] {
+        let path = folder.path().join(name);
+        let view = run(&format!("(tcp) > (tofile,{})", path.display()), segments);
+        let written = view.nodes.last().unwrap().counts.passed;
+        let mut source = open_file(&path).unwrap();
+        let mut pieces = Vec::new();
+        while let Next::Frames(batch, _) = source.next().unwrap() {
+            assert!(batch.frames().iter().all(|piece| piece.link == LinkType(147)), "{name}");
+            pieces.extend(batch.frames().iter().map(|piece| piece.data.to_vec()));
+        }
+        assert_eq!(pieces.len() as u64, written, "{name}");
+        let bytes = pieces.concat();
+        let needle = bytes.windows(6).filter(|window| window == b"needle").count();
+        assert!(written > 0 && needle > 0, "{name}: {}", String::from_utf8_lossy(&bytes));
+    }
+}
+
 /// A classifier between `tcp` and a node that takes streams changes the class value but not the stream.
 #[test]
 fn classifiers_between_leave_streams_alone() {

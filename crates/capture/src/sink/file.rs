@@ -166,10 +166,10 @@ impl FileSink {
     fn add_to_earlier(&mut self) {
         let Some(Encoder::Pcapng(pcapng)) = &self.encoder else { return };
         let counted: Vec<_> =
-            pcapng.interfaces().map(|one| (one.clone(), pcapng.frames(one))).collect();
+            pcapng.interfaces().map(|(_, one)| (one.clone(), pcapng.frames(one))).collect();
         for (interface, frames) in counted {
             let place = self.accounted_at(&interface);
-            self.accounted[place].before += frames;
+            self.accounted[place].end_file(frames);
         }
     }
 
@@ -186,9 +186,19 @@ impl FileSink {
         if self.options.waits { None } else { Some(Duration::ZERO) }
     }
 
-    /// Starts another file if it is time; true if it did.
-    fn rotate(&mut self) -> Result<bool, WriteError> {
-        match self.names.next_file(self.output.bytes()) {
+    /// Starts another file if it is time; true if it did. `now` gives the account of the file that ends.
+    fn rotate(
+        &mut self,
+        interface: &Interface,
+        now: &mut dyn FnMut() -> Option<Account>,
+    ) -> Result<bool, WriteError> {
+        let next = self.names.next_file(self.output.bytes());
+        if next != NextFile::Stay
+            && let Some(account) = now()
+        {
+            self.account(interface, &account);
+        }
+        match next {
             NextFile::Stay => Ok(false),
             NextFile::Done(count) => {
                 self.end()?;
@@ -292,10 +302,19 @@ impl Sink for FileSink {
         interface: &Interface,
         frames: &mut dyn Iterator<Item = &Frame<'_>>,
     ) -> Result<(), WriteError> {
+        self.write_accounted(interface, frames, &mut || None)
+    }
+
+    fn write_accounted(
+        &mut self,
+        interface: &Interface,
+        frames: &mut dyn Iterator<Item = &Frame<'_>>,
+        now: &mut dyn FnMut() -> Option<Account>,
+    ) -> Result<(), WriteError> {
         // PERF: comparing the interface with the described ones for every frame took 62 % of a capture's time.
         let mut described = None;
         for frame in frames {
-            if self.names.rotates() && self.rotate()? {
+            if self.names.rotates() && self.rotate(interface, now)? {
                 described = None;
             }
             self.write_one(interface, frame, &mut described)?;

@@ -18,7 +18,8 @@ pub(super) struct Pcapng {
     last: usize,
 }
 
-/// The account of an interface, with its time.
+/// Counts of the frames of an interface, and their time. A file gets the counts since the end of the file before it, so
+/// that the counts of all files add up to those of the capture.
 #[derive(Debug)]
 pub(super) struct Accounted {
     pub interface: Interface,
@@ -28,12 +29,16 @@ pub(super) struct Accounted {
     pub before: u64,
     /// Frames of all files at the time of the account.
     pub written: u64,
+    /// Sum of the counts in earlier files, and the end of the last of them.
+    told: Account,
+    told_ns: u64,
 }
 
 impl Accounted {
     /// Creates an interface without an account.
     pub(super) fn new(interface: Interface) -> Accounted {
-        Accounted { interface, account: Account::default(), time_ns: 0, before: 0, written: 0 }
+        let (account, told) = (Account::default(), Account::default());
+        Accounted { interface, account, time_ns: 0, before: 0, written: 0, told, told_ns: 0 }
     }
 
     /// The account with `here` frames in the current file. When a new file starts, the account is some frames old:
@@ -48,6 +53,27 @@ impl Accounted {
             delivered: self.account.delivered.or(Some(written)),
             ..self.account
         }
+    }
+
+    /// Returns the counts since the end of the file before the current one, which has `here` frames.
+    fn of_file(&self, here: u64) -> Account {
+        let (now, told) = (self.now(here), &self.told);
+        let since = |now: Option<u64>, told: Option<u64>| {
+            now.map(|now| now.saturating_sub(told.unwrap_or(0)))
+        };
+        Account {
+            received: since(now.received, told.received),
+            interface_dropped: since(now.interface_dropped, told.interface_dropped),
+            dropped: since(now.dropped, told.dropped),
+            accepted: since(now.accepted, told.accepted),
+            delivered: since(now.delivered, told.delivered),
+        }
+    }
+
+    /// Ends the current file, which has `here` frames.
+    pub(super) fn end_file(&mut self, here: u64) {
+        (self.told, self.told_ns) = (self.now(here), self.time_ns);
+        self.before += here;
     }
 }
 
@@ -128,9 +154,13 @@ impl Pcapng {
         });
     }
 
-    /// The interfaces of this file.
-    pub(super) fn interfaces(&self) -> impl Iterator<Item = &Interface> {
-        self.described.iter().map(|known| &known.interface)
+    /// The interfaces of this file, once each, with the number of their first description: those whose frames have
+    /// several link types are described several times.
+    pub(super) fn interfaces(&self) -> impl Iterator<Item = (usize, &Interface)> {
+        let interfaces = self.described.iter().map(|known| &known.interface).enumerate();
+        interfaces.filter(|(number, one)| {
+            self.described[..*number].iter().all(|known| known.interface != **one)
+        })
     }
 
     /// Frames of an interface in this file.
@@ -141,16 +171,20 @@ impl Pcapng {
 
     /// Writes the accounting of the interfaces that the file has described.
     pub(super) fn end(&self, accounted: &[Accounted], out: &mut Vec<u8>) {
-        for (number, described) in self.described.iter().enumerate() {
-            let of_interface = accounted.iter().find(|one| one.interface == described.interface);
+        for (number, interface) in self.interfaces() {
+            let of_interface = accounted.iter().find(|one| one.interface == *interface);
             // Frames that were read from a file have no account.
             let counted = of_interface.filter(|accounted| accounted.account != Account::default());
             let Some(accounted) = counted else { continue };
-            let account = accounted.now(self.frames(&described.interface));
+            let account = accounted.of_file(self.frames(interface));
             block(STATISTICS, out, |out| {
                 let [high, low] = halves(accounted.time_ns);
                 for word in [number as u32, high, low] {
                     out.extend_from_slice(&word.to_ne_bytes());
+                }
+                if accounted.told_ns > 0 {
+                    let [high, low] = halves(accounted.told_ns).map(u32::to_ne_bytes);
+                    option(2, &[high, low].concat(), out);
                 }
                 let counters = [
                     (4, account.received),

@@ -83,10 +83,10 @@ fn check_rotation(args: &DumpArgs) -> Result<(), Failure> {
     }
 }
 
-/// The link type that an interface offers; on Linux there is exactly one.
+/// The link types that an interface offers; on Linux it is one, and two for `any`.
 struct Offered {
     interface: String,
-    link: LinkType,
+    links: Vec<LinkType>,
 }
 
 impl Offered {
@@ -101,33 +101,40 @@ impl Offered {
         let interface = interface(args)?;
         let available = fyke_capture::interfaces_available()?;
         match available.into_iter().find(|one| one.name == interface) {
-            Some(found) => Ok(Offered { interface, link: found.link }),
+            Some(found) => Ok(Offered { interface, links: found.links() }),
             None => Err(Failure::Running(anyhow::anyhow!(
                 "there is no interface {interface}; -D lists the interfaces"
             ))),
         }
     }
 
-    fn title(&self) -> String {
-        let title = self.link.description().map_or("unknown", |link| link.title);
-        format!("{} ({title})", self.link)
+    fn titles(&self) -> impl Iterator<Item = String> {
+        self.links.iter().map(|link| {
+            let title = link.description().map_or("unknown", |link| link.title);
+            format!("{link} ({title})")
+        })
     }
 
     fn list(&self) -> Result<(), Failure> {
         let mut out = super::output();
         writeln!(out, "Data link types for {} (use option -y to set):", self.interface)?;
-        Ok(writeln!(out, "  {}", self.title())?)
+        self.titles().try_for_each(|title| Ok(writeln!(out, "  {title}")?))
     }
 
     fn check(&self, name: &str) -> Result<(), Failure> {
-        let given = LinkType::from_name(name.strip_prefix("DLT_").unwrap_or(name));
-        let problem = match given {
-            Some(link) if link == self.link => return Ok(()),
+        let problem = match link_type(name) {
+            Some(link) if self.links.contains(&link) => return Ok(()),
             Some(link) => format!("{} does not offer link type {link}", self.interface),
             None => format!("unknown link type {name:?}"),
         };
-        Err(Failure::Usage(format!("{problem}; {} offers {}", self.interface, self.title())))
+        let titles: Vec<String> = self.titles().collect();
+        Err(Failure::Usage(format!("{problem}; {} offers {}", self.interface, titles.join(", "))))
     }
+}
+
+/// Returns the link type for the argument of -y.
+pub fn link_type(name: &str) -> Option<LinkType> {
+    LinkType::from_name(name.strip_prefix("DLT_").unwrap_or(name))
 }
 
 /// Makes the filters and counts of a graph available to the control socket.

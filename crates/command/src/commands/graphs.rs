@@ -10,6 +10,7 @@ use crate::cli::{Cli, Command, DemuxArgs, DumpArgs, PrintArgs, RulesArgs, Source
 use clap::Parser;
 use fyke_capture::WriteError;
 use fyke_filters::FilterError;
+use fyke_frame::LinkType;
 use fyke_graph::language::{TextError, quoted};
 use fyke_graph::node::Counter;
 use fyke_graph::runtime::EditError;
@@ -65,7 +66,7 @@ fn output_cut(args: &SourceArgs) -> Option<String> {
     cut(args.snaplen).filter(|_| args.read.is_none())
 }
 
-fn source(args: &SourceArgs, look_back: bool) -> Result<String, Failure> {
+fn source(args: &SourceArgs, look_back: bool, link: Option<LinkType>) -> Result<String, Failure> {
     check_source(args)?;
     if let Some(file) = &args.read {
         return Ok(node("pcapin", &[("expression", path(file)?)]));
@@ -76,6 +77,7 @@ fn source(args: &SourceArgs, look_back: bool) -> Result<String, Failure> {
         "device",
         &[
             ("expression", Some(name)),
+            ("link", link.map(|link| link.to_string())),
             ("promiscuous", args.no_promiscuous.then(|| "n".to_owned())),
             ("buffer", Some(buffer)),
             ("user", args.ring_user.clone()),
@@ -130,7 +132,8 @@ pub fn dump(args: &DumpArgs) -> Result<String, Failure> {
     check_dump(args)?;
     let text = expression(&args.expression, args.expression_file.as_deref())?;
     let snaplen = output_cut(&args.source);
-    let mut chain = vec![source(&args.source, args.look_back)?];
+    let link = args.link_type.as_deref().and_then(super::dump::link_type);
+    let mut chain = vec![source(&args.source, args.look_back, link)?];
     let filter = node(
         "filter",
         &[
@@ -211,7 +214,7 @@ pub fn track(args: &TrackArgs) -> Result<String, Failure> {
             ("lookback", yes(live)),
         ],
     );
-    let mut chain = vec![source(&args.source, live)?];
+    let mut chain = vec![source(&args.source, live, None)?];
     chain.extend(live.then(|| rules_node(&[])));
     chain.push(format!("{{{FILTER}}}{filter}"));
     chain.extend(args.count_limit.map(limit));
@@ -297,7 +300,7 @@ pub fn demux_of(args: &DemuxArgs, rules: &Rules) -> Result<String, Failure> {
         ("snaplen", cut(args.source.snaplen)),
         ("export", yes(true)),
     ]);
-    let mut chain = vec![source(&args.source, false)?];
+    let mut chain = vec![source(&args.source, false, None)?];
     chain.extend(args.limit.map(limit));
     chain.push(format!("{{{DEMUX}}}{}", node(DEMUX, &parameters)));
     let mut first = chain.join(" > ");

@@ -465,10 +465,14 @@ impl Runner {
             self.sink.as_ref().map_or(0, |sink| self.passed.saturating_sub(sink.stats().frames));
         let (after, unjudged) =
             if self.failed.is_some() { (0, self.after) } else { (self.after, 0) };
-        let lost = [("capture ring full", source.dropped), ("writer", unwritten + unjudged)];
+        let lost = [
+            ("capture ring full", source.dropped),
+            ("unreadable in the ring", source.unreadable),
+            ("writer", unwritten + unjudged),
+        ];
         let lost = lost.into_iter().filter(|(_, count)| *count > 0);
         Accounting {
-            seen: self.frames + self.after + source.dropped,
+            seen: self.frames + self.after + source.dropped + source.unreadable,
             delivered: self.passed - unwritten,
             rejected: self.frames - self.passed + after,
             taken: 0,

@@ -2,6 +2,10 @@
 
 use super::{Node, Settings};
 use fyke_capture::{Interface, Source};
+use fyke_frame::LinkType;
+
+/// Link type of pieces of streams: the first one for private use.
+pub const PIECES: LinkType = LinkType::USER0;
 
 /// Role of a class; it decides how nodes of the class may be connected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,7 +103,8 @@ pub struct Class {
     /// Several workers do not keep that order, so the planner refuses such a node there. The order within a
     /// conversation is always kept.
     pub ordered: fn(&Settings) -> bool,
-    /// True if it emits pieces of streams, with the number of their stream ([`Emitted::push_piece`]).
+    /// True if it emits only pieces of streams, of link type [`PIECES`], with the number of their stream
+    /// ([`Emitted::push_piece`]).
     ///
     /// [`Emitted::push_piece`]: super::Emitted::push_piece
     pub emits_pieces: bool,

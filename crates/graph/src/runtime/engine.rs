@@ -30,6 +30,8 @@ const LAST_TRIES: usize = 100;
 /// Reasons for which a source loses frames.
 const DROPPED: &str = "capture ring full";
 const UNREAD: &str = "not read before the stop";
+/// Reason of a loss: a ring's writer has put a frame into it that is not of the ring's kind.
+const UNREADABLE: &str = "unreadable in the ring";
 /// Longest wait for frames before the loop does its other work.
 const PATIENCE: Duration = Duration::from_millis(20);
 /// The same if a source cannot signal that it has frames.
@@ -87,8 +89,8 @@ pub struct Engine {
     /// The texts by their numbers.
     texts: BTreeMap<u64, Arc<str>>,
     epoch: u64,
-    /// Frames lost by sources that have been removed.
-    dropped_before: u64,
+    /// Frames lost by sources that have been removed: dropped, unreadable.
+    lost_before: [u64; 2],
     /// True if a snapshot can be made with every tick, so that a recent one exists while the loop waits for a source.
     snapshots_are_cheap: bool,
     /// True if the first node that fails ends the graph.
@@ -107,7 +109,7 @@ impl Engine {
     ) -> Engine {
         let mut engine = Engine {
             inlets: Vec::new(),
-            nodes: Nodes::default(),
+            nodes: Nodes::alone(),
             crew: None,
             shared,
             next_inlet: 0,
@@ -115,7 +117,7 @@ impl Engine {
             error: None,
             texts,
             epoch: 0,
-            dropped_before: 0,
+            lost_before: [0; 2],
             snapshots_are_cheap: true,
             all_or_none: false,
             over: false,
@@ -309,20 +311,25 @@ impl Engine {
         let mut sources = Vec::new();
         for inlet in &mut self.inlets {
             inlet.stats = inlet.source.stats();
-            let SourceStats { received, dropped, ignored, .. } = inlet.stats;
+            let SourceStats { received, dropped, ignored, unreadable, .. } = inlet.stats;
+            let lost = dropped + unreadable;
             let node = &mut nodes[inlet.at];
             node.failed = inlet.failed.clone();
             let left = match self.over && inlet.stopped {
-                true => received.saturating_sub(dropped + ignored + node.counts.arrived),
+                true => received.saturating_sub(lost + ignored + node.counts.arrived),
                 false => 0,
             };
             let (unread, after_end) = if self.nodes.ended { (0, left) } else { (left, 0) };
-            node.counts.lost = dropped + unread;
+            if let Some(all) = &mut self.nodes.lost {
+                all.insert(inlet.number, lost);
+            }
+            node.counts.lost = lost + unread;
             node.counts.rejected = after_end;
-            node.counts.arrived += dropped + left;
+            node.counts.arrived += lost + left;
             let mut of_source = outcomes.get(&inlet.number).cloned().unwrap_or_default();
             for sum in [&mut of_source, &mut outcome] {
                 sum.lose(DROPPED, dropped);
+                sum.lose(UNREADABLE, unreadable);
                 sum.lose(UNREAD, unread);
                 sum.rejected += after_end;
             }
@@ -336,7 +343,8 @@ impl Engine {
                 interfaces: inlet.source.interfaces().to_vec(),
             });
         }
-        outcome.lose(DROPPED, self.dropped_before);
+        outcome.lose(DROPPED, self.lost_before[0]);
+        outcome.lose(UNREADABLE, self.lost_before[1]);
         outcome.unwritten(&nodes);
         let text = |(&number, text): (&u64, &Arc<str>)| {
             let accepted = accepted.get(&number).copied().unwrap_or_default();
@@ -453,8 +461,11 @@ impl Engine {
             let inlet = inlets.remove(&node.key);
             self.inlets.extend(inlet.map(|inlet| Inlet { at, is_live, ..inlet }));
         }
-        let gone = inlets.into_values().map(|mut inlet| inlet.source.stats().dropped);
-        self.dropped_before += gone.sum::<u64>();
+        for mut inlet in inlets.into_values() {
+            let stats = inlet.source.stats();
+            self.lost_before[0] += stats.dropped;
+            self.lost_before[1] += stats.unreadable;
+        }
         let alone = self.inlets.len() < 2;
         for inlet in &mut self.inlets {
             inlet.source.set_patience(if alone { PATIENCE } else { Duration::ZERO });

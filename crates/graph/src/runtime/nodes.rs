@@ -72,6 +72,8 @@ pub(super) struct Nodes {
     pub interfaces: HashMap<u32, Vec<Interface>>,
     /// Outcomes of the frames of each source, by its number, including sources that have been removed.
     pub outcomes: BTreeMap<u32, Outcome>,
+    /// Frames that each source has lost itself, by its number; `None` with several workers, of which each knows a part.
+    pub lost: Option<HashMap<u32, u64>>,
     /// Number of frames that the ends of each text have accepted.
     pub texts: BTreeMap<u64, u64>,
     /// Nodes connected so far.
@@ -530,6 +532,7 @@ impl Nodes {
 
     /// Calls a node with the frames of `mask`, and stores the results in its slot.
     fn ask(&mut self, index: usize, mask: Mask, input: &Input<'_>, cut: &mut Cut) {
+        let settled = self.settled(input.source);
         let slot = &mut self.slots[index];
         (slot.arrived, slot.out, slot.taken) = (mask, Mask::EMPTY, Mask::EMPTY);
         slot.lost = Mask::EMPTY;
@@ -554,6 +557,7 @@ impl Nodes {
             serial: self.serial,
             origin: input.emitted,
             position: cut.position,
+            settled,
             taken: Mask::EMPTY,
             lost: Mask::EMPTY,
             cut: cut.at,

@@ -77,6 +77,9 @@ struct Instructions {
     /// Number of distinct instructions that name each set or condition.
     set_uses: HashMap<u32, usize>,
     condition_uses: HashMap<u32, usize>,
+    /// Sets and conditions that may be unused; `commit` checks these only.
+    idle_sets: Vec<u32>,
+    idle_conditions: Vec<u32>,
 }
 
 /// A set of passes that can be edited while others evaluate it.
@@ -286,9 +289,13 @@ impl PassSet {
                 row.changed = self.epoch;
             }
         }
-        self.conditions.extend(new_conditions);
+        for (condition, number) in new_conditions {
+            self.instructions.idle_conditions.push(number);
+            self.conditions.insert(condition, number);
+        }
         for number in new_sets {
             self.instructions.set_uses.entry(number).or_insert(0);
+            self.instructions.idle_sets.push(number);
         }
         self.group(&mut state, &touched, &regrouped);
         for &id in &touched {
@@ -435,25 +442,22 @@ impl PassSet {
         })
     }
 
-    /// Drops sets and conditions that no instruction names any more.
+    /// Drops sets and conditions that no instruction names any more. O(given-back instructions).
     fn drop_unused(&mut self, state: &mut State) {
-        self.instructions.set_uses.retain(|&number, uses| {
-            if *uses == 0 {
+        let Instructions { set_uses, condition_uses, idle_sets, idle_conditions, .. } =
+            &mut self.instructions;
+        for number in idle_sets.drain(..) {
+            if set_uses.get(&number) == Some(&0) {
+                set_uses.remove(&number);
                 state.sets.remove(number.into());
             }
-            *uses > 0
-        });
-        let unused = self.conditions.len() > self.instructions.condition_uses.len();
-        if unused || self.instructions.condition_uses.values().any(|&uses| uses == 0) {
-            self.instructions.condition_uses.retain(|_, uses| *uses > 0);
-            let uses = &self.instructions.condition_uses;
-            self.conditions.retain(|_, number| {
-                let used = uses.contains_key(number);
-                if !used {
-                    state.conditions.remove((*number).into());
-                }
-                used
-            });
+        }
+        for number in idle_conditions.drain(..) {
+            if condition_uses.get(&number).is_none_or(|&uses| uses == 0) {
+                condition_uses.remove(&number);
+                let condition = state.conditions.remove(number.into());
+                condition.map(|condition| self.conditions.remove(&condition));
+            }
         }
     }
 }
@@ -491,9 +495,17 @@ impl Instructions {
         self.free.push(entry.compiled.slot);
         self.known.remove(instruction);
         let (set, condition) = names(instruction);
-        for (number, uses) in [(set, &mut self.set_uses), (condition, &mut self.condition_uses)] {
-            if let Some(uses) = number.and_then(|number| uses.get_mut(&number)) {
+        for (number, uses, idle) in [
+            (set, &mut self.set_uses, &mut self.idle_sets),
+            (condition, &mut self.condition_uses, &mut self.idle_conditions),
+        ] {
+            if let Some(number) = number
+                && let Some(uses) = uses.get_mut(&number)
+            {
                 *uses -= 1;
+                if *uses == 0 {
+                    idle.push(number);
+                }
             }
         }
     }

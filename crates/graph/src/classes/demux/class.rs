@@ -18,6 +18,7 @@ use fyke_flow::Bounds;
 use fyke_frame::{Batch, LinkType, Mask};
 use links::Links;
 use scoped::Scoped;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 /// Numbers of filters, ascending.
@@ -159,10 +160,14 @@ impl Node for Demux {
             return false;
         }
         let old = std::mem::take(&mut self.book.rules);
-        let mut counts: std::collections::HashMap<_, _> =
-            old.into_iter().map(|rule| ((rule.text, rule.class), rule.frames)).collect();
+        // A filter that is there twice has two counts.
+        let mut counts: HashMap<(Arc<str>, u32), VecDeque<u64>> = HashMap::new();
+        for rule in old {
+            counts.entry((rule.text, rule.class)).or_default().push_back(rule.frames);
+        }
         for rule in &mut rules {
-            rule.frames = counts.remove(&(Arc::clone(&rule.text), rule.class)).unwrap_or(0);
+            let counts = counts.get_mut(&(Arc::clone(&rule.text), rule.class));
+            rule.frames = counts.and_then(VecDeque::pop_front).unwrap_or(0);
         }
         (self.book.rules, self.book.first) = (rules, first);
         true

@@ -3,6 +3,7 @@
 
 use crate::node::{Class, Kind, MakeError, Parameter, Settings};
 use fyke_capture::{RingOptions, RingSource, SharedSource, Source};
+use fyke_frame::LinkType;
 use std::path::Path;
 
 fn options(settings: &Settings) -> Result<RingOptions, MakeError> {
@@ -15,8 +16,15 @@ fn options(settings: &Settings) -> Result<RingOptions, MakeError> {
     let blocks = buffer / u64::from(defaults.block_size / 1024);
     let held = if settings.flag("lookback")? { defaults.look_back_blocks } else { 0 };
     let block_count = blocks.max(4) as u32;
+    let link = match settings.text("link") {
+        None => None,
+        Some(link) => Some(LinkType::from_name(link).ok_or_else(|| {
+            MakeError::new("link", format!("unknown link type {link:?}"))
+        })?),
+    };
     Ok(RingOptions {
         interface: (name != "any").then(|| name.to_owned()),
+        link,
         snaplen: snaplen as u32,
         promiscuous: settings.choice("promiscuous", &["y", "n"])? == 0,
         look_back_blocks: held.min(block_count / 2),
@@ -52,6 +60,7 @@ pub const CLASS: Class = Class {
     parameters: &[
         Parameter { name: "expression", summary: "the interface, `any`, or ring:PATH" },
         Parameter { name: "snaplen", summary: "bytes of a frame that filters, too, see (262144)" },
+        Parameter { name: "link", summary: "for `any`: LINUX_SLL or LINUX_SLL2 (default)" },
         Parameter { name: "promiscuous", summary: "n: only frames addressed to this machine" },
         Parameter { name: "buffer", summary: "KiB of the capture ring (32768)" },
         Parameter { name: "user", summary: "also reads rings of this user" },
@@ -62,6 +71,9 @@ pub const CLASS: Class = Class {
     open: |settings| {
         let name = settings.required("expression")?;
         if let Some(path) = name.strip_prefix("ring:") {
+            if settings.text("link").is_some() {
+                return Err(MakeError::new("link", "a ring has its own link type"));
+            }
             let source = SharedSource::connect(name, Path::new(path), user(settings)?);
             let source = source.map_err(|error| MakeError::refused("expression", error))?;
             return Ok(Box::new(source) as Box<dyn Source>);

@@ -150,8 +150,13 @@ impl Node for Search {
     fn change(&mut self, settings: &Settings) -> bool {
         // The states of streams belong to the old automaton.
         let Ok((automaton, names)) = automaton(settings, self.lower) else { return false };
-        let old: HashMap<_, _> = self.names.drain(..).zip(self.found.drain(..)).collect();
-        self.found = names.iter().map(|name| old.get(name).copied().unwrap_or(0)).collect();
+        // A string that is there twice has two counts.
+        let mut old: HashMap<String, VecDeque<u64>> = HashMap::new();
+        for (name, found) in self.names.drain(..).zip(self.found.drain(..)) {
+            old.entry(name).or_default().push_back(found);
+        }
+        let mut count = |name| old.get_mut(name)?.pop_front();
+        self.found = names.iter().map(|name| count(name).unwrap_or(0)).collect();
         (self.automaton, self.names) = (automaton, names);
         self.streams.iter_mut().for_each(|streams| streams.retain(|_, _| false));
         true

@@ -15,18 +15,15 @@
 //! frames are as recent as the system's clock, that clock continues the wait if no segment arrives. Memory and
 //! losses: [`fyke_flow::streams`]. Cost: a header walk and a copy of each payload. Source: MAPI's COOKING.
 
-use crate::node::{Arrival, Class, Counter, Emitted, MakeError, Node, NodeError};
+use crate::node::{Arrival, Class, Counter, Emitted, MakeError, Node, NodeError, PIECES};
 use crate::node::{Parameter, Settings};
 use fyke_flow::Streams;
 use fyke_flow::streams::{Limits, Piece, Policy, Segment};
-use fyke_frame::{Frame, LinkType, Mask, walk};
+use fyke_frame::{Frame, Mask, walk};
 use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
-
-/// Link type of the pieces: the first one for private use.
-const PAYLOAD: LinkType = LinkType::USER0;
 
 /// Most connections at a time.
 const MAX_CONNECTIONS: u64 = 1_000_000;
@@ -99,7 +96,7 @@ fn put(
     let (number, identity) = numbers.of(direction);
     let mut emit = |bytes: &[u8]| {
         let wire_len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        let made = Frame { data: bytes, wire_len, link: PAYLOAD, ..*frame };
+        let made = Frame { data: bytes, wire_len, link: PIECES, ..*frame };
         pieces.push_piece(source, &made, number, identity);
     };
     if piece.missing > 0 && !piece.bytes.is_empty() {
@@ -140,7 +137,7 @@ impl Node for Tcp {
         let Tcp { streams, numbers, source, is_live, .. } = self;
         if *is_live {
             let now_ns = clock_ns();
-            let frame = Frame { timestamp_ns: now_ns, ..Frame::new(PAYLOAD, &[]) };
+            let frame = Frame { timestamp_ns: now_ns, ..Frame::new(PIECES, &[]) };
             streams.expire(now_ns, &mut |piece| put(numbers, emitted, *source, &frame, &piece));
         }
         Ok(())
@@ -149,7 +146,7 @@ impl Node for Tcp {
     fn finish(&mut self, emitted: &mut Emitted) -> Result<(), NodeError> {
         let Tcp { streams, numbers, source, .. } = self;
         streams.finish(&mut |timestamp_ns, piece| {
-            let frame = Frame { timestamp_ns, ..Frame::new(PAYLOAD, &[]) };
+            let frame = Frame { timestamp_ns, ..Frame::new(PIECES, &[]) };
             put(numbers, emitted, *source, &frame, &piece);
         });
         Ok(())

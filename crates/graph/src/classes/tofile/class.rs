@@ -8,7 +8,8 @@ use crate::losses::Losses;
 use crate::node::{Arrival, Class, Counter, Emitted, MakeError, Node, NodeError};
 use crate::node::{Parameter, Settings};
 use fyke_capture::{Account, Interface, PRIVATE, Rotation, Sink, WriteOptions};
-use fyke_frame::Mask;
+use fyke_frame::{Frame, Mask};
+use std::cell::Cell;
 use std::path::Path;
 use std::time::Duration;
 
@@ -18,22 +19,43 @@ struct ToFile {
     taken: u64,
     sink: Box<dyn Sink>,
     losses: Losses,
+    /// Accounts of the live interfaces; only with several files.
+    accounts: Vec<(Interface, Account)>,
+    /// True if there are several files.
+    rotates: bool,
     /// Reason why writing has ended.
     failed: Option<NodeError>,
 }
 
 impl Node for ToFile {
     fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
-        let left = (self.limit - self.taken) as usize;
+        let (left, before) = ((self.limit - self.taken) as usize, self.taken);
         let beyond = arrival.mask().iter().nth(left);
-        let mut frames = arrival.frames().take(left).map(|(_, frame)| frame).peekable();
-        while let Some(first) = frames.peek().map(|frame| frame.interface) {
-            let mut run = std::iter::from_fn(|| frames.next_if(|next| next.interface == first));
-            let mut run = run.by_ref().inspect(|_| self.taken += 1);
+        // Index of the last frame, and number of frames before it.
+        let (at, written) = (Cell::new(0), Cell::new(0));
+        let mut frames = arrival.frames().take(left).peekable();
+        while let Some(first) = frames.peek().map(|(_, frame)| frame.interface) {
+            let same = move |next: &(usize, &Frame<'_>)| next.1.interface == first;
+            let mut run = std::iter::from_fn(|| {
+                let (index, frame) = frames.next_if(same)?;
+                written.set(self.taken - before);
+                at.set(index);
+                self.taken += 1;
+                Some(frame)
+            });
             if self.failed.is_none() {
                 let interface = &arrival.interfaces()[first as usize];
-                let written = self.sink.write_run(interface, &mut run);
-                self.failed = written.err().map(NodeError::new);
+                let account = self.accounts.iter().find(|(known, _)| known == interface);
+                let mut now = || {
+                    let settled = arrival.settled(at.get())?;
+                    Some(Account {
+                        received: Some(settled.received),
+                        accepted: Some(settled.accepted + written.get()),
+                        ..account?.1
+                    })
+                };
+                let done = self.sink.write_accounted(interface, &mut run, &mut now);
+                self.failed = done.err().map(NodeError::new);
             }
             // Frames that a failure left unwritten count as lost.
             run.for_each(drop);
@@ -84,6 +106,9 @@ impl Node for ToFile {
     fn account(&mut self, accounts: &[(Interface, Account)]) {
         for (interface, account) in accounts {
             self.sink.account(interface, account);
+        }
+        if self.rotates {
+            self.accounts = accounts.to_vec();
         }
     }
 
@@ -145,8 +170,9 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
         true => MakeError::new("expression", error),
         false => MakeError::refused("expression", error),
     })?;
-    let (limit, losses) = (limit(settings)?, Losses::default());
-    Ok(Box::new(ToFile { limit, taken: 0, sink, losses, failed: None }))
+    let rotates = rotation(settings)?.rotates();
+    let (limit, accounts, losses) = (limit(settings)?, Vec::new(), Losses::default());
+    Ok(Box::new(ToFile { limit, taken: 0, sink, losses, accounts, rotates, failed: None }))
 }
 
 /// Refuses a FIFO without a reader: opening it would block this edit and all later ones.

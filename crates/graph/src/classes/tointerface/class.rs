@@ -1,4 +1,7 @@
 //! Class `tointerface`: sends frames on a network interface and passes them. Cost: one system call per frame.
+//!
+//! If the interface's queue is full, the node waits at most 20 ms per batch; after that, frames are lost and do not go
+//! on. Frames are also lost while the interface is down or gone. The graph continues.
 
 use crate::node::{Arrival, Class, Counter, MakeError, Node, NodeError, Parameter};
 use crate::snaplen::{SNAPLEN, cut, snaplen};
@@ -12,17 +15,25 @@ struct ToInterface {
 
 impl Node for ToInterface {
     fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
-        for (_, frame) in arrival.frames() {
-            let interface = arrival.interface(frame);
+        let (until, mut lost) = (InterfaceSink::deadline(), Mask::EMPTY);
+        for (index, frame) in arrival.frames() {
             let frame = cut(frame, self.snaplen);
-            self.sink.write(interface, &frame).map_err(NodeError::new)?;
+            if !self.sink.send(&frame, until).map_err(NodeError::new)? {
+                lost.set(index);
+            }
         }
-        Ok(arrival.mask())
+        arrival.lose(lost);
+        Ok(arrival.mask().without(lost))
     }
 
     fn counters(&self) -> Vec<Counter> {
-        let stats = self.sink.stats();
-        vec![Counter::count("sent", stats.frames), Counter::count("refused", stats.refused)]
+        let (stats, losses) = (self.sink.stats(), self.sink.losses());
+        vec![
+            Counter::count("sent", stats.frames),
+            Counter::count("refused", stats.refused),
+            Counter::count("queue_full", losses.queue_full),
+            Counter::count("interface_down", losses.down),
+        ]
     }
 }
 

@@ -3,9 +3,10 @@
 use super::super::outcome::{Outcome, WRITER};
 use super::super::view::NodeView;
 use super::Nodes;
+use crate::node::Settled;
 use fyke_capture::{Account, Interface};
 use fyke_frame::Mask;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// All counts, at one moment.
 #[derive(Default, Clone)]
@@ -32,6 +33,19 @@ impl Nodes {
                 node.pass_written(goes_on || (ends > 1 && !own_frames));
             }
         }
+    }
+
+    /// Returns no nodes yet, for a graph without workers.
+    pub fn alone() -> Nodes {
+        Nodes { lost: Some(HashMap::new()), ..Nodes::default() }
+    }
+
+    /// Returns the counts of a source so far; `None` with several workers.
+    pub(super) fn settled(&self, source: u32) -> Option<Settled> {
+        let lost = self.lost.as_ref()?.get(&source).copied().unwrap_or(0);
+        let outcome = self.outcomes.get(&source);
+        let received = lost + outcome.map_or(0, Outcome::seen);
+        Some(Settled { received, accepted: outcome.map_or(0, |outcome| outcome.accepted) })
     }
 
     /// Records the result of a node for the frames of a window, for their outcome.

@@ -245,3 +245,71 @@ fn an_edit_for_another_link_type_is_refused_and_the_capture_goes_on() {
     assert_eq!(read("counted"), "1\n", "{said}");
     assert!(read("ran").contains("\t1\n"), "{}{said}", read("ran"));
 }
+
+/// `any` with both cooked link types: the list, the frames and the verdicts of filters are those of tcpdump.
+#[test]
+fn all_interfaces_offer_both_cooked_link_types() {
+    let folder = tempfile::tempdir().unwrap();
+    let namespace = Script::new(FYKE, folder.path()).limit_s(120);
+    if Command::new("tcpdump").arg("--version").output().is_err() {
+        println!("skipped: tcpdump is not installed");
+        return;
+    }
+    let script = r#"
+        set -eu
+        veth
+        ip link set lo up
+        "$FYKE" dump -L -i any > ours; tcpdump -L -i any > theirs 2>&1
+        for link in LINUX_SLL LINUX_SLL2; do
+            ids=""
+            number=0
+            while read -r text; do
+                "$FYKE" dump --no-control -i any -y $link -w ours.$link.$number.pcap "$text" 2> log.$link.$number &
+                ids="$ids $!"
+                tcpdump -Z root -i any -y $link -U -w theirs.$link.$number.pcap "$text" 2> their.$link.$number &
+                ids="$ids $!"
+                wait_for grep -q 'listening on' log.$link.$number
+                wait_for grep -q 'listening on' their.$link.$number
+                number=$((number + 1))
+            done < texts
+            "$FYKE" run --no-control '(pcapin,in.pcap) > (tointerface,near)' 2> in.log
+            echo x > /dev/udp/127.0.0.1/9 || true
+            sleep 1.5
+            kill -INT $ids
+            wait
+        done
+    "#;
+    let packet = |port| Packet::ethernet().ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(7, port).build();
+    let frames: Vec<Vec<u8>> = (0..20).map(|number| packet(50 + number % 4)).collect();
+    std::fs::write(folder.path().join("in.pcap"), pcap::file(1, &frames)).unwrap();
+    let texts = ["udp", "port 53", "udp and inbound", "link[0:2] = 4", "not udp", "less 40"];
+    std::fs::write(folder.path().join("texts"), texts.join("\n") + "\n").unwrap();
+    let Some(output) = namespace.run(script) else { return };
+    let said = text(&output.stderr);
+    let read = |name: &str| std::fs::read(folder.path().join(name)).unwrap_or_default();
+    let offered = |name| {
+        let listed = String::from_utf8_lossy(&read(name)).into_owned();
+        listed.lines().filter(|line| line.starts_with("  ")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(offered("ours"), offered("theirs"), "{said}");
+    assert_eq!(offered("ours").len(), 2);
+    for (link, number) in [("LINUX_SLL", 113u32), ("LINUX_SLL2", 276)] {
+        for (place, one) in texts.iter().enumerate() {
+            let [ours, theirs] = ["ours", "theirs"].map(|whose| {
+                let file = read(&format!("{whose}.{link}.{place}.pcap"));
+                let word = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().unwrap());
+                assert_eq!(word(20), number, "{whose} {link} {one}");
+                let (mut at, mut frames) = (24, Vec::new());
+                while at < file.len() {
+                    let len = word(at + 8) as usize;
+                    frames.push(file[at + 16..at + 16 + len].to_vec());
+                    at += 16 + len;
+                }
+                frames.sort_unstable();
+                frames
+            });
+            assert_eq!(ours, theirs, "{link} {one}: {said}");
+            assert!(place > 1 || ours.len() >= 10, "{link} {one}: {} frames", ours.len());
+        }
+    }
+}

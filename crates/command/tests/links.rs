@@ -250,7 +250,7 @@ fn an_edit_for_another_link_type_is_refused_and_the_capture_goes_on() {
 #[test]
 fn all_interfaces_offer_both_cooked_link_types() {
     let folder = tempfile::tempdir().unwrap();
-    let namespace = Script::new(FYKE, folder.path()).limit_s(120);
+    let namespace = Script::new(FYKE, folder.path()).as_root().limit_s(120);
     if Command::new("tcpdump").arg("--version").output().is_err() {
         println!("skipped: tcpdump is not installed");
         return;
@@ -264,7 +264,7 @@ fn all_interfaces_offer_both_cooked_link_types() {
             ids=""
             number=0
             while read -r text; do
-                "$FYKE" dump --no-control -i any -y $link -w ours.$link.$number.pcap "$text" 2> log.$link.$number &
+                "$FYKE" dump --no-control -Z root -i any -y $link -w ours.$link.$number.pcap "$text" 2> log.$link.$number &
                 ids="$ids $!"
                 tcpdump -Z root -i any -y $link -U -w theirs.$link.$number.pcap "$text" 2> their.$link.$number &
                 ids="$ids $!"

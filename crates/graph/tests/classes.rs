@@ -149,7 +149,7 @@ fn a_frame_of_two_edges_counts_once_in_every_class() {
         "(sampler,3)",
         "(snap,30)",
         "(bloom,\"ip=10.0.0.3\")",
-        "(demux,\"udp => 1\",\"src host 10.0.0.1 => 1\",\"udp => 1\")",
+        "(demux,\"udp => 1\",expression=\"src host 10.0.0.1 => 1\",expression=\"udp => 1\")",
     ];
     for class in classes {
         let told = |graph: &str| {

@@ -77,7 +77,7 @@ fn toml_is_the_same_graph() {
         ("", "no node"),
         ("[[node]]\nclass='x'", "node 1 has no tag"),
         ("[[node]]\ntag='a'\nclass='x'\nfrom=3", "not a list"),
-        ("[[node]]\ntag='a'\nclass='x'\nfrom=['a}(']", "no tag"),
+        ("[[node]]\ntag='a'\nclass='x'\nfrom=['a}(']", "not a tag"),
         ("[[node]\n", "line 1"),
         ("edge=3", "\"edge\" is not known"),
     ] {

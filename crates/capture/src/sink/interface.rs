@@ -104,6 +104,7 @@ impl InterfaceSink {
         Ok(matches!(sent, Sent::Yes | Sent::Refused))
     }
 
+    /// Sends a frame; waits for room until `until`.
     fn try_send(&self, data: &[u8], until: Instant) -> Result<Sent, WriteError> {
         loop {
             let Err(source) = self.socket.send(self.ifindex, data) else { return Ok(Sent::Yes) };
@@ -129,7 +130,10 @@ impl Sink for InterfaceSink {
         frames: &mut dyn Iterator<Item = &Frame<'_>>,
     ) -> Result<(), WriteError> {
         let until = InterfaceSink::deadline();
-        frames.try_for_each(|frame| self.send(frame, until).map(drop))
+        for frame in frames {
+            self.send(frame, until)?;
+        }
+        Ok(())
     }
 
     fn flush(&mut self) -> Result<(), WriteError> {

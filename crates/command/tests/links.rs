@@ -264,9 +264,11 @@ fn all_interfaces_offer_both_cooked_link_types() {
             ids=""
             number=0
             while read -r text; do
-                "$FYKE" dump --no-control -Z root -i any -y $link -w ours.$link.$number.pcap "$text" 2> log.$link.$number &
+                "$FYKE" dump --no-control -Z root -i any -y $link -w ours.$link.$number.pcap "$text" \
+                    2> log.$link.$number &
                 ids="$ids $!"
-                tcpdump -Z root -i any -y $link -U -w theirs.$link.$number.pcap "$text" 2> their.$link.$number &
+                tcpdump -Z root -i any -y $link -U -w theirs.$link.$number.pcap "$text" \
+                    2> their.$link.$number &
                 ids="$ids $!"
                 wait_for grep -q 'listening on' log.$link.$number
                 wait_for grep -q 'listening on' their.$link.$number

@@ -205,8 +205,8 @@ fn each_file_of_a_rotation_has_its_own_statistics() {
     assert_eq!(sums, (6_000, 6_000, 6_000), "{}", dump.said());
 }
 
-/// Number of files of a rotation by size; sums of received, accepted and delivered frames over all of them. Each file
-/// has as many frames as it says were delivered.
+/// Number of files of a rotation by size; sums of received, accepted and delivered frames over all of them. The
+/// statistics of each file agree with its number of frames.
 fn sums_of(name: &Path) -> (usize, (u64, u64, u64)) {
     let (mut files, mut sums) = (0, (0, 0, 0));
     for number in 0..100 {
@@ -229,7 +229,7 @@ fn sums_of(name: &Path) -> (usize, (u64, u64, u64)) {
     (files, sums)
 }
 
-/// Every other frame is rejected: the files say so for their own time, and their sums are the sum at the stop.
+/// Every other frame is rejected: each file counts its own time, and all files together agree with the summary.
 #[test]
 fn rejected_frames_are_in_the_statistics_of_their_file() {
     if !inside("rejected_frames_are_in_the_statistics_of_their_file") {
@@ -256,7 +256,7 @@ fn rejected_frames_are_in_the_statistics_of_their_file() {
     assert_eq!(sum.accepted, 5_000, "{}", dump.said());
 }
 
-/// An interface that takes only a part of the frames: the rest is lost, with the reason, and the graph goes on.
+/// An interface that takes only a part of the frames: the rest is lost, with the reason, and the graph continues.
 #[test]
 fn a_full_queue_loses_frames_and_nothing_else() {
     if !inside("a_full_queue_loses_frames_and_nothing_else") {

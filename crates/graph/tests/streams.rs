@@ -83,7 +83,7 @@ fn strings_are_found_across_segments_and_streams_are_kept_apart() {
     assert_eq!((bytes, counter("delivered_bytes")), (41.0, 41.0));
 }
 
-/// A file behind `tcp` gets the pieces in order, in both formats, under their own link type.
+/// A file after `tcp` gets the pieces in order, in both formats, under their own link type.
 #[test]
 fn pieces_are_written_to_files_of_both_formats() {
     let folder = tempfile::tempdir().unwrap();

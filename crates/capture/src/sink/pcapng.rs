@@ -154,8 +154,8 @@ impl Pcapng {
         });
     }
 
-    /// The interfaces of this file, once each, with the number of their first description: those whose frames have
-    /// several link types are described several times.
+    /// The interfaces of this file, once each, with the number of their first description. An interface with frames of
+    /// several link types is described several times.
     pub(super) fn interfaces(&self) -> impl Iterator<Item = (usize, &Interface)> {
         let interfaces = self.described.iter().map(|known| &known.interface).enumerate();
         interfaces.filter(|(number, one)| {

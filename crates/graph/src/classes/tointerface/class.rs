@@ -1,7 +1,7 @@
 //! Class `tointerface`: sends frames on a network interface and passes them. Cost: one system call per frame.
 //!
-//! If the interface's queue is full, the node waits at most 20 ms per batch; after that, frames are lost and do not go
-//! on. Frames are also lost while the interface is down or gone. The graph continues.
+//! If the interface's queue is full, the node waits at most 20 ms per batch; after that, frames are lost and do not
+//! pass. Frames are also lost while the interface is down or gone. The graph continues.
 
 use crate::node::{Arrival, Class, Counter, MakeError, Node, NodeError, Parameter};
 use crate::snaplen::{SNAPLEN, cut, snaplen};

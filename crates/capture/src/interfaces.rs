@@ -43,9 +43,24 @@ impl Available {
     }
 }
 
-/// Link types that the interface `name` offers; `link` is its default.
-pub(crate) fn offered(name: &str, link: LinkType) -> Vec<LinkType> {
+fn offered(name: &str, link: LinkType) -> Vec<LinkType> {
     if name == ANY { vec![LinkType::LINUX_SLL, LinkType::LINUX_SLL2] } else { vec![link] }
+}
+
+/// Returns the link type of a capture on the interface `name`: `given`, or its default `link`.
+///
+/// # Errors
+/// If the interface does not offer `given`.
+pub(crate) fn chosen(
+    name: &str,
+    link: LinkType,
+    given: Option<LinkType>,
+) -> Result<LinkType, LiveError> {
+    let (offered, given) = (offered(name, link), given.unwrap_or(link));
+    match offered.contains(&given) {
+        true => Ok(given),
+        false => Err(LiveError::NotOffered { interface: name.to_owned(), given, offered }),
+    }
 }
 
 /// The interfaces of this machine (of this network namespace): first those that are up, `any` last.

@@ -229,11 +229,7 @@ impl RingSource {
         let Capture { ifindex, link, cooked, loopback, is_loopback, netmask } = found;
         // A kernel that does not tell has no longer ones than most.
         let options = &fitting(options, lengths::longest(ifindex).unwrap_or(0));
-        let offered = interfaces::offered(&name, link);
-        let link = options.link.unwrap_or(link);
-        if !offered.contains(&link) {
-            return Err(LiveError::NotOffered { interface: name, given: link, offered });
-        }
+        let link = interfaces::chosen(&name, link, options.link)?;
         let failed =
             |call| move |source| LiveError::Call { interface: String::new(), call, source };
         let named = |error| with_name(error, &name);

@@ -59,8 +59,8 @@ pub use sink::{
     WriteError, WriteOptions, create_file,
 };
 pub use source::{
-    DEFAULT_SNAPLEN, HeldFrames, HeldMark, Interface, LinkState, LookBack, Next, Notice, Source,
-    SourceStats,
+    DEFAULT_SNAPLEN, HeldFrames, HeldMark, Interface, LinkState, LookBack, Next, Notice,
+    SocketFilter, Source, SourceStats,
 };
 
 /// Waits until one of several sources may have frames ([`Source::readiness`]), at most `patience`.

@@ -28,8 +28,8 @@ use crate::flow::FlowHash;
 use crate::interfaces::{self, Capture};
 use crate::rebind;
 use crate::source::{
-    DEFAULT_SNAPLEN, HeldFrames, HeldMark, Interface, LinkState, LookBack, Next, Notice, Source,
-    SourceStats,
+    DEFAULT_SNAPLEN, HeldFrames, HeldMark, Interface, LinkState, LookBack, Next, Notice,
+    SocketFilter, Source, SourceStats,
 };
 use crate::sys::lengths;
 use crate::sys::packet::{PacketSocket, RingSize, grace_period};
@@ -41,6 +41,7 @@ use fyke_privilege::helper::{self, Presence};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Time between two checks of an interface that is down or gone.
@@ -123,6 +124,7 @@ pub struct RingSource {
     next_block: u32,
     views: Vec<View>,
     stats: SourceStats,
+    filter: Option<Arc<dyn SocketFilter>>,
     promiscuous: bool,
     retire: Duration,
     state: LinkState,
@@ -283,6 +285,7 @@ impl RingSource {
             next_block: 0,
             views: Vec::with_capacity(BATCH_CAPACITY),
             stats: SourceStats::default(),
+            filter: None,
             promiscuous,
             retire: Duration::from_millis(options.retire_ms.into()),
             state: LinkState::Up,
@@ -523,6 +526,9 @@ impl Source for RingSource {
             self.stats.dropped += u64::from(counts.drops);
             self.stats.freezes += u64::from(counts.freezes);
         }
+        if let Some(filter) = &self.filter {
+            self.stats.filtered = filter.rejected();
+        }
         self.stats
     }
 
@@ -543,6 +549,15 @@ impl Source for RingSource {
             self.ends = Some(Instant::now() + LAST_BLOCK.min(self.retire * 2 + LAST_BLOCK / 4));
         }
         !self.ended
+    }
+
+    fn set_filter(&mut self, filter: Arc<dyn SocketFilter>) -> io::Result<()> {
+        if self.ends.is_some() || self.ended {
+            return Err(io::Error::other("the capture has been stopped"));
+        }
+        filter.attach(self.socket.as_fd())?;
+        self.filter = Some(filter);
+        Ok(())
     }
 
     fn take_notice(&mut self) -> Option<Notice> {

@@ -6,9 +6,10 @@
 
 use crate::error::ReadError;
 use fyke_frame::{Batch, Frame, LinkType};
-use std::fmt;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::time::Duration;
+use std::{fmt, io};
 
 /// Origin of frames: a network interface, or one interface of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -77,6 +78,14 @@ pub trait Source: Send {
         false
     }
 
+    /// Has the kernel reject frames before they reach this source.
+    ///
+    /// # Errors
+    /// If the source is no socket, or the kernel refuses; then every frame reaches it as before.
+    fn set_filter(&mut self, _filter: Arc<dyn SocketFilter>) -> io::Result<()> {
+        Err(io::Error::new(io::ErrorKind::Unsupported, "frames do not come from a packet socket"))
+    }
+
     /// Returns the next event of the interface that has not been returned yet.
     fn take_notice(&mut self) -> Option<Notice> {
         None
@@ -143,6 +152,10 @@ impl<S: Source + ?Sized> Source for Box<S> {
         (**self).stop()
     }
 
+    fn set_filter(&mut self, filter: Arc<dyn SocketFilter>) -> io::Result<()> {
+        (**self).set_filter(filter)
+    }
+
     fn take_notice(&mut self) -> Option<Notice> {
         (**self).take_notice()
     }
@@ -178,6 +191,20 @@ pub struct SourceStats {
     /// Frames of a file with a time that 64 bits of nanoseconds cannot hold (outside of 1970 to 2554): they have the
     /// nearest time within.
     pub clamped_times: u64,
+    /// Frames that a filter in the kernel rejected ([`Source::set_filter`]); not part of `received`.
+    pub filtered: u64,
+}
+
+/// A filter that the kernel runs for a packet socket, before frames reach the source.
+pub trait SocketFilter: Send + Sync {
+    /// Attaches it to a socket, in the place of the filter that the socket has.
+    ///
+    /// # Errors
+    /// If the kernel refuses; the socket keeps the filter that it has.
+    fn attach(&self, socket: BorrowedFd<'_>) -> io::Result<()>;
+
+    /// Number of frames that it rejected.
+    fn rejected(&self) -> u64;
 }
 
 /// Data that comes with a batch: earlier frames that are still held, and the source's interfaces.

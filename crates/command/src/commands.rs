@@ -21,6 +21,7 @@ pub mod ruler;
 pub mod rules;
 pub mod run;
 mod signals;
+mod space;
 pub mod track;
 
 pub use output::{one_line, output, safe};

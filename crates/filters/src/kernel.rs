@@ -55,7 +55,8 @@ struct Writer {
     texts: Texts,
     /// One for each link type that a socket has had; the first exists from the start.
     links: Vec<LinkFilters>,
-    /// Number of bytes to keep of accepted frames, if it was set.
+    options: fyke_kernel::Options,
+    /// Bytes to keep of accepted frames, when that was said.
     accept: Option<u32>,
 }
 
@@ -72,9 +73,19 @@ impl KernelFilters {
     /// # Errors
     /// The system has no kernel space.
     pub fn open(link: LinkType) -> Result<KernelFilters, OpenError> {
-        let space = Space::open(fyke_kernel::Options::default())?;
-        let links = vec![LinkFilters::new(space, link)];
-        let writer = Writer { texts: Texts::default(), links, accept: None };
+        KernelFilters::open_with(link, fyke_kernel::Options::default())
+    }
+
+    /// The same with options for the program of each link type.
+    ///
+    /// # Errors
+    /// As [`KernelFilters::open`].
+    pub(crate) fn open_with(
+        link: LinkType,
+        options: fyke_kernel::Options,
+    ) -> Result<KernelFilters, OpenError> {
+        let links = vec![LinkFilters::new(Space::open(options)?, link)];
+        let writer = Writer { texts: Texts::default(), links, options, accept: None };
         Ok(KernelFilters { writer: Mutex::new(writer), epoch: AtomicU64::new(0) })
     }
 
@@ -300,7 +311,7 @@ impl Writer {
         if let Some(place) = self.links.iter().position(|one| one.link() == link) {
             return Ok(place);
         }
-        let mut made = LinkFilters::new(Space::open(fyke_kernel::Options::default())?, link);
+        let mut made = LinkFilters::new(Space::open(self.options)?, link);
         made.fill(self.texts.listed())?;
         if let Some(bytes) = self.accept {
             made.space.passes().set_accept(bytes);

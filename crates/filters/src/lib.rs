@@ -18,6 +18,7 @@
 //! | `texts` | the list, and a group of changes checked against it |
 //! | `lowered` | the slow part of an edit, done before any lock is taken |
 //! | `user`, `kernel` | the spaces |
+//! | `superset`, `stage` | filters of user space in the kernel, too, which passes a superset |
 //! | `inputs` | link types of the sources, and the check of texts against them |
 //! | [`received`] | frames as filters evaluate them: as the device delivered them, or without tags |
 //!
@@ -44,6 +45,9 @@ mod inputs;
 mod kernel;
 mod lowered;
 pub mod received;
+#[cfg(feature = "kernel")]
+mod stage;
+mod superset;
 mod texts;
 mod user;
 mod view;
@@ -52,6 +56,9 @@ pub use error::{FilterError, GroupError};
 pub use inputs::{Inputs, Refused};
 #[cfg(feature = "kernel")]
 pub use kernel::{ByHand, ByHandError, KernelFilters, LoweredGroup, SocketError};
+#[cfg(feature = "kernel")]
+pub use stage::KernelStage;
+pub use superset::{Listing, Superset};
 pub use texts::Change;
 pub use user::{FilterCounts, FilterReader, FilterSet, Tags};
 pub use view::{FilterCount, FilterView, PassDescription};

@@ -56,6 +56,14 @@ pub(crate) struct Resolved {
 }
 
 impl Removed {
+    /// The numbers of the removed texts.
+    pub fn numbers(&self, texts: &Texts) -> Vec<u64> {
+        match self {
+            Removed::Some(removed) => removed.iter().copied().collect(),
+            Removed::All => texts.listed.keys().copied().collect(),
+        }
+    }
+
     /// The values of the removed numbers.
     pub fn of<T: Copy>(&self, ids: &BTreeMap<u64, T>) -> Vec<T> {
         match self {

@@ -27,11 +27,13 @@ pub(crate) use view::{IN_ORDER, in_words};
 use crate::error::{FilterError, GroupError};
 use crate::inputs::Inputs;
 use crate::lowered::{Fit, FittingTexts, LoweredTexts};
+use crate::superset::Superset;
 use crate::texts::{Change, Removed, Resolved, Texts};
 use fyke_filter::{Fragments, Options, Reading};
 use fyke_frame::LinkType;
 use fyke_pass::{FilterId, LoweredFilter, PassSet, Reader, Staged, Viewer};
-use priority::{at_low_priority, lower_own_priority};
+use priority::at_low_priority;
+pub(crate) use priority::lower_own_priority;
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -85,6 +87,8 @@ struct Shared {
 struct Writer {
     /// One for each link type in use, in the order of [`Listed::links`].
     passes: Vec<PassSet>,
+    /// The lower space, if there is one.
+    superset: Option<Arc<dyn Superset>>,
 }
 
 /// The filters in force.
@@ -136,7 +140,7 @@ impl FilterSet {
         let passes: Vec<_> = inputs.links.iter().copied().map(new_passes).collect();
         let links = passes.iter().map(|one| ListedLink::new(one, BTreeMap::new())).collect();
         let shared = Shared {
-            writer: Mutex::new(Writer { passes }),
+            writer: Mutex::new(Writer { passes, superset: None }),
             listed: Mutex::new(Listed { links, ..Listed::default() }),
             revealing: Mutex::new(()),
             epoch: AtomicU64::new(0),
@@ -205,9 +209,38 @@ impl FilterSet {
     ) -> Result<T, FilterError> {
         let mut writer = lock(&self.shared.writer);
         let index = self.shared.link(&mut writer, link)?;
+        if let Some(superset) = writer.superset.take() {
+            superset.open_for_good("a tracker adds passes of its own");
+        }
         let result = edit(&mut writer.passes[index]);
         self.shared.publish();
         Ok(result)
+    }
+
+    /// Sets the lower space that filters before this set does: it gets the texts, and every edit of them. Frames that it
+    /// rejects reach no reader. The set must be read as for a live capture, in compat.
+    pub fn set_superset(&self, superset: Arc<dyn Superset>) {
+        let mut writer = lock(&self.shared.writer);
+        superset.narrow(&|| lock(&self.shared.listed).texts.listed().clone(), &[]);
+        writer.superset = Some(superset);
+    }
+
+    /// Takes the lower space away again, before it filters.
+    pub fn unset_superset(&self) {
+        lock(&self.shared.writer).superset = None;
+    }
+
+    /// Reason why a lower space cannot pass a superset of what this set accepts, from the way its texts are read;
+    /// `None` if it can.
+    pub fn only_here(&self) -> Option<&'static str> {
+        match (self.shared.as_received, self.shared.without_tags) {
+            (true, false) => None,
+            (_, true) => Some("tags are skipped"),
+            (false, false) if self.shared.fragments.is_some() => {
+                Some("a scoped text needs all fragments")
+            }
+            (false, false) => Some("the text is read as for a file"),
+        }
     }
 
     /// Number of applied edits.
@@ -266,7 +299,25 @@ impl Shared {
         lowered.lower(changes, &links, |text, link| self.lower(text, link))?;
         self.check(changes, &lowered)?;
         let resolved = lock(&self.listed).texts.resolve(changes, false)?;
-        self.apply(&mut writer, changes, lowered.fitting(), &resolved)?;
+        let leaving = writer.superset.as_ref().map(|superset| {
+            let text = |&(id, place): &(u64, usize)| Some((id, changes[place].text()?));
+            let added: Vec<_> = resolved.added.iter().filter_map(text).collect();
+            let (texts, removed) = {
+                let listed = lock(&self.listed);
+                (listed.texts.left(&resolved), resolved.removed.numbers(&listed.texts))
+            };
+            superset.widen(&added, texts == 0);
+            (Arc::clone(superset), removed)
+        });
+        let applied = self.apply(&mut writer, changes, lowered.fitting(), &resolved);
+        if let Some((superset, removed)) = leaving {
+            let removed = match &applied {
+                Ok(()) => removed,
+                Err(_refused) => resolved.added.iter().map(|(id, _)| *id).collect(),
+            };
+            superset.narrow(&|| lock(&self.listed).texts.listed().clone(), &removed);
+        }
+        applied?;
         let retired = writer.passes.iter().map(PassSet::retired_passes).sum::<usize>();
         drop(writer);
         if retired > FREE_LIMIT {

@@ -7,6 +7,7 @@
 //! | [`node`] | the trait of a node, and the description of a class |
 //! | [`classes`] | the built-in classes, one folder each |
 //! | [`draw`](mod@draw) | a graph as text, in Graphviz's language and as SVG |
+//! | [`placement`] | which filters also run in a lower space, such as the kernel |
 //! | [`runtime`] | the running graph: accounting, failures, edits |
 //! | `fits` | the link types of sources, and counters of frames whose link type no text fits |
 //! | [`rules`] | the rules of a Bloom pre-filter, editable from any thread |
@@ -39,6 +40,7 @@ mod fits;
 pub mod language;
 mod losses;
 pub mod node;
+pub mod placement;
 pub mod plan;
 mod programs;
 pub mod rules;

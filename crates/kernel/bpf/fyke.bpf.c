@@ -707,10 +707,13 @@ over:
 		tally(w.counter);
 		return m->control.accept;
 	}
-	if (w.verdict == CAPPED || s->steps == 0)
+	if (w.verdict == CAPPED || s->steps == 0) {
 		tally(FYKE_COUNT_CAPPED);
-	else if (m->control.flags & FYKE_FLAG_COUNT_REJECTED)
+		if (m->control.flags & FYKE_FLAG_PASS_CAPPED)
+			return m->control.accept;
+	} else if (m->control.flags & FYKE_FLAG_COUNT_REJECTED) {
 		tally(FYKE_COUNT_REJECTED);
+	}
 	return m->control.reject;
 }
 

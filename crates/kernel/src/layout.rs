@@ -113,7 +113,7 @@ pub const ADDRESS_REACH: usize = 8;
 pub const COUNTERS: usize = 4096;
 /// Counter: frames that no pass accepted.
 pub const COUNT_REJECTED: usize = 0;
-/// Counter: frames rejected because the work per frame reached the limit.
+/// Counter: frames whose work reached the limit; they are rejected, or accepted with [`FLAG_PASS_CAPPED`].
 pub const COUNT_CAPPED: usize = 1;
 /// Counter: frames accepted because there is no pass.
 pub const COUNT_EMPTY: usize = 2;
@@ -122,6 +122,8 @@ pub const FIRST_PASS_COUNTER: usize = 8;
 
 /// Flag of [`Control::flags`]: rejected frames are also counted.
 pub const FLAG_COUNT_REJECTED: u32 = 1;
+/// Flag of [`Control::flags`]: frames that need more work than the limit are accepted, for a reader that decides.
+pub const FLAG_PASS_CAPPED: u32 = 2;
 
 /// Most instructions for one frame, whatever limit the memory contains: another process may have written it.
 pub const BUDGET_LIMIT: u32 = 8192;
@@ -149,7 +151,7 @@ pub struct Control {
     pub accept: u32,
     /// Return value for other frames.
     pub reject: u32,
-    /// See [`FLAG_COUNT_REJECTED`].
+    /// [`FLAG_COUNT_REJECTED`] and [`FLAG_PASS_CAPPED`].
     pub flags: u32,
     /// Instruction number of the first pass that the specialised tier does not cover.
     pub rest: u32,

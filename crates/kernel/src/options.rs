@@ -34,6 +34,8 @@ pub struct Options {
     pub count_rejected: bool,
     /// Most instructions for one frame, up to [`BUDGET_LIMIT`]; a frame that needs more is rejected and counted.
     pub budget: u32,
+    /// Whether a frame that needs more instructions is accepted instead, for a reader that evaluates it again.
+    pub pass_capped: bool,
     /// The form of the program. `None` takes the value of the environment variable `FYKE_KERNEL_FORM` (`loop`,
     /// `callbacks`), or else the best form that the kernel accepts.
     pub form: Option<Form>,
@@ -49,6 +51,7 @@ impl Default for Options {
             reject: 0,
             count_rejected: true,
             budget: BUDGET_LIMIT,
+            pass_capped: false,
             form: None,
             access: Access::best(),
         }

@@ -14,8 +14,8 @@ use crate::counters::Counters;
 use crate::error::KernelEditError;
 use crate::layout::{
     ACCEPT_SLOT, CODE_LIMIT, CODE_WORDS, CONTINUE, COOKED_BYTES, COUNT_EMPTY, COUNTER, COUNTERS,
-    Control, FIRST_PASS_COUNTER, FLAG_COUNT_REJECTED, LAST, NEXT, OP_CODE, OP_ROWS, OP_TRAILER,
-    SLOT_INSTRUCTIONS, SLOTS, TRAILER,
+    Control, FIRST_PASS_COUNTER, FLAG_COUNT_REJECTED, FLAG_PASS_CAPPED, LAST, NEXT, OP_CODE,
+    OP_ROWS, OP_TRAILER, SLOT_INSTRUCTIONS, SLOTS, TRAILER,
 };
 use crate::options::Options;
 use crate::rows::{Members, Rows, TableId};
@@ -119,7 +119,9 @@ impl KernelPasses {
         memory.prepare(offset_of!(Control, budget), options.budget);
         memory.prepare(offset_of!(Control, accept), options.accept);
         memory.prepare(offset_of!(Control, reject), options.reject);
-        let flags = if options.count_rejected { FLAG_COUNT_REJECTED } else { 0 };
+        let flag = |set: bool, flag| if set { flag } else { 0 };
+        let flags = flag(options.count_rejected, FLAG_COUNT_REJECTED)
+            | flag(options.pass_capped, FLAG_PASS_CAPPED);
         memory.prepare(offset_of!(Control, flags), flags);
         memory.publish(offset_of!(Control, head), start(ACCEPT_SLOT));
         KernelPasses {

@@ -5,6 +5,7 @@
 //! prints the text, and `fyke run` runs it.
 
 use super::privilege::{Doors, Entered, Needs, Privileges};
+use super::space::Kernel;
 use super::{DEFAULT_BUFFER_KIB, Failure, expression, interface, snaplen};
 use crate::cli::{Cli, Command, DemuxArgs, DumpArgs, PrintArgs, RulesArgs, SourceArgs, TrackArgs};
 use clap::Parser;
@@ -384,7 +385,8 @@ pub fn start(
     privileges: Privileges,
     doors: Doors,
 ) -> Result<(Engine, GraphHandle, Entered), Failure> {
-    let opened = GraphHandle::open(&[text], classes(), 1).map_err(refused)?;
+    let mut opened = GraphHandle::open(&[text], classes(), 1).map_err(refused)?;
+    opened.place(&Kernel);
     let entered = privileges.enter(&Needs::of(opened.plan(), doors))?;
     let (mut engine, handle) = opened.start().map_err(refused)?;
     engine.end_at_first_failure();

@@ -11,6 +11,7 @@ use super::live::apply_rules;
 use super::privilege::{Doors, Needs, Privileges, Sockets};
 use super::requests::{self, Editable};
 use super::signals::{report_on_signal, stop_on_signals};
+use super::space::Kernel;
 use crate::cli::RunArgs;
 use anyhow::Context;
 use fyke_control::{
@@ -57,7 +58,8 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
     let live = plan.nodes.iter().any(|node| node.class.name == "device");
     let workers = usize::from(args.workers);
     let privileges = Privileges::prepare(&args.privilege, true)?;
-    let opened = GraphHandle::open(&list, classes, workers).map_err(wrong_edit)?;
+    let mut opened = GraphHandle::open(&list, classes, workers).map_err(wrong_edit)?;
+    opened.place(&Kernel);
     let entered = privileges.enter(&needs(&args, opened.plan()))?;
     let (mut engine, handle) = opened.start().map_err(wrong_edit)?;
     let clients = entered.clients();

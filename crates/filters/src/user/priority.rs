@@ -22,7 +22,7 @@ pub(super) fn at_low_priority<T: Send>(work: impl FnOnce() -> T + Send) -> T {
 }
 
 /// Gives the calling thread low priority for the rest of its life.
-pub(super) fn lower_own_priority() {
+pub(crate) fn lower_own_priority() {
     // On Linux, priority belongs to a thread. Lowering it is always allowed, and the work is correct at any priority.
     let _ignored = rustix::process::nice(NICE);
 }

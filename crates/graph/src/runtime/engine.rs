@@ -311,7 +311,7 @@ impl Engine {
         let mut sources = Vec::new();
         for inlet in &mut self.inlets {
             inlet.stats = inlet.source.stats();
-            let SourceStats { received, dropped, ignored, unreadable, .. } = inlet.stats;
+            let SourceStats { received, dropped, ignored, unreadable, filtered, .. } = inlet.stats;
             let lost = dropped + unreadable;
             let node = &mut nodes[inlet.at];
             node.failed = inlet.failed.clone();
@@ -324,14 +324,14 @@ impl Engine {
                 all.insert(inlet.number, lost);
             }
             node.counts.lost = lost + unread;
-            node.counts.rejected = after_end;
-            node.counts.arrived += lost + left;
+            node.counts.rejected = after_end + filtered;
+            node.counts.arrived += lost + left + filtered;
             let mut of_source = outcomes.get(&inlet.number).cloned().unwrap_or_default();
             for sum in [&mut of_source, &mut outcome] {
                 sum.lose(DROPPED, dropped);
                 sum.lose(UNREADABLE, unreadable);
                 sum.lose(UNREAD, unread);
-                sum.rejected += after_end;
+                sum.rejected += after_end + filtered;
             }
             sources.push(SourceView {
                 node: inlet.key,

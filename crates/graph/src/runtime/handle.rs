@@ -8,6 +8,7 @@ use super::view::GraphView;
 use super::{Engine, InstantiateError, Made};
 use crate::classes::Classes;
 use crate::language::TextError;
+use crate::placement::{self, Placement, Space};
 use crate::plan::Plan;
 use fyke_capture::Interface;
 use std::collections::{BTreeMap, HashMap};
@@ -202,6 +203,12 @@ pub struct Opened {
 }
 
 impl Opened {
+    /// Runs filters in a lower space as well, where the graph allows it ([`crate::placement`]).
+    pub fn place(&mut self, space: &dyn Space) {
+        let Editor { plan, workers, .. } = &self.editor;
+        self.editor.placements = placement::place(plan, &mut self.made, space, *workers);
+    }
+
     /// The plan of the graph.
     pub fn plan(&self) -> &Plan {
         &self.editor.plan
@@ -230,6 +237,7 @@ struct Editor {
     next_id: u64,
     plan: Plan,
     notes: Vec<String>,
+    placements: Vec<Placement>,
 }
 
 fn refuse_workers(plan: &Plan) -> Result<(), EditError> {
@@ -343,6 +351,7 @@ impl GraphHandle {
             next_id: texts.len() as u64 + 1,
             plan,
             notes: Vec::new(),
+            placements: Vec::new(),
         };
         let sources = made.iter().filter_map(|(key, made)| match made {
             Made::Source(source) => Some((*key, source.interfaces().to_vec())),
@@ -411,6 +420,7 @@ impl GraphHandle {
         checked.map_err(|error| error.blame(&list))?;
         let more = editor.copies(&plan, &list, &stays, &open)?;
         let made = Made::all(&plan, &stays, &open).map_err(|error| error.blame(&list))?;
+        placement::open_for(&plan, &mut editor.placements);
         let pending = Pending { plan: plan.clone(), made, more, stays, texts: texts.clone() };
         self.shared.hand_over(pending)?;
         (editor.plan, editor.texts, editor.notes) = (plan, texts, notes);
@@ -431,6 +441,11 @@ impl GraphHandle {
     /// Notes for the user about the last edit: nodes that were made anew although they have a tag, and why.
     pub fn notes(&self) -> Vec<String> {
         lock(&self.editor).notes.clone()
+    }
+
+    /// Where the filters after devices run.
+    pub fn placements(&self) -> Vec<Placement> {
+        lock(&self.editor).placements.clone()
     }
 
     /// Number of edits in force.

@@ -1,0 +1,61 @@
+//! The kernel as the space below a graph: filters directly after a device run in the socket, too.
+
+use fyke_capture::{Interface, SocketFilter};
+use fyke_filters::{KernelStage, Listing, Superset};
+use fyke_frame::LinkType;
+use fyke_graph::placement::{LowerFilter, Space};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+/// The kernel, by a program on the capture's socket.
+pub struct Kernel;
+
+/// The texts of a filter in the kernel.
+#[derive(Debug)]
+struct InKernel {
+    stage: KernelStage,
+    link: LinkType,
+}
+
+impl Space for Kernel {
+    fn name(&self) -> &'static str {
+        "kernel"
+    }
+
+    fn filter(&self, interface: &Interface) -> Result<Arc<dyn LowerFilter>, String> {
+        let stage = KernelStage::open(interface.link, interface.snaplen);
+        let stage = stage.map_err(|error| error.to_string())?;
+        Ok(Arc::new(InKernel { stage, link: interface.link }))
+    }
+}
+
+impl Superset for InKernel {
+    fn widen(&self, added: &[(u64, &str)], unfiltered: bool) {
+        self.stage.widen(added, unfiltered);
+    }
+
+    fn narrow(&self, texts: &dyn Fn() -> Listing, removed: &[u64]) {
+        self.stage.narrow(texts, removed);
+    }
+
+    fn open_for_good(&self, reason: &'static str) {
+        self.stage.open_for_good(reason);
+    }
+}
+
+impl SocketFilter for InKernel {
+    fn attach(&self, socket: BorrowedFd<'_>) -> io::Result<()> {
+        self.stage.attach(socket, self.link).map_err(io::Error::other)
+    }
+
+    fn rejected(&self) -> u64 {
+        self.stage.rejected()
+    }
+}
+
+impl LowerFilter for InKernel {
+    fn passes_all(&self) -> Option<String> {
+        self.stage.reason()
+    }
+}

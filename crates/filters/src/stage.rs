@@ -1,0 +1,250 @@
+//! The kernel as a lower space ([`Superset`]): the texts of a [`FilterSet`](crate::FilterSet) in the kernel program of
+//! the socket that the set's frames come from.
+//!
+//! | edit | while it is applied | afterwards |
+//! |---|---|---|
+//! | short texts | added to the kernel's before readers see them | removed texts leave the kernel |
+//! | long texts ([`LONG`]) | the kernel passes everything: one more text, which accepts all | a thread adds them, then closes |
+//! | texts that the kernel refuses | as for long ones | it stays open and tells the reason |
+//!
+//! Frames that the kernel rejects are counted there ([`KernelStage::rejected`]).
+
+use crate::error::GroupError;
+use crate::kernel::{ByHand, KernelFilters, LoweredGroup, SocketError};
+use crate::superset::{Listing, Superset};
+use crate::texts::Change;
+use fyke_frame::LinkType;
+use fyke_kernel::{OpenError, Options};
+use std::collections::BTreeMap;
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Bytes of text from which an edit does not wait for the kernel.
+const LONG: usize = 4 << 10;
+
+/// Texts in the kernel before a [`FilterSet`](crate::FilterSet); clones share them.
+#[derive(Debug, Clone)]
+pub struct KernelStage(Arc<Stage>);
+
+#[derive(Debug)]
+struct Stage {
+    kernel: KernelFilters,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Numbers in the kernel of texts.
+    ids: BTreeMap<u64, u64>,
+    /// Number in the kernel of the text that accepts everything; `None` while the texts decide.
+    open: Option<u64>,
+    /// Number of edits so far.
+    edits: u64,
+    /// Reason why the kernel passes everything, if that is not only for a moment.
+    reason: Option<String>,
+    /// True once frames may be accepted by something that is no text.
+    for_good: bool,
+}
+
+impl KernelStage {
+    /// Loads the kernel's program for a link type; it passes every frame until texts arrive. `bytes` is the number of
+    /// bytes to keep of each frame.
+    ///
+    /// # Errors
+    /// If there is no kernel space, with what is missing.
+    pub fn open(link: LinkType, bytes: u32) -> Result<KernelStage, OpenError> {
+        let options = Options { pass_capped: true, accept: bytes, ..Options::default() };
+        let kernel = KernelFilters::open_with(link, options)?;
+        Ok(KernelStage(Arc::new(Stage { kernel, state: Mutex::default() })))
+    }
+
+    /// Has the kernel filter the frames of a packet socket.
+    ///
+    /// # Errors
+    /// If the socket takes no program.
+    pub fn attach(&self, socket: BorrowedFd<'_>, link: LinkType) -> Result<(), SocketError> {
+        self.0.kernel.attach(socket, link)
+    }
+
+    /// Number of frames that the kernel rejected.
+    pub fn rejected(&self) -> u64 {
+        self.0.kernel.tallies().rejected
+    }
+
+    /// Reason why the kernel passes everything; `None` if the texts are in the kernel, or soon will be.
+    pub fn reason(&self) -> Option<String> {
+        self.0.lock().reason.clone()
+    }
+
+    /// Number of texts in the kernel while these decide; `None` while every frame passes.
+    pub fn texts(&self) -> Option<usize> {
+        let state = self.0.lock();
+        (state.open.is_none() && !state.ids.is_empty()).then_some(state.ids.len())
+    }
+}
+
+impl Stage {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic elsewhere leaves the kernel as it was before or after an edit; both pass enough.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The kernel passes every frame. That fails only if the kernel has no room for one more pass; then all texts go,
+    /// because the kernel without a text passes everything, too.
+    fn open(&self, state: &mut State) {
+        if state.open.is_some() || state.ids.is_empty() {
+            return;
+        }
+        match self.kernel.add("") {
+            Ok(id) => state.open = Some(id),
+            Err(_no_room) => {
+                // Cannot fail: it removes all.
+                let _removed = self.kernel.set("");
+                state.ids.clear();
+            }
+        }
+    }
+
+    /// Makes the kernel's texts those of the list, and closes. Everything is lowered before the kernel's lock is taken.
+    fn fill(&self, state: &mut State, texts: &Listing) -> Result<(), GroupError> {
+        let group = Group::new(state, texts);
+        let changes: Vec<_> = group.changes.iter().map(OwnedChange::borrow).collect();
+        let lowered = self.kernel.lower(&changes)?;
+        self.enter(state, lowered, &group)
+    }
+
+    fn enter(
+        &self,
+        state: &mut State,
+        lowered: LoweredGroup<'_>,
+        group: &Group,
+    ) -> Result<(), GroupError> {
+        let ids = self.kernel.apply(lowered, ByHand::Stay)?;
+        for id in &group.gone {
+            state.ids.remove(id);
+        }
+        state.ids.extend(group.new.iter().copied().zip(ids.into_iter().flatten()));
+        state.open = None;
+        state.reason = None;
+        Ok(())
+    }
+
+    fn refuse(&self, state: &mut State, refused: &GroupError) {
+        self.open(state);
+        state.reason = Some(refused.error.to_string());
+    }
+}
+
+/// The changes that make the kernel's texts those of a list.
+struct Group {
+    changes: Vec<OwnedChange>,
+    /// Numbers of the texts that are added, in the order of the changes, which begin with them.
+    new: Vec<u64>,
+    /// Numbers of those that leave.
+    gone: Vec<u64>,
+}
+
+/// A change that a thread can own.
+enum OwnedChange {
+    Add(Arc<str>),
+    Remove(u64),
+}
+
+impl OwnedChange {
+    fn borrow(&self) -> Change<'_> {
+        match self {
+            OwnedChange::Add(text) => Change::Add(text),
+            OwnedChange::Remove(id) => Change::Remove(*id),
+        }
+    }
+}
+
+impl Group {
+    fn new(state: &State, texts: &Listing) -> Group {
+        let missing = texts.iter().filter(|(id, _)| !state.ids.contains_key(id));
+        let (new, mut changes): (Vec<_>, Vec<_>) =
+            missing.map(|(&id, text)| (id, OwnedChange::Add(Arc::clone(text)))).unzip();
+        let gone: Vec<_> = state.ids.keys().copied().filter(|id| !texts.contains_key(id)).collect();
+        changes.extend(gone.iter().map(|id| OwnedChange::Remove(state.ids[id])));
+        changes.extend(state.open.map(OwnedChange::Remove));
+        Group { changes, new, gone }
+    }
+}
+
+impl Superset for KernelStage {
+    fn widen(&self, added: &[(u64, &str)], unfiltered: bool) {
+        let state = &mut *self.0.lock();
+        state.edits += 1;
+        if state.for_good || state.open.is_some() || state.ids.is_empty() {
+            // Everything passes already.
+            return;
+        }
+        if unfiltered || added.iter().map(|(_, text)| text.len()).sum::<usize>() >= LONG {
+            return self.0.open(state);
+        }
+        let changes: Vec<_> = added.iter().map(|&(_, text)| Change::Add(text)).collect();
+        match self.0.kernel.edit(&changes) {
+            Ok(ids) => {
+                state.ids.extend(added.iter().map(|&(id, _)| id).zip(ids.into_iter().flatten()))
+            }
+            Err(refused) => self.0.refuse(state, &refused),
+        }
+    }
+
+    fn narrow(&self, texts: &dyn Fn() -> Listing, removed: &[u64]) {
+        let state = &mut *self.0.lock();
+        if state.for_good {
+            return;
+        }
+        if state.open.is_none() && !state.ids.is_empty() {
+            // Widened by short texts: only what left has to go.
+            let known: Vec<_> =
+                removed.iter().copied().filter(|id| state.ids.contains_key(id)).collect();
+            let changes: Vec<_> = known.iter().map(|id| Change::Remove(state.ids[id])).collect();
+            return match self.0.kernel.edit(&changes) {
+                Ok(_) => state.ids.retain(|id, _| !known.contains(id)),
+                Err(refused) => self.0.refuse(state, &refused),
+            };
+        }
+        let texts = texts();
+        let missing = texts.iter().filter(|(id, _)| !state.ids.contains_key(id));
+        if texts.is_empty() {
+            return;
+        }
+        if missing.map(|(_, text)| text.len()).sum::<usize>() >= LONG {
+            return self.fill_later(state, texts);
+        }
+        if let Err(refused) = self.0.fill(state, &texts) {
+            self.0.refuse(state, &refused);
+        }
+    }
+
+    fn open_for_good(&self, reason: &'static str) {
+        let state = &mut *self.0.lock();
+        self.0.open(state);
+        (state.for_good, state.reason) = (true, Some(reason.to_owned()));
+    }
+}
+
+impl KernelStage {
+    /// Fills the kernel on a thread of its own. If the texts change meanwhile, that edit fills it instead.
+    fn fill_later(&self, state: &State, texts: Listing) {
+        let stage = Arc::clone(&self.0);
+        let (edits, group) = (state.edits, Group::new(state, &texts));
+        let fill = move || {
+            crate::user::lower_own_priority();
+            let changes: Vec<_> = group.changes.iter().map(OwnedChange::borrow).collect();
+            let lowered = stage.kernel.lower(&changes);
+            let state = &mut *stage.lock();
+            if state.edits == edits
+                && !state.for_good
+                && let Err(refused) =
+                    lowered.and_then(|lowered| stage.enter(state, lowered, &group))
+            {
+                stage.refuse(state, &refused);
+            }
+        };
+        // Without a thread everything continues to pass; the next edit tries again.
+        let _no_thread = std::thread::Builder::new().name("fyke-fill".into()).spawn(fill);
+    }
+}

@@ -1,0 +1,26 @@
+//! Filters in a lower space: they let a superset of the accepted frames pass, and the filters of user space decide.
+//!
+//! An edit has two steps there. Before readers see it, the lower space *widens*: what the edit adds passes, too. After
+//! readers have seen it, the space *narrows*: what the edit removed passes no longer. So at every moment a frame that
+//! the filters accept under the old or the new state gets through. If the space cannot take a text it passes
+//! everything; nothing is lost, only time.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// Texts by number.
+pub type Listing = BTreeMap<u64, Arc<str>>;
+
+/// A space that filters before user space does. Edits call it one at a time.
+pub trait Superset: Send + Sync + fmt::Debug {
+    /// Lets through what the added texts accept, before an edit takes effect. `unfiltered` if the edit leaves no text,
+    /// so that every frame is accepted.
+    fn widen(&self, added: &[(u64, &str)], unfiltered: bool);
+
+    /// Rejects what only removed texts accepted, after the edit has taken effect; `texts` are those in force.
+    fn narrow(&self, texts: &dyn Fn() -> Listing, removed: &[u64]);
+
+    /// Passes every frame from now on, because something else than texts accepts frames; `reason` is for people.
+    fn open_for_good(&self, reason: &'static str);
+}

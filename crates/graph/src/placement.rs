@@ -1,0 +1,147 @@
+//! Placement: which filters of a graph also run in a lower space, before frames reach the graph.
+//!
+//! A filter directly after a device, alone or after a Bloom pre-filter, is placed in the space if nothing else needs the
+//! frames that it rejects. The space passes a superset ([`Superset`]), and the node decides under which epoch a frame is
+//! evaluated. What the space rejects counts as seen and rejected at the device. An edit of the graph that gives the
+//! device another consumer opens the lower filter before the edit takes effect.
+//!
+//! Source: FFPF, sections 2.1 (flowspaces) and 2.3 (placement: the fastest space that offers the class).
+
+use crate::plan::{Plan, PlanNode};
+use crate::runtime::Made;
+use fyke_capture::{Interface, SocketFilter};
+use fyke_filters::{FilterSet, Superset};
+use std::sync::Arc;
+
+/// A space below the graph.
+pub trait Space {
+    /// Name for people.
+    fn name(&self) -> &'static str;
+
+    /// Makes a filter for the frames of an interface; it passes everything until texts arrive.
+    ///
+    /// # Errors
+    /// The reason why the space cannot filter here.
+    fn filter(&self, interface: &Interface) -> Result<Arc<dyn LowerFilter>, String>;
+}
+
+/// A filter of a lower space.
+pub trait LowerFilter: Superset + SocketFilter {
+    /// Reason why it passes everything at the moment; `None` if it has the texts, or soon will have them.
+    fn passes_all(&self) -> Option<String>;
+}
+
+/// Where a filter runs.
+#[derive(Clone)]
+pub struct Placement {
+    /// Key of the device's node.
+    pub device: u64,
+    /// Key of the filter's node; 0 if the device has none.
+    pub filter: u64,
+    /// The filter in the lower space, or the reason why there is none.
+    pub lower: Result<Arc<dyn LowerFilter>, String>,
+}
+
+impl Placement {
+    /// Reason why the filter does not run in the lower space now; `None` if it does.
+    pub fn why_not_lower(&self) -> Option<String> {
+        match &self.lower {
+            Ok(lower) => lower.passes_all(),
+            Err(why) => Some(why.clone()),
+        }
+    }
+}
+
+/// The filter after a device whose rejected frames nothing needs, by its index.
+fn filter_after(plan: &Plan, device: usize) -> Result<usize, String> {
+    let mut at = device;
+    loop {
+        let fed = |node: &PlanNode| node.feeds.iter().any(|feed| feed.from == at);
+        let mut after = plan.nodes.iter().enumerate().filter(|(_, node)| fed(node));
+        let next = after.next();
+        if after.next().is_some() {
+            return Err(format!("several nodes need the frames of {}", plan.nodes[at].name));
+        }
+        let Some((index, node)) = next else { return Err("no filter follows the device".into()) };
+        let [feed] = &node.feeds[..] else {
+            return Err(format!("{} also has other frames", node.name));
+        };
+        if node.inverted || feed.class.is_some() {
+            return Err(format!("{} needs frames that a filter rejects", node.name));
+        }
+        match node.class.name {
+            "bpf" if node.settings.flag("lookback").unwrap_or(true) => {
+                return Err(format!("{} looks back at frames that it rejected", node.name));
+            }
+            "bpf" => return Ok(index),
+            "bloom" if !node.exported => at = index,
+            _ => return Err(format!("{} comes before a filter and needs all frames", node.name)),
+        }
+    }
+}
+
+/// Places the filters of a graph that is made but not started.
+pub(crate) fn place(
+    plan: &Plan,
+    made: &mut [(u64, Made)],
+    space: &dyn Space,
+    workers: usize,
+) -> Vec<Placement> {
+    let devices = plan.nodes.iter().enumerate().filter(|(_, node)| node.class.name == "device");
+    let mut placements = Vec::new();
+    for (index, device) in devices {
+        let found = filter_after(plan, index);
+        let filter = found.as_ref().map_or(0, |&index| plan.nodes[index].key);
+        let lower = match found {
+            _ if workers > 1 => Err("every worker has filters of its own".to_owned()),
+            Ok(_) => lower(made, device.key, filter, space),
+            Err(why) => Err(why),
+        };
+        placements.push(Placement { device: device.key, filter, lower });
+    }
+    placements
+}
+
+fn lower(
+    made: &mut [(u64, Made)],
+    device: u64,
+    filter: u64,
+    space: &dyn Space,
+) -> Result<Arc<dyn LowerFilter>, String> {
+    let set = made.iter().find_map(|(key, made)| match made {
+        Made::Node(node) if *key == filter => node.filters().cloned(),
+        _ => None,
+    });
+    let set: FilterSet = set.ok_or("the filter cannot be edited")?;
+    if let Some(why) = set.only_here() {
+        return Err(why.to_owned());
+    }
+    let source = made.iter_mut().find_map(|(key, made)| match made {
+        Made::Source(source) if *key == device => Some(source),
+        _ => None,
+    });
+    let source = source.ok_or("the device is not a source")?;
+    let [interface] = source.interfaces() else {
+        return Err("the device has several link types".to_owned());
+    };
+    let lower = space.filter(&interface.clone())?;
+    set.set_superset(Arc::clone(&lower) as Arc<dyn Superset>);
+    source.set_filter(Arc::clone(&lower) as Arc<dyn SocketFilter>).map_err(|error| {
+        set.unset_superset();
+        error.to_string()
+    })?;
+    Ok(lower)
+}
+
+/// Opens the lower filters that an edited graph no longer allows, before it takes effect.
+pub(crate) fn open_for(plan: &Plan, placements: &mut [Placement]) {
+    for placement in placements {
+        let device = plan.nodes.iter().position(|node| node.key == placement.device);
+        let stays = device.is_some_and(|device| {
+            filter_after(plan, device).is_ok_and(|at| plan.nodes[at].key == placement.filter)
+        });
+        if let (Ok(lower), false) = (&placement.lower, stays) {
+            lower.open_for_good("the graph was edited");
+        }
+    }
+}

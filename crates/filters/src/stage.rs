@@ -66,6 +66,11 @@ impl KernelStage {
         self.0.kernel.attach(socket, link)
     }
 
+    /// The texts in the kernel, to look at; only the set before it edits them.
+    pub fn kernel(&self) -> &KernelFilters {
+        &self.0.kernel
+    }
+
     /// Number of frames that the kernel rejected.
     pub fn rejected(&self) -> u64 {
         self.0.kernel.tallies().rejected

@@ -1,0 +1,159 @@
+//! The kernel before a set of filters: it passes what they accept, before, during and after every edit. Needs root.
+
+use fyke_filter::Options;
+use fyke_filters::{Change, FilterSet, KernelStage};
+use fyke_frame::{Batch, Frame, LinkType};
+use fyke_kernel::OpenError;
+use fyke_testkit::random::Random;
+use fyke_testkit::skip::unless_missing;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// A set of live texts with the kernel before it, or `None` with a printed reason.
+fn open(texts: &[&str]) -> Option<(FilterSet, KernelStage)> {
+    let stage = KernelStage::open(LinkType::EN10MB, u32::MAX);
+    let stage = unless_missing(stage, OpenError::is_unavailable)?;
+    let set = FilterSet::new(Options { live: true, ..Options::default() });
+    texts.iter().for_each(|text| drop(set.add(text).unwrap()));
+    set.set_superset(Arc::new(stage.clone()));
+    Some((set, stage))
+}
+
+/// A UDP datagram to a port.
+fn udp(port: u16) -> Vec<u8> {
+    let mut bytes = vec![0; 60];
+    (bytes[12], bytes[14], bytes[23]) = (8, 0x45, 17);
+    bytes[36..38].copy_from_slice(&port.to_be_bytes());
+    bytes
+}
+
+fn accepted(set: &FilterSet, frames: &[Vec<u8>]) -> Vec<bool> {
+    let mut reader = set.reader();
+    reader.refresh();
+    let mut batch = Batch::new();
+    for frame in frames {
+        batch.push(Frame::new(LinkType::EN10MB, frame)).unwrap();
+    }
+    let mask = reader.evaluate(&batch, batch.all()).unwrap();
+    (0..frames.len()).map(|index| mask.get(index)).collect()
+}
+
+fn passed(stage: &KernelStage, frame: &[u8]) -> bool {
+    stage.kernel().space(|space| space.test_run(frame, 1)).unwrap().returned != 0
+}
+
+/// Waits until the kernel passes exactly what the set accepts.
+fn settles(set: &FilterSet, stage: &KernelStage, frames: &[Vec<u8>]) {
+    let began = Instant::now();
+    let expected = accepted(set, frames);
+    while frames.iter().map(|frame| passed(stage, frame)).collect::<Vec<_>>() != expected {
+        assert!(began.elapsed() < Duration::from_secs(20), "{:?} {expected:?}", stage.reason());
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn random_edits_leave_the_kernel_with_a_superset_and_then_with_the_same() {
+    let Some((set, stage)) = open(&["udp dst port 3"]) else { return };
+    let mut random = Random::new(7);
+    let frames: Vec<_> = (0..16).map(udp).collect();
+    let (mut ids, mut text) = (vec![1], String::new());
+    for _ in 0..300 {
+        let port = random.below(16);
+        match random.below(6) {
+            0..=2 => ids.push(set.add(&format!("udp dst port {port}")).unwrap()),
+            3 | 4 if ids.len() > 1 => {
+                let id = ids.swap_remove(random.below(ids.len() as u64) as usize);
+                set.remove(id).unwrap();
+            }
+            _ => {
+                text.clear();
+                // Now and then a text that the kernel gets later, or none.
+                let long = [0, 0, 300][random.below(3) as usize];
+                for n in 0..long {
+                    text += &format!("udp dst port {} or ", 1_000 + n);
+                }
+                text += &format!("udp dst port {port}");
+                let text = if random.below(5) == 0 { "" } else { &text };
+                let id = set.set(text).unwrap();
+                ids = id.into_iter().collect();
+            }
+        }
+        let after = accepted(&set, &frames);
+        for (index, frame) in frames.iter().enumerate() {
+            assert!(passed(&stage, frame) || !after[index], "port {index} {:?}", stage.reason());
+        }
+    }
+    settles(&set, &stage, &frames);
+}
+
+#[test]
+fn while_texts_change_a_frame_that_old_and_new_accept_always_passes() {
+    let Some((set, stage)) = open(&["udp dst port 3"]) else { return };
+    let done = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            let long: String =
+                (0..400).map(|n| format!("udp dst port {} or ", 2_000 + n)).collect();
+            for n in 0..200 {
+                set.set(&format!("udp dst port 3 or udp dst port {n}")).unwrap();
+                set.set(&format!("{long} udp dst port 3")).unwrap();
+                let group = [Change::Set("udp"), Change::Add("arp")];
+                set.edit(&group).unwrap();
+                if n % 5 == 0 {
+                    set.set("").unwrap();
+                }
+            }
+            set.set("udp dst port 3").unwrap();
+            done.store(true, Ordering::Relaxed);
+        });
+        let mut runs = 0;
+        while !done.load(Ordering::Relaxed) {
+            assert!(passed(&stage, &udp(3)), "run {runs}");
+            runs += 1;
+        }
+        assert!(runs > 100, "{runs} runs");
+    });
+    settles(&set, &stage, &(0..8).map(udp).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_no_text_accepts_opens_the_kernel_for_good() {
+    let Some((set, stage)) = open(&["udp dst port 3"]) else { return };
+    assert!(!passed(&stage, &udp(4)) && passed(&stage, &udp(3)));
+    assert_eq!((stage.reason(), stage.texts()), (None, Some(1)));
+    set.edit_passes(LinkType::EN10MB, |_| ()).unwrap();
+    assert!(passed(&stage, &udp(4)));
+    set.set("udp dst port 5").unwrap();
+    assert!(passed(&stage, &udp(4)), "it stays open");
+    assert!(stage.reason().unwrap().contains("tracker"));
+}
+
+#[test]
+fn a_text_that_the_kernel_refuses_opens_it_until_the_text_is_gone() {
+    let Some((set, stage)) = open(&["udp dst port 3"]) else { return };
+    let exceptions = |n: u32| format!("not (ip host 10.0.{}.{} and tcp port {n})", n >> 8, n & 255);
+    let long: Vec<_> = (1..6_000).map(exceptions).collect();
+    let id = set.add(&long.join(" and ")).unwrap();
+    let began = Instant::now();
+    while stage.reason().is_none() {
+        assert!(passed(&stage, &udp(4)), "it is open while it tries");
+        assert!(began.elapsed() < Duration::from_secs(60), "the kernel takes it");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    assert!(passed(&stage, &udp(4)));
+    set.remove(id).unwrap();
+    settles(&set, &stage, &(0..8).map(udp).collect::<Vec<_>>());
+    assert_eq!((stage.reason(), stage.texts()), (None, Some(1)));
+}
+
+#[test]
+fn frames_that_the_kernel_rejects_are_counted_there() {
+    let Some((_set, stage)) = open(&["udp dst port 3"]) else { return };
+    let before = stage.rejected();
+    for _ in 0..5 {
+        assert!(!passed(&stage, &udp(4)) && passed(&stage, &udp(3)));
+    }
+    assert_eq!(stage.rejected() - before, 5);
+}

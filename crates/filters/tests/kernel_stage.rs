@@ -15,7 +15,9 @@ fn open(texts: &[&str]) -> Option<(FilterSet, KernelStage)> {
     let stage = KernelStage::open(LinkType::EN10MB, u32::MAX);
     let stage = unless_missing(stage, OpenError::is_unavailable)?;
     let set = FilterSet::new(Options { live: true, ..Options::default() });
-    texts.iter().for_each(|text| drop(set.add(text).unwrap()));
+    for text in texts {
+        set.add(text).unwrap();
+    }
     set.set_superset(Arc::new(stage.clone()));
     Some((set, stage))
 }
@@ -64,13 +66,13 @@ fn random_edits_leave_the_kernel_with_a_superset_and_then_with_the_same() {
         match random.below(6) {
             0..=2 => ids.push(set.add(&format!("udp dst port {port}")).unwrap()),
             3 | 4 if ids.len() > 1 => {
-                let id = ids.swap_remove(random.below(ids.len() as u64) as usize);
+                let id = ids.swap_remove(random.below(ids.len()));
                 set.remove(id).unwrap();
             }
             _ => {
                 text.clear();
                 // Now and then a text that the kernel gets later, or none.
-                let long = [0, 0, 300][random.below(3) as usize];
+                let long = [0, 0, 300][random.below(3)];
                 for n in 0..long {
                     text += &format!("udp dst port {} or ", 1_000 + n);
                 }

@@ -211,6 +211,9 @@ pub struct Stats {
     /// The reason why there are no counts yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_counts: Option<String>,
+    /// Place of the filters of a live capture: whether they also run in the kernel, or the reason why not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<String>,
 }
 
 /// Kind of an entry in the list of filters. Only filters and graphs have an id for `Delete`; others
@@ -380,7 +383,9 @@ mod tests {
         let nodes = vec![NodeCount { id: 3, counters, ..NodeCount::default() }];
         let own_filter = Some(OwnFilter { text: None, sockets: Some(1) });
         let (no_counts, epoch, uptime_ms) = (Some("no source".into()), 9, 5);
-        let stats = Stats { epoch, uptime_ms, accounting, filters, nodes, own_filter, no_counts };
+        let kernel = Some("the filters run in the kernel, too".into());
+        let stats =
+            Stats { epoch, uptime_ms, accounting, filters, nodes, own_filter, no_counts, kernel };
         let stats = Response::Stats(stats);
         let line = serde_json::to_string(&stats).unwrap();
         assert!(!line.contains('\n'));

@@ -190,6 +190,9 @@ fn write_stats(out: &mut impl Write, stats: &Stats) -> std::io::Result<()> {
         stats.epoch
     )?;
     write_own_filter(out, stats.own_filter.as_ref())?;
+    if let Some(kernel) = &stats.kernel {
+        writeln!(out, "            {}", one_line(kernel))?;
+    }
     for filter in &stats.filters {
         let name = counts::entry(filter.id, filter.kind);
         writeln!(out, "            {name}: {} {}", filter.accepted, one_line(&filter.text))?;

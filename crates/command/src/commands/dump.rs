@@ -40,16 +40,6 @@ pub fn run(args: DumpArgs) -> Result<(), Failure> {
     let doors = if args.no_control { Doors::Closed } else { Doors::Filters };
     let (mut engine, handle, entered) = graphs::start(&graphs::dump(&args)?, privileges, doors)?;
     let clients = entered.clients();
-    if args.stats {
-        for placement in handle.placements() {
-            let why = placement.why_not_lower();
-            let why = why.map_or_else(
-                || "the filter runs in the kernel, too".to_owned(),
-                |why| format!("the kernel passes every frame: {why}"),
-            );
-            note!("fyke: {why}");
-        }
-    }
     if is_live {
         entered.say_missing();
     }

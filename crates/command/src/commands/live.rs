@@ -67,6 +67,9 @@ impl Live {
             let _infallible =
                 writeln!(text, "  {orphans} fragments without their first: filtered without ports");
         }
+        if let Some(kernel) = stats.kernel.as_ref().filter(|_| filters) {
+            let _infallible = writeln!(text, "  {kernel}");
+        }
         for filter in stats.filters.iter().filter(|_| filters) {
             let name = counts::entry(filter.id, filter.kind);
             let _infallible =
@@ -85,6 +88,7 @@ impl Live {
             nodes: counts::nodes(view),
             own_filter: None,
             no_counts: None,
+            kernel: super::space::placement(&self.handle),
         }
     }
 

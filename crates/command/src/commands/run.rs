@@ -304,6 +304,7 @@ impl Live {
             nodes: counts::nodes(&view),
             own_filter: None,
             no_counts: None,
+            kernel: super::space::placement(&self.handle),
         }
     }
 

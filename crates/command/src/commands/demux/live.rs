@@ -158,6 +158,7 @@ impl Controlled for Live {
                     nodes: counts::nodes(&view),
                     own_filter: None,
                     no_counts: None,
+                    kernel: None,
                 })
             }
             edit => match self.edit(edit) {

@@ -11,14 +11,15 @@
 mod link;
 
 use crate::error::{FilterError, GroupError};
-use crate::lowered::LoweredTexts;
+use crate::lowered::{Fit, LoweredTexts};
 use crate::texts::{Change, Texts};
 use crate::view::{FilterCount, FilterView};
+use fyke_filter::Options;
 use fyke_frame::LinkType;
 pub use fyke_kernel::ByHand;
 use fyke_kernel::{
-    AttachError, Form, KernelEditError, KernelPassId, KernelPasses, OpenError, PacketSocket, Space,
-    Tallies,
+    AttachError, CountReader, Form, KernelEditError, KernelPassId, KernelPasses, OpenError,
+    PacketSocket, Space, Tallies,
 };
 use link::{LinkFilters, Pending};
 use std::os::fd::BorrowedFd;
@@ -46,6 +47,8 @@ pub enum SocketError {
 /// Filter texts in force on packet sockets, editable from any thread.
 #[derive(Debug)]
 pub struct KernelFilters {
+    /// How texts are read; the link type is that of each socket.
+    reading: Options,
     writer: Mutex<Writer>,
     epoch: AtomicU64,
 }
@@ -55,6 +58,7 @@ struct Writer {
     texts: Texts,
     /// One for each link type that a socket has had; the first exists from the start.
     links: Vec<LinkFilters>,
+    reading: Options,
     options: fyke_kernel::Options,
     /// Bytes to keep of accepted frames, when that was said.
     accept: Option<u32>,
@@ -73,20 +77,21 @@ impl KernelFilters {
     /// # Errors
     /// The system has no kernel space.
     pub fn open(link: LinkType) -> Result<KernelFilters, OpenError> {
-        KernelFilters::open_with(link, fyke_kernel::Options::default())
+        let reading = Options { link, live: true, netmask: Some(0), ..Options::default() };
+        KernelFilters::open_with(reading, fyke_kernel::Options::default())
     }
 
-    /// The same with options for the program of each link type.
+    /// The same with a way to read texts, and options for the program of each link type.
     ///
     /// # Errors
     /// As [`KernelFilters::open`].
     pub(crate) fn open_with(
-        link: LinkType,
+        reading: Options,
         options: fyke_kernel::Options,
     ) -> Result<KernelFilters, OpenError> {
-        let links = vec![LinkFilters::new(Space::open(options)?, link)];
-        let writer = Writer { texts: Texts::default(), links, options, accept: None };
-        Ok(KernelFilters { writer: Mutex::new(writer), epoch: AtomicU64::new(0) })
+        let links = vec![LinkFilters::new(Space::open(options)?, reading.link)];
+        let writer = Writer { texts: Texts::default(), links, reading, options, accept: None };
+        Ok(KernelFilters { reading, writer: Mutex::new(writer), epoch: AtomicU64::new(0) })
     }
 
     fn lock(&self) -> MutexGuard<'_, Writer> {
@@ -106,9 +111,13 @@ impl KernelFilters {
     pub fn lower<'a>(&self, changes: &'a [Change<'a>]) -> Result<LoweredGroup<'a>, GroupError> {
         let links = self.lock().link_types();
         let mut texts = LoweredTexts::default();
-        texts.lower(changes, &links, link::lower)?;
+        texts.lower(changes, &links, |text, link| self.lower_one(text, link))?;
         let group = LoweredGroup { changes, texts };
         group.check().map(|()| group)
+    }
+
+    fn lower_one(&self, text: &str, link: LinkType) -> Result<Fit, FilterError> {
+        link::lower(text, &Options { link, ..self.reading })
     }
 
     /// Applies a group of changes as one edit, all of it or nothing. Returns the number of each new text.
@@ -203,6 +212,11 @@ impl KernelFilters {
         let mut writer = self.lock();
         let tuned: Vec<_> = writer.links.iter_mut().map(|one| one.tune(&sockets)).collect();
         tuned.into_iter().collect()
+    }
+
+    /// The counters of the program of the first link type, readable while an edit is being applied.
+    pub(crate) fn count_reader(&self) -> CountReader {
+        self.lock().links[0].space.count_reader()
     }
 
     /// Frames accepted and rejected, on all link types.
@@ -312,7 +326,7 @@ impl Writer {
             return Ok(place);
         }
         let mut made = LinkFilters::new(Space::open(self.options)?, link);
-        made.fill(self.texts.listed())?;
+        made.fill(self.texts.listed(), &self.reading)?;
         if let Some(bytes) = self.accept {
             made.space.passes().set_accept(bytes);
         }
@@ -325,8 +339,10 @@ impl Writer {
         mut group: LoweredGroup<'_>,
         by_hand: ByHand,
     ) -> Result<Vec<Option<u64>>, GroupError> {
+        let reading = self.reading;
         // For link types that have appeared since the texts were lowered.
-        group.texts.lower(group.changes, &self.link_types(), link::lower)?;
+        let lower = |text: &str, link| link::lower(text, &Options { link, ..reading });
+        group.texts.lower(group.changes, &self.link_types(), lower)?;
         group.check()?;
         let others = by_hand == ByHand::Stay && self.links.iter().any(LinkFilters::has_others);
         let resolved = self.texts.resolve(group.changes, others)?;

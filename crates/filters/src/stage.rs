@@ -13,8 +13,9 @@ use crate::error::GroupError;
 use crate::kernel::{ByHand, KernelFilters, LoweredGroup, SocketError};
 use crate::superset::{Listing, Superset};
 use crate::texts::Change;
+use fyke_filter::Options;
 use fyke_frame::LinkType;
-use fyke_kernel::{OpenError, Options};
+use fyke_kernel::{CountReader, OpenError, Options as ProgramOptions};
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,6 +30,7 @@ pub struct KernelStage(Arc<Stage>);
 #[derive(Debug)]
 struct Stage {
     kernel: KernelFilters,
+    counts: CountReader,
     state: Mutex<State>,
 }
 
@@ -47,15 +49,16 @@ struct State {
 }
 
 impl KernelStage {
-    /// Loads the kernel's program for a link type; it passes every frame until texts arrive. `bytes` is the number of
-    /// bytes to keep of each frame.
+    /// Loads the kernel's program for the link type of `reading`, which must be as the set reads its texts. It passes
+    /// every frame until texts arrive. `bytes` is the number of bytes to keep of each frame.
     ///
     /// # Errors
     /// If there is no kernel space, with what is missing.
-    pub fn open(link: LinkType, bytes: u32) -> Result<KernelStage, OpenError> {
-        let options = Options { pass_capped: true, accept: bytes, ..Options::default() };
-        let kernel = KernelFilters::open_with(link, options)?;
-        Ok(KernelStage(Arc::new(Stage { kernel, state: Mutex::default() })))
+    pub fn open(reading: Options, bytes: u32) -> Result<KernelStage, OpenError> {
+        let program = ProgramOptions { pass_capped: true, accept: bytes, ..Default::default() };
+        let kernel = KernelFilters::open_with(reading, program)?;
+        let counts = kernel.count_reader();
+        Ok(KernelStage(Arc::new(Stage { kernel, counts, state: Mutex::default() })))
     }
 
     /// Has the kernel filter the frames of a packet socket.
@@ -73,7 +76,7 @@ impl KernelStage {
 
     /// Number of frames that the kernel rejected.
     pub fn rejected(&self) -> u64 {
-        self.0.kernel.tallies().rejected
+        self.0.counts.rejected()
     }
 
     /// Reason why the kernel passes everything; `None` if the texts are in the kernel, or soon will be.

@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 
 /// A set of live texts with the kernel before it, or `None` with a printed reason.
 fn open(texts: &[&str]) -> Option<(FilterSet, KernelStage)> {
-    let stage = KernelStage::open(LinkType::EN10MB, u32::MAX);
+    let reading = Options { live: true, ..Options::default() };
+    let stage = KernelStage::open(reading, u32::MAX);
     let stage = unless_missing(stage, OpenError::is_unavailable)?;
-    let set = FilterSet::new(Options { live: true, ..Options::default() });
+    let set = FilterSet::new(reading);
     for text in texts {
         set.add(text).unwrap();
     }

@@ -10,6 +10,7 @@
 use crate::plan::{Plan, PlanNode};
 use crate::runtime::Made;
 use fyke_capture::{Interface, SocketFilter};
+use fyke_filter::Options;
 use fyke_filters::{FilterSet, Superset};
 use std::sync::Arc;
 
@@ -18,11 +19,16 @@ pub trait Space {
     /// Name for people.
     fn name(&self) -> &'static str;
 
-    /// Makes a filter for the frames of an interface; it passes everything until texts arrive.
+    /// Makes a filter for the frames of an interface; it passes everything until texts arrive. `reading` is how the
+    /// node reads its texts.
     ///
     /// # Errors
     /// The reason why the space cannot filter here.
-    fn filter(&self, interface: &Interface) -> Result<Arc<dyn LowerFilter>, String>;
+    fn filter(
+        &self,
+        interface: &Interface,
+        reading: Options,
+    ) -> Result<Arc<dyn LowerFilter>, String>;
 }
 
 /// A filter of a lower space.
@@ -124,7 +130,8 @@ fn lower(
     let [interface] = source.interfaces() else {
         return Err("the device has several link types".to_owned());
     };
-    let lower = space.filter(&interface.clone())?;
+    let (reading, _) = set.reading();
+    let lower = space.filter(&interface.clone(), Options { link: interface.link, ..reading })?;
     set.set_superset(Arc::clone(&lower) as Arc<dyn Superset>);
     source.set_filter(Arc::clone(&lower) as Arc<dyn SocketFilter>).map_err(|error| {
         set.unset_superset();

@@ -470,7 +470,8 @@ INLINE int load_other(struct __sk_buff *skb, struct scratch *s, const struct fyk
 {
 	*mask = 0xffffffff;
 	if (kind == FYKE_KIND_LENGTH) {
-		*x = s->len;
+		/* libpcap's filters do not count the header of cooked captures, either. */
+		*x = s->len - s->cooked;
 	} else {
 		*mask = i->params[0];
 		u32 field = i->command >> FYKE_OFFSET_SHIFT;

@@ -1,7 +1,9 @@
 //! Counters of the kernel program, as the writer reads them.
 
+use crate::layout::COUNT_REJECTED;
 use crate::sys::{COUNTERS_BYTES, Mapped};
 use std::iter;
+use std::sync::Arc;
 
 /// Counters of all processors. The interpreter and specialised programs have separate memory, because a specialised
 /// program can address a map of one value without a look-up.
@@ -37,5 +39,16 @@ impl Counters {
                 (0..self.processors).map(of)
             })
             .fold(0, u64::wrapping_add)
+    }
+}
+
+/// Reads the counters of a program while another thread edits its passes.
+#[derive(Debug, Clone)]
+pub struct CountReader(pub(crate) Arc<Counters>);
+
+impl CountReader {
+    /// Frames that no pass accepted.
+    pub fn rejected(&self) -> u64 {
+        self.0.sum(COUNT_REJECTED)
     }
 }

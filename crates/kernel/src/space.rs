@@ -4,7 +4,7 @@
 //! verification; after that, [`Space::passes`] edits it. Nothing is pinned, so nothing outlives the descriptors: a
 //! socket keeps its program as long as it is open, even after the writer has ended.
 
-use crate::counters::Counters;
+use crate::counters::{CountReader, Counters};
 use crate::direct::Access;
 use crate::ebpf;
 use crate::error::{AttachError, OpenError, VERIFYING};
@@ -335,6 +335,11 @@ impl Space {
         let map = self.ebpf.map_mut(".bss").ok_or(io::Error::other("no map .bss"))?;
         let mut switch = Array::<_, u32>::try_from(map).map_err(io::Error::other)?;
         switch.set(0, 1, 0).map_err(io::Error::other)
+    }
+
+    /// A reader of the counters that needs no lock of the writer.
+    pub fn count_reader(&self) -> CountReader {
+        CountReader(Arc::clone(&self.counters))
     }
 
     /// Waits until no run of a specialised program is left, and allows another one. No socket may have the program.

@@ -1,6 +1,7 @@
 //! The kernel as the space below a graph: filters directly after a device run in the socket, too.
 
 use fyke_capture::{Interface, SocketFilter};
+use fyke_filter::Options;
 use fyke_filters::{KernelStage, Listing, Superset};
 use fyke_frame::LinkType;
 use fyke_graph::GraphHandle;
@@ -36,8 +37,12 @@ impl Space for Kernel {
         "kernel"
     }
 
-    fn filter(&self, interface: &Interface) -> Result<Arc<dyn LowerFilter>, String> {
-        let stage = KernelStage::open(interface.link, interface.snaplen);
+    fn filter(
+        &self,
+        interface: &Interface,
+        reading: Options,
+    ) -> Result<Arc<dyn LowerFilter>, String> {
+        let stage = KernelStage::open(reading, interface.snaplen);
         let stage = stage.map_err(|error| error.to_string())?;
         Ok(Arc::new(InKernel { stage, link: interface.link }))
     }

@@ -16,10 +16,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-/// Compiles and lowers a text, as for a live capture.
-pub(super) fn lower(text: &str, link: LinkType) -> Result<Fit, FilterError> {
-    let options = Options { link, live: true, netmask: Some(0), ..Options::default() };
-    match fyke_filter::compile(text, &options) {
+/// Compiles and lowers a text.
+pub(super) fn lower(text: &str, options: &Options) -> Result<Fit, FilterError> {
+    match fyke_filter::compile(text, options) {
         Ok(predicate) => Ok(Ok(LoweredFilter::new(&predicate)?)),
         Err(unfit) => Ok(Err(unfit)),
     }
@@ -73,10 +72,15 @@ impl LinkFilters {
     }
 
     /// Adds the texts that are in force on other link types.
-    pub fn fill(&mut self, texts: &BTreeMap<u64, Arc<str>>) -> Result<(), FilterError> {
+    pub fn fill(
+        &mut self,
+        texts: &BTreeMap<u64, Arc<str>>,
+        reading: &Options,
+    ) -> Result<(), FilterError> {
+        let options = Options { link: self.link(), ..*reading };
         let mut edit = self.passes.edit();
         for (&id, text) in texts {
-            let lowered = lower(text, edit.draft().link())??;
+            let lowered = lower(text, &options)??;
             self.ids.insert(id, edit.add_lowered(lowered)?);
         }
         edit.commit();

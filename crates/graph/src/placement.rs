@@ -86,6 +86,35 @@ fn filter_after(plan: &Plan, device: usize) -> Result<usize, String> {
     }
 }
 
+/// Describes where the filters after devices would run, a line for each device; opens nothing.
+pub fn describe(plan: &Plan, workers: usize) -> String {
+    let devices = plan.nodes.iter().enumerate().filter(|(_, node)| node.class.name == "device");
+    let line = |(index, device): (usize, &PlanNode)| {
+        let name = &device.name;
+        match placeable(plan, index, workers) {
+            Ok(filter) => {
+                format!("{}: in the kernel, too, if it can filter there\n", plan.nodes[filter].name)
+            }
+            Err(why) => format!("{name}: the kernel passes every frame: {why}\n"),
+        }
+    };
+    devices.map(line).collect()
+}
+
+/// The filter of a device that can be placed lower, by its index.
+fn placeable(plan: &Plan, device: usize, workers: usize) -> Result<usize, String> {
+    let filter = filter_after(plan, device)?;
+    if workers > 1 {
+        return Err("every worker has filters of its own".to_owned());
+    }
+    let settings = &plan.nodes[filter].settings;
+    match (settings.flag("scoped"), settings.flag("live")) {
+        (Ok(true), _) => Err("a scoped text needs all fragments".to_owned()),
+        (_, Ok(true)) => Ok(filter),
+        _ => Err("the text is read as for a file; live=y reads it as for a capture".to_owned()),
+    }
+}
+
 /// Places the filters of a graph that is made but not started.
 pub(crate) fn place(
     plan: &Plan,
@@ -96,10 +125,9 @@ pub(crate) fn place(
     let devices = plan.nodes.iter().enumerate().filter(|(_, node)| node.class.name == "device");
     let mut placements = Vec::new();
     for (index, device) in devices {
-        let found = filter_after(plan, index);
+        let found = placeable(plan, index, workers);
         let filter = found.as_ref().map_or(0, |&index| plan.nodes[index].key);
         let lower = match found {
-            _ if workers > 1 => Err("every worker has filters of its own".to_owned()),
             Ok(_) => lower(made, device.key, filter, space),
             Err(why) => Err(why),
         };

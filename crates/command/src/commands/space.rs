@@ -10,6 +10,9 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+/// Link types of sockets that the program can filter.
+const LINKS: [LinkType; 3] = [LinkType::EN10MB, LinkType::LINUX_SLL2, LinkType::RAW];
+
 /// The kernel, by a program on the capture's socket.
 pub struct Kernel;
 
@@ -42,6 +45,9 @@ impl Space for Kernel {
         interface: &Interface,
         reading: Options,
     ) -> Result<Arc<dyn LowerFilter>, String> {
+        if !LINKS.contains(&interface.link) {
+            return Err(format!("it does not filter frames of link type {}", interface.link));
+        }
         let stage = KernelStage::open(reading, interface.snaplen);
         let stage = stage.map_err(|error| error.to_string())?;
         Ok(Arc::new(InKernel { stage, link: interface.link }))

@@ -1,0 +1,140 @@
+//! Filters of captures that also run in the kernel: edits, sums, and consumers that need the rejected frames. The built
+//! command on a real interface, in namespaces of its own. Needs root.
+
+mod common;
+
+use common::{FYKE, Running, folder, frames_of, inside, send, veth};
+use std::process::{Command, Stdio};
+
+const IN_KERNEL: &str = "the filters run in the kernel, too";
+
+fn ctl(running: &Running, words: &[&str]) -> String {
+    let runtime = std::env::temp_dir().join(format!("fyke-stops-{}", std::process::id()));
+    let mut command = Command::new(FYKE);
+    command.args(["ctl", "--pid", &running.child.id().to_string()]).args(words);
+    let output = command.env("FYKE_RUNTIME_DIR", runtime).output().unwrap();
+    assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Starts a command on `v1`; `None` with a printed reason if this machine has no kernel space.
+fn start(words: &[&str], ready: &str) -> Option<Running> {
+    let mut command = Command::new(FYKE);
+    let running = Running::start(command.args(words).stdout(Stdio::null()));
+    running.hear(ready);
+    let stats = ctl(&running, &["stats"]);
+    let missing = ["no clang", "CAP_BPF", "privilege"].iter().any(|why| stats.contains(why));
+    if missing {
+        println!("skipped: {stats}");
+        return None;
+    }
+    Some(running)
+}
+
+/// Waits until the frames that were sent have arrived.
+fn settle(running: &Running, seen: u64) {
+    let limit = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while !ctl(running, &["stats"]).contains(&format!(" {seen} seen = ")) {
+        assert!(std::time::Instant::now() < limit, "{}", ctl(running, &["stats"]));
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn every_edit_of_a_filter_in_the_kernel_is_exact() {
+    if !inside("every_edit_of_a_filter_in_the_kernel_is_exact") {
+        return;
+    }
+    veth();
+    let (_folder, at) = folder();
+    let file = at("f.pcap");
+    let words = ["dump", "-i", "v1", "--stats", "-w", file.to_str().unwrap(), "udp port 5001"];
+    let Some(mut running) = start(&words, "listening on") else { return };
+    assert!(ctl(&running, &["stats"]).contains(IN_KERNEL));
+    let mut expected = 0;
+    // Every other frame goes to port 5001, the others to 5002.
+    let long: String = (0..500).map(|n| format!("udp port {} or ", 10_000 + n)).collect();
+    let edits: [(&[&str], u64); 8] = [
+        (&["stats"], 500),
+        (&["add", "udp port 5002"], 1_000),
+        (&["set", "udp port 7"], 0),
+        (&["set", ""], 1_000),
+        (&["set", &format!("{long}udp port 5002")], 500),
+        (&["set", "ip broadcast"], 0),
+        (&["set", "udp port 5001 and len > 100"], 500),
+        (&["set", "not udp port 5001"], 500),
+    ];
+    for (number, (edit, accepted)) in edits.iter().enumerate() {
+        ctl(&running, edit);
+        send(1_000, 100);
+        settle(&running, 1_000 * (number as u64 + 1));
+        expected += accepted;
+        let stats = ctl(&running, &["stats"]);
+        assert!(stats.contains(&format!("= {expected} accepted")), "{edit:?}: {stats}");
+    }
+    running.signal("INT");
+    assert!(running.end().success(), "{}", running.said());
+    let sum = running.sum();
+    assert_eq!((sum.seen, sum.accepted, sum.lost), (8_000, expected, 0), "{}", running.said());
+    assert!(running.said().contains(IN_KERNEL), "{}", running.said());
+    assert_eq!(frames_of(&file), expected);
+}
+
+#[test]
+fn a_graph_that_gets_another_consumer_sees_all_frames() {
+    if !inside("a_graph_that_gets_another_consumer_sees_all_frames") {
+        return;
+    }
+    veth();
+    let graph = "(device,v1) > (bpf,\"udp port 5001\",live=y) > {some}(packetcount,export=y)";
+    let Some(mut running) = start(&["run", "--stats", graph], "running") else { return };
+    assert!(ctl(&running, &["stats"]).contains(IN_KERNEL));
+    send(1_000, 100);
+    settle(&running, 1_000);
+    ctl(&running, &["add", "(device,v1) > {all}(packetcount,export=y)"]);
+    assert!(ctl(&running, &["stats"]).contains("the graph was edited"));
+    send(1_000, 100);
+    settle(&running, 2_000);
+    running.signal("INT");
+    assert!(running.end().success(), "{}", running.said());
+    let sum = running.sum();
+    assert_eq!((sum.seen, sum.accepted, sum.lost), (2_000, 1_500, 0), "{}", running.said());
+}
+
+#[test]
+fn what_needs_rejected_frames_keeps_the_filter_in_user_space() {
+    if !inside("what_needs_rejected_frames_keeps_the_filter_in_user_space") {
+        return;
+    }
+    veth();
+    let (_folder, at) = folder();
+    let file = at("f.pcapng");
+    let file = file.to_str().unwrap();
+    let cases: [(&[&str], &str); 3] = [
+        (&["dump", "-i", "v1", "-w", file, "--look-back", "udp port 5001"], "looks back"),
+        (&["dump", "-i", "v1", "-w", file, "--scoped", "udp port 5001"], "scoped"),
+        (&["track", "ftp", "-i", "v1", "-w", file], "the kernel passes every frame"),
+    ];
+    for (words, why) in cases {
+        let mut running = start(words, "listening on").unwrap();
+        let stats = ctl(&running, &["stats"]);
+        assert!(stats.contains(why) && !stats.contains(IN_KERNEL), "{words:?}: {stats}");
+        send(100, 100);
+        settle(&running, 100);
+        running.signal("INT");
+        assert!(running.end().success(), "{}", running.said());
+        assert_eq!(running.sum().seen, 100);
+    }
+}
+
+#[test]
+fn a_check_tells_where_filters_would_run() {
+    let check = |graph: &str| {
+        let output = Command::new(FYKE).args(["run", "--check", graph]).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let placed = check("(device,lo) > (bpf,udp,live=y) > (packetcount,export=y)");
+    assert!(placed.contains("in the kernel, too"), "{placed}");
+    let not = check("(device,lo) > (packetcount,export=y) > (bpf,udp,live=y) > (drop)");
+    assert!(not.contains("comes before a filter and needs all frames"), "{not}");
+}

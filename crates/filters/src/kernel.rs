@@ -47,7 +47,7 @@ pub enum SocketError {
 /// Filter texts in force on packet sockets, editable from any thread.
 #[derive(Debug)]
 pub struct KernelFilters {
-    /// How texts are read; the link type is that of each socket.
+    /// Reading of texts; the link type is that of each socket.
     reading: Options,
     writer: Mutex<Writer>,
     epoch: AtomicU64,
@@ -60,7 +60,7 @@ struct Writer {
     links: Vec<LinkFilters>,
     reading: Options,
     options: fyke_kernel::Options,
-    /// Bytes to keep of accepted frames, when that was said.
+    /// Number of bytes to keep of accepted frames, if it was set.
     accept: Option<u32>,
 }
 

@@ -37,7 +37,7 @@ pub trait LowerFilter: Superset + SocketFilter {
     fn passes_all(&self) -> Option<String>;
 }
 
-/// Where a filter runs.
+/// Place of a filter.
 #[derive(Clone)]
 pub struct Placement {
     /// Key of the device's node.
@@ -58,7 +58,7 @@ impl Placement {
     }
 }
 
-/// The filter after a device whose rejected frames nothing needs, by its index.
+/// Index of the filter after a device, if nothing needs the frames that it rejects.
 fn filter_after(plan: &Plan, device: usize) -> Result<usize, String> {
     let mut at = device;
     loop {

@@ -34,7 +34,7 @@ pub struct Options {
     pub count_rejected: bool,
     /// Most instructions for one frame, up to [`BUDGET_LIMIT`]; a frame that needs more is rejected and counted.
     pub budget: u32,
-    /// Whether a frame that needs more instructions is accepted instead, for a reader that evaluates it again.
+    /// Accept a frame that needs more instructions instead, for a reader that evaluates it again.
     pub pass_capped: bool,
     /// The form of the program. `None` takes the value of the environment variable `FYKE_KERNEL_FORM` (`loop`,
     /// `callbacks`), or else the best form that the kernel accepts.

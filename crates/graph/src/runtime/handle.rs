@@ -443,7 +443,7 @@ impl GraphHandle {
         lock(&self.editor).notes.clone()
     }
 
-    /// Where the filters after devices run.
+    /// Places of the filters after devices.
     pub fn placements(&self) -> Vec<Placement> {
         lock(&self.editor).placements.clone()
     }

@@ -250,9 +250,9 @@ fn rejected_frames_are_in_the_statistics_of_their_file() {
     let (files, sums) = sums_of(&name);
     assert!(files >= 4, "{files} files");
     assert_eq!(sums, (sum.seen, sum.accepted, sum.accepted), "{}", dump.said());
-    // One of two frames is accepted, one after another, so that this holds for each file, too.
+    // What the kernel has rejected counts in the file that is open when its counter is read, ten times a second.
     let first = statistics_of(&name)[0];
-    assert!(first.0.abs_diff(2 * first.1) <= 1, "{first:?}");
+    assert!(first.0 >= first.1, "{first:?}");
     assert_eq!(sum.accepted, 5_000, "{}", dump.said());
 }
 

@@ -217,8 +217,8 @@ impl FilterSet {
         Ok(result)
     }
 
-    /// Sets the lower space that filters before this set does: it gets the texts, and every edit of them. Frames that it
-    /// rejects reach no reader. The set must be read as for a live capture, in compat.
+    /// Sets the lower space that filters before this set does: it gets the texts, and every edit of them. Frames that
+    /// it rejects reach no reader. The set must be read as for a live capture, in compat.
     pub fn set_superset(&self, superset: Arc<dyn Superset>) {
         let mut writer = lock(&self.shared.writer);
         superset.narrow(&|| lock(&self.shared.listed).texts.listed().clone(), &[]);

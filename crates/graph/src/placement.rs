@@ -1,9 +1,9 @@
 //! Placement: which filters of a graph also run in a lower space, before frames reach the graph.
 //!
-//! A filter directly after a device, alone or after a Bloom pre-filter, is placed in the space if nothing else needs the
-//! frames that it rejects. The space passes a superset ([`Superset`]), and the node decides under which epoch a frame is
-//! evaluated. What the space rejects counts as seen and rejected at the device. An edit of the graph that gives the
-//! device another consumer opens the lower filter before the edit takes effect.
+//! A filter directly after a device, alone or after a Bloom pre-filter, is placed in the space if nothing else needs
+//! the frames that it rejects. The space passes a superset ([`Superset`]), and the node decides under which epoch a
+//! frame is evaluated. What the space rejects counts as seen and rejected at the device. An edit of the graph that
+//! gives the device another consumer opens the lower filter before the edit takes effect.
 //!
 //! Source: FFPF, sections 2.1 (flowspaces) and 2.3 (placement: the fastest space that offers the class).
 

@@ -81,7 +81,7 @@ INLINE int code_step(struct __sk_buff *skb, struct scratch *s, struct memory *m,
 		if ((code & 0xe0) == 0x00) {
 			r->a = k;
 		} else if ((code & 0xe0) == 0x80) {
-			r->a = s->len;
+			r->a = s->len - s->cooked;
 		} else if ((code & 0xe0) == 0x60) {
 			r->a = s->memory[k & (FYKE_CODE_MEMORY - 1)];
 		} else if ((code & 0xe0) == 0x20 && k >= METADATA) {

@@ -113,7 +113,7 @@ pub const ADDRESS_REACH: usize = 8;
 pub const COUNTERS: usize = 4096;
 /// Counter: frames that no pass accepted.
 pub const COUNT_REJECTED: usize = 0;
-/// Counter: frames whose work reached the limit; they are rejected, or accepted with [`FLAG_PASS_CAPPED`].
+/// Counter: frames that reached the limit of work; they are rejected, or accepted with [`FLAG_PASS_CAPPED`].
 pub const COUNT_CAPPED: usize = 1;
 /// Counter: frames accepted because there is no pass.
 pub const COUNT_EMPTY: usize = 2;

@@ -4,7 +4,7 @@
 //! | edit | while it is applied | afterwards |
 //! |---|---|---|
 //! | short texts | added to the kernel's before readers see them | removed texts leave the kernel |
-//! | long texts ([`LONG`]) | the kernel passes everything: one more text, which accepts all | a thread fills, then closes |
+//! | long texts ([`LONG`]) | the kernel passes everything: one more text accepts all | a thread fills, then closes |
 //! | texts that the kernel refuses | as for long ones | it stays open and tells the reason |
 //!
 //! Frames that the kernel rejects are counted there ([`KernelStage::rejected`]).

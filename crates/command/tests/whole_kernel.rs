@@ -110,7 +110,8 @@ fn what_needs_rejected_frames_keeps_the_filter_in_user_space() {
     let (_folder, at) = folder();
     let file = at("f.pcapng");
     let file = file.to_str().unwrap();
-    let cases: [(&[&str], &str); 3] = [
+    let cases: [(&[&str], &str); 4] = [
+        (&["dump", "-i", "v1", "-w", file], "started without a filter"),
         (&["dump", "-i", "v1", "-w", file, "--look-back", "udp port 5001"], "looks back"),
         (&["dump", "-i", "v1", "-w", file, "--scoped", "udp port 5001"], "scoped"),
         (&["track", "ftp", "-i", "v1", "-w", file], "the kernel passes every frame"),

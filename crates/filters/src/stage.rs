@@ -15,7 +15,8 @@ use crate::superset::{Listing, Superset};
 use crate::texts::Change;
 use fyke_filter::Options;
 use fyke_frame::LinkType;
-use fyke_kernel::{CountReader, OpenError, Options as ProgramOptions};
+use fyke_kernel::direct::Access;
+use fyke_kernel::{CountReader, Form, OpenError, Options as ProgramOptions};
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -55,7 +56,11 @@ impl KernelStage {
     /// # Errors
     /// If there is no kernel space, with what is missing.
     pub fn open(reading: Options, bytes: u32) -> Result<KernelStage, OpenError> {
-        let program = ProgramOptions { pass_capped: true, accept: bytes, ..Default::default() };
+        let mut program = ProgramOptions { pass_capped: true, accept: bytes, ..Default::default() };
+        // Kernels that need copies are older than 6.17; some of them take a second to refuse the loop.
+        if program.access == Access::Copied {
+            program.form = program.form.or(Some(Form::Callbacks));
+        }
         let kernel = KernelFilters::open_with(reading, program)?;
         let counts = kernel.count_reader();
         Ok(KernelStage(Arc::new(Stage { kernel, counts, state: Mutex::default() })))

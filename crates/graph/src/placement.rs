@@ -150,6 +150,10 @@ fn lower(
     if let Some(why) = set.only_here() {
         return Err(why.to_owned());
     }
+    // A program that accepts everything costs more than none.
+    if set.is_empty() {
+        return Err("the capture started without a filter".to_owned());
+    }
     let source = made.iter_mut().find_map(|(key, made)| match made {
         Made::Source(source) if *key == device => Some(source),
         _ => None,

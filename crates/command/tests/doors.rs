@@ -129,6 +129,47 @@ fn ctl_names_its_target_takes_only_live_captures_and_keeps_the_last_filter() {
     assert!(read("after-fifo").ends_with("\n0\n"), "{}", read("after-fifo"));
 }
 
+/// Sockets of ended processes, as they seem, on which the user that root becomes listens and accepts nothing.
+#[test]
+fn a_user_cannot_delay_the_commands_of_root() {
+    let folder = tempfile::tempdir().unwrap();
+    let theirs = folder.path().join("run-4711");
+    std::fs::create_dir(&theirs).unwrap();
+    std::fs::set_permissions(&theirs, std::fs::Permissions::from_mode(0o700)).unwrap();
+    let script = "for my $at (4294967200..4294967211) { \
+                      socket(my $s, AF_UNIX, SOCK_STREAM, 0) or die $!; \
+                      bind($s, sockaddr_un(\"$at.sock\")) or die $!; listen($s, 0) or die $!; \
+                      socket(my $c, AF_UNIX, SOCK_STREAM, 0) or die $!; \
+                      connect($c, sockaddr_un(\"$at.sock\")) or die $!; push @all, $s, $c; } \
+                  open(my $done, '>', '../full') or die $!; close($done); sleep 50";
+    let mut listeners = Command::new("perl");
+    let listeners = listeners.args(["-MSocket", "-e", script]).current_dir(&theirs).spawn();
+    let mut listeners = match listeners {
+        Ok(listeners) => listeners,
+        Err(error) => return println!("skipped: no perl here: {error}"),
+    };
+    for _ in 0..500 {
+        if folder.path().join("full").exists() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let is_root = chown(&theirs, Some(4711), None).is_ok();
+    let start = std::time::Instant::now();
+    let mut list = Command::new(FYKE);
+    list.args(["ctl", "list"]).env("FYKE_RUNTIME_DIR", folder.path().join("run"));
+    let listed = list.env("SUDO_UID", "4711").env("SUDO_GID", "4711").output().unwrap();
+    let lasted = start.elapsed();
+    listeners.kill().unwrap();
+    listeners.wait().unwrap();
+    if !is_root {
+        return println!("skipped: giving a folder to another user takes root");
+    }
+    assert!(folder.path().join("full").exists());
+    assert!(listed.status.success(), "{listed:?}");
+    assert!(lasted < std::time::Duration::from_secs(8), "{lasted:?}");
+}
+
 #[test]
 fn escape_sequences_of_arguments_and_files_do_not_reach_the_terminal() {
     let folder = tempfile::tempdir().unwrap();

@@ -497,15 +497,19 @@ fn the_first_file_is_nothing_that_another_user_has_planted() {
         as 4711 ln -s .. shared/folder
         as 4711 mkfifo -m 666 shared/fifo
         as 4711 bash -c 'umask 0; echo old > shared/file'
+        # With fs.protected_hardlinks = 0, another user could do this.
+        ln precious shared/hard
+        mkdir group; chown 0:4711 group; chmod 1775 group
+        as 4711 bash -c 'umask 0; echo old > group/file'
         ln -s ../mine shared/own-link
         mkfifo shared/own-fifo
-        for name in link folder/precious fifo file; do
+        for name in shared/{link,folder/precious,fifo,file,hard} group/file; do
             for options in '' '-C 1'; do
-                timeout 10 "$FYKE" dump -r in.pcap -w shared/$name $options 2>> refused; echo "exit $?" >> refused
+                timeout 10 "$FYKE" dump -r in.pcap -w $name $options 2>> refused; echo "exit $?" >> refused
             done
         done
         timeout 10 "$FYKE" run --svg shared/link '(pcapin,in.pcap) > (packetcount)' 2>> refused
-        cat shared/file > old
+        cat shared/file group/file > old
         for name in shared/own-link /dev/null /dev/stdout; do
             timeout 10 "$FYKE" dump -r in.pcap -w $name --no-control > out 2>> taken; echo "exit $?" >> taken
         done
@@ -517,10 +521,16 @@ fn the_first_file_is_nothing_that_another_user_has_planted() {
     let Some(output) = in_namespace(folder.path(), script) else { return };
     let read = |name: &str| read(folder.path(), name);
     let refused = read("refused");
-    assert_eq!(refused.matches("exit 1\n").count(), 8, "{refused} {output:?}");
-    assert_eq!(refused.matches("a link of user 4711 in a folder that every user").count(), 5);
-    assert!(refused.matches("belongs to user 4711, and every user may write").count() >= 3);
-    assert_eq!((&*read("precious"), &*read("old")), ("precious\n", "old\n"));
+    assert_eq!(refused.matches("exit 1\n").count(), 12, "{refused} {output:?}");
+    assert_eq!(refused.matches("a link of user 4711 in a folder that other users").count(), 5);
+    assert!(refused.matches("belongs to user 4711, and other users may write").count() >= 3);
+    assert_eq!(
+        refused.matches("group/file: it exists, belongs to user 4711").count(),
+        2,
+        "{refused}"
+    );
+    assert_eq!(refused.matches("shared/hard: it has 2 names (hard links)").count(), 2, "{refused}");
+    assert_eq!((&*read("precious"), &*read("old")), ("precious\n", "old\nold\n"));
     assert_eq!(read("taken"), "exit 0\n".repeat(5), "{output:?}");
     assert!(read("lengths").lines().all(|bytes| bytes.parse::<u64>().unwrap() > 24));
 }

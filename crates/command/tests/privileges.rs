@@ -181,21 +181,26 @@ fn rotation_goes_on_or_is_refused_at_the_start() {
     assert_eq!(read("mode").trim(), "640");
 }
 
-/// Another user makes the next file of a rotation: a FIFO, one with a reader, a link, a file that everybody may write.
-/// No frame goes there, nothing waits for it, and the capture goes on in the file after it and reports it.
+/// Another user makes the next file of a rotation: a FIFO, one with a reader, a link, a file that everybody may write,
+/// another name of a file. No frame goes there, nothing waits for it; the capture continues in the file after it, and
+/// reports it. A ring keeps its number of files.
 #[test]
 fn a_rotation_passes_over_what_another_user_has_planted() {
     let folder = open_folder();
     let script = r#"
         mkdir -m 777 shared
         echo precious > precious; chmod 666 precious
-        names='fifo read link file'
+        names='fifo read link file hard'
         for name in $names; do
             begin $name dump -i lo -w shared/$name.pcap -C 1 udp; declare $name=$pid
         done
-        as 4711 mkfifo -m 666 shared/fifo.pcap1 shared/read.pcap1
+        begin ring dump -i lo -w shared/ring.pcap -C 1 -W 3 udp; ring=$pid
+        echo earlier > shared/ring.pcap3
+        as 4711 mkfifo -m 666 shared/ring.pcap1 shared/fifo.pcap1 shared/read.pcap1
         as 4711 ln -s ../precious shared/link.pcap1
         as 4711 bash -c 'umask 0; echo old > shared/file.pcap1'
+        # With fs.protected_hardlinks = 0, another user could do this.
+        ln precious shared/hard.pcap1
         setpriv --reuid=4711 --regid=4711 --clear-groups cat shared/read.pcap1 > taken & reader=$!
         perl -MSocket -e 'socket(S, AF_INET, SOCK_DGRAM, 0); $to = sockaddr_in(9, INADDR_LOOPBACK);
             for (1..1500) { send(S, "x" x 1400, 0, $to); select(undef, undef, undef, 0.0005) }'
@@ -206,17 +211,26 @@ fn a_rotation_passes_over_what_another_user_has_planted() {
             [ -s shared/$name.pcap2 ] && echo $name >> second
         done
         cat shared/file.pcap1 > old
+        for try in $(seq 200); do grep -q 'is taken by another' ring && break; sleep 0.05; done
+        kill -INT $ring; wait $ring; echo "exit $?" >> ring
+        for number in 0 2 4; do head -c 4 shared/ring.pcap$number | od -An -tx1; done > kept
+        cat shared/ring.pcap3 > earlier
         kill $reader
     "#;
     let Some(output) = in_namespace(folder.path(), script) else { return };
     let read = |name: &str| read(folder.path(), name);
-    for name in ["fifo", "read", "link", "file"] {
+    for name in ["fifo", "read", "link", "file", "hard"] {
         let text = read(name);
         assert!(text.contains("1 file names of a rotation were passed over"), "{text}");
         assert!(text.contains("+ 0 lost") && text.ends_with("exit 0\n"), "{text} {output:?}");
     }
-    assert_eq!(read("second"), "fifo\nread\nlink\nfile\n", "{output:?}");
+    assert_eq!(read("second"), "fifo\nread\nlink\nfile\nhard\n", "{output:?}");
     assert_eq!((&*read("precious"), &*read("old")), ("precious\n", "old\n"));
+    let ring = read("ring");
+    assert_eq!(ring.matches("is taken by another user's file").count(), 1, "{ring}");
+    assert!(ring.contains("2 file names of a rotation were passed over"), "{ring}");
+    assert_eq!(read("kept"), " d4 c3 b2 a1\n".repeat(3), "three files are kept: {output:?}");
+    assert_eq!(read("earlier"), "earlier\n", "a file outside of the ring is not overwritten");
     assert!(read("taken").is_empty(), "frames of a capture reached another user");
 }
 

@@ -6,7 +6,8 @@
 use super::Failure;
 use super::counts;
 use super::dump::edit_hint;
-use super::graphs::{classes, is_unfit, say_unfit, wrong_edit, wrong_graph};
+use super::graphs::{classes, is_unfit, report_passed_over, rotates, say_unfit};
+use super::graphs::{wrong_edit, wrong_graph};
 use super::live::apply_rules;
 use super::privilege::{Doors, Needs, Privileges, Sockets};
 use super::requests::{self, Editable};
@@ -60,6 +61,7 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
     let opened = GraphHandle::open(&list, classes, workers).map_err(wrong_edit)?;
     let entered = privileges.enter(&needs(&args, opened.plan()))?;
     let (mut engine, handle) = opened.start().map_err(wrong_edit)?;
+    report_passed_over(rotates(&plan), &handle)?;
     let clients = entered.clients();
     if live {
         entered.say_missing();

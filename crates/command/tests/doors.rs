@@ -216,7 +216,26 @@ fn lend_refuses_folders_that_others_control() {
     std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o755)).unwrap();
     if chown(&open, Some(4711), None).is_ok() {
         refused("its folder belongs to user 4711");
+        chown(&open, Some(0), None).unwrap();
+        std::fs::write(open.join("lend.sock"), "").unwrap();
+        let output = fyke(folder.path(), &["lend", "-i", "lo", "open/lend.sock"]);
+        let text = said(&output);
+        if text.contains("this kernel cannot run the filter") {
+            return println!("skipped: {text}");
+        }
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        assert!(text.contains("cannot listen at open/lend.sock: File exists"), "{text}");
+        assert!(!text.contains("/proc/"), "{text}");
     }
+}
+
+#[test]
+fn root_is_not_told_to_become_root() {
+    let folder = tempfile::tempdir().unwrap();
+    let is_root = chown(folder.path(), Some(0), None).is_ok();
+    let output = fyke(folder.path(), &["ctl", "stats"]);
+    assert!(said(&output).contains("no running fyke owned by you"), "{}", said(&output));
+    assert_ne!(said(&output).contains("run as root"), is_root, "{}", said(&output));
 }
 
 /// A copy that is setuid root, run by another user, with the commands that read files, write them or start programs.

@@ -564,6 +564,8 @@ fn a_drawing_follows_and_waits_for_nothing_that_another_user_has_planted() {
             echo "exit $?" >> log
         done
         ls -A shared > names
+        timeout 10 "$FYKE" run '(pcapin,in.pcap) > (packetcount)' --svg shared/direct.svg --live-svg 2> direct
+        echo "exit $?" >> direct
     "#;
     let Some(output) = in_namespace(folder.path(), script) else { return };
     let read = |name: &str| read(folder.path(), name);
@@ -571,6 +573,9 @@ fn a_drawing_follows_and_waits_for_nothing_that_another_user_has_planted() {
     assert_eq!(read("precious"), "precious\n");
     let names = "direct.svg\nfifo.svg\nfifo.svg.new\nlink.svg\nlink.svg.new\n";
     assert_eq!(read("names"), names, "no draft is left");
+    let direct = read("direct");
+    let cause = "cannot write shared/direct.svg: Operation not permitted (os error 1)\nexit 1\n";
+    assert!(direct.ends_with(cause), "{direct}");
 }
 
 /// Containers refuse the system calls of a sandbox in several ways; perl installs such a filter.

@@ -93,6 +93,9 @@ fn source(args: &SourceArgs, look_back: bool, link: Option<LinkType>) -> Result<
 /// Refuses options of a source that would do nothing.
 pub fn check_source(args: &SourceArgs) -> Result<(), Failure> {
     let ring = args.interface.as_deref().is_some_and(|name| name.starts_with("ring:"));
+    if args.interface.as_deref() == Some("ring:") {
+        return Err(Failure::Usage("-i ring: the path of the ring is missing (ring:PATH)".into()));
+    }
     let no_capture = match args.read.is_some() {
         true => Some("-r reads a file"),
         false => ring.then_some("a ring is captured by the fyke that publishes it"),

@@ -129,6 +129,47 @@ fn ctl_names_its_target_takes_only_live_captures_and_keeps_the_last_filter() {
     assert!(read("after-fifo").ends_with("\n0\n"), "{}", read("after-fifo"));
 }
 
+/// Sockets of ended processes, as they seem, on which the user that root becomes listens and accepts nothing.
+#[test]
+fn a_user_cannot_delay_the_commands_of_root() {
+    let folder = tempfile::tempdir().unwrap();
+    let theirs = folder.path().join("run-4711");
+    std::fs::create_dir(&theirs).unwrap();
+    std::fs::set_permissions(&theirs, std::fs::Permissions::from_mode(0o700)).unwrap();
+    let script = "for my $at (4294967200..4294967211) { \
+                      socket(my $s, AF_UNIX, SOCK_STREAM, 0) or die $!; \
+                      bind($s, sockaddr_un(\"$at.sock\")) or die $!; listen($s, 0) or die $!; \
+                      socket(my $c, AF_UNIX, SOCK_STREAM, 0) or die $!; \
+                      connect($c, sockaddr_un(\"$at.sock\")) or die $!; push @all, $s, $c; } \
+                  open(my $done, '>', '../full') or die $!; close($done); sleep 50";
+    let mut listeners = Command::new("perl");
+    let listeners = listeners.args(["-MSocket", "-e", script]).current_dir(&theirs).spawn();
+    let mut listeners = match listeners {
+        Ok(listeners) => listeners,
+        Err(error) => return println!("skipped: no perl here: {error}"),
+    };
+    for _ in 0..500 {
+        if folder.path().join("full").exists() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let is_root = chown(&theirs, Some(4711), None).is_ok();
+    let start = std::time::Instant::now();
+    let mut list = Command::new(FYKE);
+    list.args(["ctl", "list"]).env("FYKE_RUNTIME_DIR", folder.path().join("run"));
+    let listed = list.env("SUDO_UID", "4711").env("SUDO_GID", "4711").output().unwrap();
+    let lasted = start.elapsed();
+    listeners.kill().unwrap();
+    listeners.wait().unwrap();
+    if !is_root {
+        return println!("skipped: giving a folder to another user takes root");
+    }
+    assert!(folder.path().join("full").exists());
+    assert!(listed.status.success(), "{listed:?}");
+    assert!(lasted < std::time::Duration::from_secs(8), "{lasted:?}");
+}
+
 #[test]
 fn escape_sequences_of_arguments_and_files_do_not_reach_the_terminal() {
     let folder = tempfile::tempdir().unwrap();
@@ -175,7 +216,26 @@ fn lend_refuses_folders_that_others_control() {
     std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o755)).unwrap();
     if chown(&open, Some(4711), None).is_ok() {
         refused("its folder belongs to user 4711");
+        chown(&open, Some(0), None).unwrap();
+        std::fs::write(open.join("lend.sock"), "").unwrap();
+        let output = fyke(folder.path(), &["lend", "-i", "lo", "open/lend.sock"]);
+        let text = said(&output);
+        if text.contains("this kernel cannot run the filter") {
+            return println!("skipped: {text}");
+        }
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        assert!(text.contains("cannot listen at open/lend.sock: File exists"), "{text}");
+        assert!(!text.contains("/proc/"), "{text}");
     }
+}
+
+#[test]
+fn root_is_not_told_to_become_root() {
+    let folder = tempfile::tempdir().unwrap();
+    let is_root = chown(folder.path(), Some(0), None).is_ok();
+    let output = fyke(folder.path(), &["ctl", "stats"]);
+    assert!(said(&output).contains("no running fyke owned by you"), "{}", said(&output));
+    assert_ne!(said(&output).contains("run as root"), is_root, "{}", said(&output));
 }
 
 /// A copy that is setuid root, run by another user, with the commands that read files, write them or start programs.

@@ -39,10 +39,7 @@ pub struct Client {
 #[non_exhaustive]
 pub enum ConnectError {
     /// No fyke of this user is running.
-    #[error(
-        "no running fyke owned by you (looked in {looked_in}); to reach one owned by root, \
-             run as root"
-    )]
+    #[error("no running fyke owned by you (looked in {looked_in}){}", advice(geteuid().is_root()))]
     NoneRunning {
         /// Folders, separated by commas.
         looked_in: String,
@@ -309,6 +306,11 @@ fn connect_if_there(dir: &RuntimeDir, pid: u32) -> Result<Option<Client>, Connec
 fn refusal(of: &Instance) -> Option<io::Error> {
     let client = Client::connect_to(&of.socket).ok()?;
     client.introduced(of.pid, of.socket.clone()).refusal.map(io::Error::other)
+}
+
+/// Advice if fyke may run as root.
+fn advice(is_root: bool) -> &'static str {
+    if is_root { "" } else { "; to reach one owned by root, run as root" }
 }
 
 fn table(running: &[Instance]) -> String {

@@ -11,15 +11,22 @@ use crate::runtime_dir::RuntimeDir;
 use fyke_privilege::place::Place;
 use fyke_privilege::user::User;
 use rustix::fs::{Mode, OFlags, fstat, open};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::{Pid, geteuid};
 use std::fmt;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Most sockets examined in one folder; no user runs more fykes.
 const MAX_SOCKETS: usize = 4096;
+/// Most sockets of ended processes that one [`sweep`] connects to; the next one tries the rest.
+const MAX_SWEPT: usize = 64;
+/// Time limit for one [`sweep`].
+const SWEEP_LIMIT: Duration = Duration::from_secs(1);
 
 /// A running fyke.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,29 +110,39 @@ fn remove_if_left_over(socket: &Path) {
 }
 
 /// Removes the sockets of ended processes, which refuse connections, from a folder of a user. A live
-/// fyke is not disturbed: it is not connected to.
+/// fyke is not disturbed: it is not connected to. The user of the folder may have filled it with
+/// sockets that accept nothing, so no connection is waited for, and the time is limited.
 pub(crate) fn sweep(dir: &RuntimeDir, owner: u32) {
+    let start = Instant::now();
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let Ok(folder) = open(dir.path(), flags, Mode::empty()) else { return };
     if !fstat(&folder).is_ok_and(|found| found.st_uid == owner && found.st_mode & 0o077 == 0) {
         return;
     }
     let entries = fs::read_dir(dir.path()).into_iter().flatten().flatten().take(MAX_SOCKETS);
-    for name in entries.map(|entry| entry.file_name()) {
+    let of_ended = entries.map(|entry| entry.file_name()).filter(|name| {
         let pid = name.to_str().and_then(|name| {
             let pid = name.strip_suffix(".sock").or_else(|| name.strip_suffix(".new"))?;
             pid.parse().ok()
         });
+        pid.is_some_and(is_gone)
+    });
+    for name in of_ended.take(MAX_SWEPT).take_while(|_| start.elapsed() < SWEEP_LIMIT) {
         let Ok(same) = folder.try_clone() else { return };
         let place = Place::within(same, &name);
-        let nobody = || {
-            let connected = Client::connect_to(&place.path());
-            connected.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
-        };
-        if pid.is_some_and(is_gone) && nobody() {
+        if has_no_listener(&place.path()) {
             let _somebody_was_faster = place.remove();
         }
     }
+}
+
+/// True if connecting to a socket is refused. A listener with a full queue (`EAGAIN`) is alive.
+fn has_no_listener(socket: &Path) -> bool {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let Ok(address) = SocketAddrUnix::new(socket) else { return false };
+    rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
+        .and_then(|ours| rustix::net::connect(&ours, &address))
+        == Err(Errno::CONNREFUSED)
 }
 
 fn is_gone(pid: u32) -> bool {
@@ -136,12 +153,49 @@ fn is_gone(pid: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::Permissions;
+    use std::os::fd::OwnedFd;
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::net::UnixListener;
 
     #[test]
     fn this_process_is_there_and_impossible_ones_are_gone() {
         assert!(!is_gone(std::process::id()));
         assert!(is_gone(u32::MAX));
         assert!(is_gone(0));
+    }
+
+    #[test]
+    fn a_sweep_waits_for_no_listener_and_removes_what_has_none() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o700)).unwrap();
+        // No process has such a high number.
+        let at = |pid: u32| folder.path().join(format!("{pid}.sock"));
+        let full: Vec<_> = (0..12).map(|number| full_listener(&at(u32::MAX - number))).collect();
+        drop(UnixListener::bind(at(u32::MAX - 12)).unwrap());
+        let start = Instant::now();
+        sweep(&RuntimeDir::at(folder.path()), geteuid().as_raw());
+        let lasted = start.elapsed();
+        assert!(lasted < Duration::from_secs(8), "{lasted:?}");
+        assert!(!at(u32::MAX - 12).exists(), "no process listens");
+        assert!((0..12).all(|number| at(u32::MAX - number).exists()), "they have listeners");
+        drop(full);
+    }
+
+    /// A listener that accepts nothing, with a full queue.
+    fn full_listener(path: &Path) -> (UnixListener, Vec<OwnedFd>) {
+        let listener = UnixListener::bind(path).unwrap();
+        rustix::net::listen(&listener, 0).unwrap();
+        let address = SocketAddrUnix::new(path).unwrap();
+        let flags = SocketFlags::NONBLOCK;
+        let socket =
+            || rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None);
+        let waiting = std::iter::from_fn(|| {
+            let client = socket().unwrap();
+            rustix::net::connect(&client, &address).ok().map(|()| client)
+        });
+        let waiting = waiting.collect();
+        (listener, waiting)
     }
 
     #[test]

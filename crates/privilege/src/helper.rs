@@ -14,12 +14,14 @@
 //! while the parent was still trusted. The helper reads no frames. It ends when its parent ends, even if the parent is
 //! killed, and then removes the named files that still exist.
 //!
-//! Messages are packets of a socket pair (SOCK_SEQPACKET), one request and one answer at a time.
+//! Messages are packets of a socket pair (SOCK_SEQPACKET), one request and one answer at a time. Both carry the number
+//! of the request, so that an answer after the time limit of its request is dropped.
 
 mod serve;
 mod wire;
 
 use crate::sys;
+use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags,
     SocketType, recv, sendmsg, socketpair, sockopt,
@@ -31,8 +33,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
-use std::time::Duration;
+use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
+use std::time::{Duration, Instant};
 use wire::{Answer, Kind, Request};
 
 /// Limit on held sockets.
@@ -41,8 +43,12 @@ pub const MAX_SOCKETS: usize = 256;
 pub const MAX_FILES: usize = 256;
 /// Longest wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Longest wait for the end of the helper.
+/// Longest wait for the removal of files; after one that took this long, the next ones wait for nothing.
+const REMOVAL_PATIENCE: Duration = Duration::from_secs(1);
+/// Longest wait for the end of the helper; half of it after a removal that took too long.
 const END_PATIENCE: Duration = Duration::from_secs(2);
+/// Interval between checks whether another thread is done with the helper.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// Operations of the helper on packet sockets, implemented by the crate that opens them.
 pub trait Sockets {
@@ -81,8 +87,12 @@ pub struct Presence {
 /// The helper of this process.
 #[derive(Debug)]
 pub struct Helper {
-    channel: Mutex<OwnedFd>,
+    channel: OwnedFd,
+    /// Number of the last request; one thread asks at a time.
+    asked: Mutex<u32>,
     sealed: AtomicBool,
+    /// True after a removal that the helper did not confirm in time.
+    is_late: AtomicBool,
     pid: i32,
     /// The process itself, whatever its number means later; `None` before Linux 5.3.
     process: Option<OwnedFd>,
@@ -105,7 +115,6 @@ pub fn start(sockets: &dyn Sockets) -> io::Result<&'static Helper> {
     }
     let (ours, theirs) =
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-    sockopt::set_socket_timeout(&ours, sockopt::Timeout::Recv, Some(PATIENCE))?;
     let pid = sys::fork()?;
     if pid == 0 {
         let serve = || serve::run(theirs.as_raw_fd(), sockets);
@@ -116,8 +125,10 @@ pub fn start(sockets: &dyn Sockets) -> io::Result<&'static Helper> {
     drop(theirs);
     let process = Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     Ok(CURRENT.get_or_init(|| Helper {
-        channel: Mutex::new(ours),
+        channel: ours,
+        asked: Mutex::new(0),
         sealed: AtomicBool::new(false),
+        is_late: AtomicBool::new(false),
         pid,
         process,
     }))
@@ -160,7 +171,7 @@ impl Helper {
         interface: &str,
         promiscuous: bool,
     ) -> io::Result<u32> {
-        let request = Request { kind: Kind::Hold, number: 0, flag: promiscuous };
+        let request = Request { kind: Kind::Hold, number: 0, flag: promiscuous, sequence: 0 };
         Ok(self.ask(request, interface.as_bytes(), Some(socket))?.number)
     }
 
@@ -170,7 +181,7 @@ impl Helper {
     /// After [`seal`](Self::seal), beyond [`MAX_FILES`], and when there is no such file.
     pub fn will_remove(&self, path: &Path) -> io::Result<()> {
         let path = std::path::absolute(path)?;
-        let request = Request { kind: Kind::WillRemove, number: 0, flag: false };
+        let request = Request { kind: Kind::WillRemove, number: 0, flag: false, sequence: 0 };
         self.ask(request, path.as_os_str().as_bytes(), None).map(drop)
     }
 
@@ -179,7 +190,7 @@ impl Helper {
     /// # Errors
     /// When the helper has ended or could not confine itself.
     pub fn seal(&self) -> io::Result<()> {
-        let request = Request { kind: Kind::Seal, number: 0, flag: false };
+        let request = Request { kind: Kind::Seal, number: 0, flag: false, sequence: 0 };
         self.ask(request, &[], None)?;
         self.sealed.store(true, Ordering::Release);
         Ok(())
@@ -195,7 +206,7 @@ impl Helper {
     /// # Errors
     /// When the system call fails.
     pub fn name(&self, ifindex: u32) -> io::Result<Option<String>> {
-        let request = Request { kind: Kind::Name, number: ifindex, flag: false };
+        let request = Request { kind: Kind::Name, number: ifindex, flag: false, sequence: 0 };
         let answer = self.ask(request, &[], None)?;
         let name = answer.name.split(|byte| *byte == 0).next().unwrap_or_default();
         Ok(answer.present.then(|| String::from_utf8_lossy(name).into_owned()))
@@ -206,7 +217,7 @@ impl Helper {
     /// # Errors
     /// When the system call fails.
     pub fn look(&self, number: u32) -> io::Result<Option<Presence>> {
-        let request = Request { kind: Kind::Look, number, flag: false };
+        let request = Request { kind: Kind::Look, number, flag: false, sequence: 0 };
         let answer = self.ask(request, &[], None)?;
         Ok(answer.present.then_some(answer.presence))
     }
@@ -216,33 +227,50 @@ impl Helper {
     /// # Errors
     /// When the interface does not exist or the system refuses.
     pub fn bind(&self, number: u32) -> io::Result<Presence> {
-        let request = Request { kind: Kind::Bind, number, flag: false };
+        let request = Request { kind: Kind::Bind, number, flag: false, sequence: 0 };
         Ok(self.ask(request, &[], None)?.presence)
     }
 
     /// Removes a file that was named with [`will_remove`](Self::will_remove).
     ///
     /// # Errors
-    /// When it was not named, was replaced by another file, or cannot be removed.
+    /// When it was not named, was replaced by another file, or cannot be removed; when the helper does not confirm it
+    /// within a second, or did not confirm an earlier one. The helper then removes the file when it ends.
     pub fn remove(&self, path: &Path) -> io::Result<()> {
         let path = std::path::absolute(path)?;
-        let request = Request { kind: Kind::Remove, number: 0, flag: false };
-        self.ask(request, path.as_os_str().as_bytes(), None).map(drop)
+        let request = Request { kind: Kind::Remove, number: 0, flag: false, sequence: 0 };
+        let patience = match self.is_late.load(Ordering::Acquire) {
+            true => return Err(silent()),
+            false => REMOVAL_PATIENCE,
+        };
+        let removed = self.ask_within(patience, request, path.as_os_str().as_bytes(), None);
+        let is_late = |error: &io::Error| error.kind() == io::ErrorKind::TimedOut;
+        if removed.as_ref().is_err_and(is_late) {
+            self.is_late.store(true, Ordering::Release);
+        }
+        removed.map(drop)
     }
 
-    /// Ends the helper and waits for it, for two seconds; then kills it if that is permitted. A command calls this
-    /// before it exits, so that no helper outlives it. Returns false if it still runs.
+    /// Ends the helper and waits for it; kills it after half of the time if that is permitted. With the removals of
+    /// files before, this takes at most two seconds. A command calls this before it exits, so that no helper outlives
+    /// it. Returns false if it still runs.
     ///
     /// After a change of the user, the helper belongs to another user and cannot be killed. It ends by itself as soon
     /// as it runs again and its file system answers.
     #[must_use]
     pub fn end(&self) -> bool {
-        let channel = self.channel.lock().unwrap_or_else(PoisonError::into_inner);
-        // The helper then reads end of file.
-        let _gone = rustix::net::shutdown(&*channel, rustix::net::Shutdown::Both);
-        let kill = |process: &OwnedFd| pidfd_send_signal(process, Signal::KILL).is_ok();
-        sys::wait_for(self.pid, END_PATIENCE)
-            || (self.process.as_ref().is_some_and(kill) && sys::wait_for(self.pid, END_PATIENCE))
+        // The helper then reads end of file, and so does a thread of this process that waits for an answer.
+        let _gone = rustix::net::shutdown(&self.channel, rustix::net::Shutdown::Both);
+        let is_late = self.is_late.load(Ordering::Acquire);
+        let half = if is_late { END_PATIENCE / 4 } else { END_PATIENCE / 2 };
+        if sys::wait_for(self.pid, half) {
+            return true;
+        }
+        if let Some(process) = &self.process {
+            // Not permitted after a change of the user; then the other half remains.
+            let _ = pidfd_send_signal(process, Signal::KILL);
+        }
+        sys::wait_for(self.pid, half)
     }
 
     fn ask(
@@ -251,9 +279,24 @@ impl Helper {
         text: &[u8],
         socket: Option<BorrowedFd<'_>>,
     ) -> io::Result<Answer> {
+        self.ask_within(PATIENCE, request, text, socket)
+    }
+
+    /// Sends a request and waits for its answer. Answers to earlier requests, which came too late, are dropped.
+    fn ask_within(
+        &self,
+        patience: Duration,
+        request: Request,
+        text: &[u8],
+        socket: Option<BorrowedFd<'_>>,
+    ) -> io::Result<Answer> {
         if text.len() > wire::MAX_TEXT {
             return Err(io::ErrorKind::InvalidInput.into());
         }
+        let end = Instant::now() + patience;
+        let mut asked = self.turn(end)?;
+        *asked = asked.wrapping_add(1);
+        let request = Request { sequence: *asked, ..request };
         let head = request.to_bytes();
         let parts = [IoSlice::new(&head), IoSlice::new(text)];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -262,20 +305,58 @@ impl Helper {
         if !sockets.is_empty() {
             rights.push(SendAncillaryMessage::ScmRights(&sockets));
         }
-        let channel = self.channel.lock().unwrap_or_else(PoisonError::into_inner);
-        sendmsg(channel.as_fd(), &parts, &mut rights, SendFlags::NOSIGNAL)?;
-        let mut bytes = [0u8; Answer::LEN];
-        let length = loop {
-            match recv(channel.as_fd(), &mut bytes, RecvFlags::empty()) {
-                Err(rustix::io::Errno::INTR) => {}
-                other => break other?.1,
+        let send = || sendmsg(self.channel.as_fd(), &parts, &mut rights, SendFlags::NOSIGNAL);
+        self.until(end, sockopt::Timeout::Send, send)?;
+        loop {
+            let mut bytes = [0u8; Answer::LEN];
+            let receive = || Ok(recv(self.channel.as_fd(), &mut bytes, RecvFlags::empty())?.1);
+            let length = self.until(end, sockopt::Timeout::Recv, receive)?;
+            let gone = || io::Error::other("the helper process has ended");
+            let answer = Answer::from_bytes(&bytes[..length]).ok_or_else(gone)?;
+            if answer.sequence == request.sequence {
+                return match answer.error {
+                    0 => Ok(answer),
+                    error => Err(io::Error::from_raw_os_error(error)),
+                };
             }
-        };
-        let gone = || io::Error::other("the helper process has ended");
-        let answer = Answer::from_bytes(&bytes[..length]).ok_or_else(gone)?;
-        match answer.error {
-            0 => Ok(answer),
-            error => Err(io::Error::from_raw_os_error(error)),
         }
     }
+
+    /// Waits until no other thread asks.
+    fn turn(&self, end: Instant) -> io::Result<MutexGuard<'_, u32>> {
+        loop {
+            match self.asked.try_lock() {
+                Ok(asked) => return Ok(asked),
+                Err(TryLockError::Poisoned(asked)) => return Ok(asked.into_inner()),
+                Err(TryLockError::WouldBlock) if Instant::now() >= end => return Err(silent()),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
+            }
+        }
+    }
+
+    /// Repeats an interrupted call on the channel, until a point in time.
+    fn until<T>(
+        &self,
+        end: Instant,
+        kind: sockopt::Timeout,
+        mut call: impl FnMut() -> rustix::io::Result<T>,
+    ) -> io::Result<T> {
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            // Zero would mean no limit.
+            if left < PAUSE {
+                return Err(silent());
+            }
+            sockopt::set_socket_timeout(&self.channel, kind, Some(left))?;
+            match call() {
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Err(silent()),
+                other => return Ok(other?),
+            }
+        }
+    }
+}
+
+fn silent() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "the helper process does not answer")
 }

@@ -1,11 +1,16 @@
 //! Files and sockets in folders that other users may write to: found through open folders, and refused where another
 //! user has made them.
 //!
-//! In a folder that every user may write to (`/tmp`), another user can make a link, a FIFO or a file at the name that a
-//! capture is about to open. These are the rules of the kernel's `fs.protected_symlinks`, `fs.protected_fifos` and
-//! `fs.protected_regular`, whatever their settings are here, and in folders without the sticky bit too: a link is
-//! followed, and an existing file opened, if it belongs to this process's user, to the owner of the folder or to root;
-//! a file also if it belongs to the [owner of new files](crate::user::new_files_belong_to).
+//! In a folder that other users may write to (`/tmp`), another user can make a link, a FIFO or a file at the name that
+//! a capture is about to open. These are the rules of the kernel's `fs.protected_symlinks`, `fs.protected_fifos` and
+//! `fs.protected_regular` = 2, whatever their settings are: a link is followed, and an existing file opened, if it
+//! belongs to the user of this process, to the owner of the folder or to root; a file also if it belongs to the [owner
+//! of new files](crate::user::new_files_belong_to). A regular file must have a single name, because another user can
+//! have linked a file of this user there (`fs.protected_hardlinks`).
+//!
+//! Other users may write to a folder if its mode lets every user write, or if it is sticky and lets its group write. A
+//! folder of a group without the sticky bit is not counted, as in the kernel: in many systems the home folders are of
+//! this kind, with a group of one user.
 //!
 //! Every check is made on what is open, not on a name, so nothing can be exchanged after it. Source: proc_sys_fs(5).
 
@@ -32,6 +37,8 @@ const ATTEMPTS: usize = 8;
 const PAUSE: Duration = Duration::from_millis(20);
 /// Permission bit: every user may write.
 const OTHERS_WRITE: u32 = 0o002;
+/// Permission bits: the group may write, and only the owner of an entry may remove it (sticky).
+const GROUP_WRITES_STICKY: u32 = 0o1020;
 
 /// An entry of an open folder.
 #[derive(Debug)]
@@ -112,6 +119,7 @@ impl Place {
                 Err(Errno::EXIST) => match self.open(OFlags::empty(), 0) {
                     Ok(file) => {
                         check_file(&fstat(&self.folder)?, &fstat(&file)?)?;
+                        self.check_only_name(&file)?;
                         rustix::fs::fcntl_setfl(&file, OFlags::empty())?;
                         return Ok((file, false));
                     }
@@ -135,6 +143,30 @@ impl Place {
         let always = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(mode);
         openat(&self.folder, &self.name, always | no_link | flags, mode).map(File::from)
+    }
+
+    /// Refuses a regular file with several names in a folder that others may write to.
+    fn check_only_name(&self, file: &File) -> io::Result<()> {
+        if self.is_magic || !others_write(&fstat(&self.folder)?) {
+            return Ok(());
+        }
+        let (open, entry) =
+            (fstat(file)?, statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW)?);
+        if kind(&open) != FileType::RegularFile {
+            return Ok(());
+        }
+        // The number of names and the file of this name, at the same moment.
+        if (open.st_dev, open.st_ino) != (entry.st_dev, entry.st_ino) {
+            return Err(denied("another file has taken its name while it was opened".to_owned()));
+        }
+        if entry.st_nlink > 1 {
+            return Err(denied(format!(
+                "it has {} names (hard links), and other users may write to its folder, so one of them \
+                 may have linked it there; remove it, or choose a folder of your own",
+                entry.st_nlink
+            )));
+        }
+        Ok(())
     }
 
     /// True of a FIFO that nobody has planted.
@@ -243,17 +275,23 @@ fn kind(found: &Stat) -> FileType {
     FileType::from_raw_mode(found.st_mode)
 }
 
+/// True if other users may make entries of a folder.
+fn others_write(folder: &Stat) -> bool {
+    let mode = folder.st_mode;
+    mode & OTHERS_WRITE != 0 || mode & GROUP_WRITES_STICKY == GROUP_WRITES_STICKY
+}
+
 /// True if a user other than this process's, the folder's owner and root may have made an entry of a folder.
 fn is_planted(folder: &Stat, entry: &Stat) -> bool {
     let trusted = [0, geteuid().as_raw(), folder.st_uid];
-    folder.st_mode & OTHERS_WRITE != 0 && !trusted.contains(&entry.st_uid)
+    others_write(folder) && !trusted.contains(&entry.st_uid)
 }
 
 fn check_link(folder: &Stat, link: &Stat) -> io::Result<()> {
     match is_planted(folder, link) {
         false => Ok(()),
         true => Err(denied(format!(
-            "a link of user {} in a folder that every user may write to; name the target itself, or \
+            "a link of user {} in a folder that other users may write to; name the target itself, or \
              choose a folder of your own",
             link.st_uid
         ))),
@@ -264,7 +302,7 @@ fn check_file(folder: &Stat, file: &Stat) -> io::Result<()> {
     match is_planted(folder, file) && user::owner_of_new_files() != Some(file.st_uid) {
         false => Ok(()),
         true => Err(denied(format!(
-            "it exists, belongs to user {}, and every user may write to its folder, so that user may \
+            "it exists, belongs to user {}, and other users may write to its folder, so that user may \
              have made it to read the frames; remove it, or choose a folder of your own",
             file.st_uid
         ))),
@@ -326,6 +364,43 @@ mod tests {
         set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
         create(&at("file")).unwrap();
         create(&at("folder/new")).unwrap();
+    }
+
+    #[test]
+    fn folders_of_a_group_are_shared_when_they_are_sticky() {
+        let Some(folder) = shared() else { return };
+        let at = |name: &str| folder.path().join(name);
+        let mode = |mode| set_permissions(folder.path(), Permissions::from_mode(mode)).unwrap();
+        for (folder_mode, is_refused) in [(0o1775, true), (0o1757, true), (0o775, false)] {
+            mode(folder_mode);
+            for name in ["file", "link", "folder/new"] {
+                let error = create(&at(name)).err().map(|error| error.kind());
+                let expected = is_refused.then_some(io::ErrorKind::PermissionDenied);
+                assert_eq!(error, expected, "{name} in {folder_mode:o}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_with_two_names_is_refused_where_others_may_write() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let mode = |mode| set_permissions(folder.path(), Permissions::from_mode(mode)).unwrap();
+        create_dir(at("closed")).unwrap();
+        write(at("closed/precious"), "precious").unwrap();
+        std::fs::hard_link(at("closed/precious"), at("planted")).unwrap();
+        write(at("single"), "old").unwrap();
+        for shared in [0o777, 0o1777, 0o1775] {
+            mode(shared);
+            let error = create(&at("planted")).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{shared:o}: {error}");
+            assert!(error.to_string().contains("2 names (hard links)"), "{shared:o}: {error}");
+            create(&at("single")).unwrap();
+        }
+        assert_eq!(read(at("closed/precious")).unwrap(), b"precious");
+        mode(0o755);
+        create(&at("planted")).unwrap();
+        assert_eq!(read(at("closed/precious")).unwrap(), b"");
     }
 
     #[test]

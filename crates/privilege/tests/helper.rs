@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 /// Simulated interfaces: `gone` does not exist; the index of any other is the length of its name.
 struct Made;
@@ -104,6 +105,31 @@ fn hangs() {
     assert!(!Path::new(&format!("/proc/{}", helper.pid())).exists());
 }
 
+/// The answer to a request that was given up comes later; it is not taken for the answer to the next one. The helper
+/// does not trust this process, and answers in the order of the requests.
+fn answers_late(folder: &Path) {
+    let helper = helper::start(&Made).unwrap();
+    let file = folder.join("named");
+    std::fs::write(&file, "").unwrap();
+    helper.will_remove(&file).unwrap();
+    helper.seal().unwrap();
+    let signal = |name: &str| {
+        let sent = Command::new("kill").args([name, &helper.pid().to_string()]).status();
+        assert!(sent.unwrap().success());
+    };
+    signal("-STOP");
+    let start = Instant::now();
+    let silent = helper.remove(&file).unwrap_err();
+    assert_eq!(silent.kind(), io::ErrorKind::TimedOut, "{silent}");
+    assert_eq!(helper.remove(&file).unwrap_err().kind(), io::ErrorKind::TimedOut);
+    assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+    signal("-CONT");
+    assert_eq!(helper.name(5).unwrap().as_deref(), Some("a name that is "));
+    assert_eq!(helper.name(6).unwrap(), None);
+    assert!(!file.exists(), "it was removed late");
+    assert!(helper.end());
+}
+
 /// A second thread might hold a lock, for which the child would wait forever.
 fn refuses() {
     let (end, ended) = std::sync::mpsc::channel::<()>();
@@ -123,11 +149,12 @@ fn main() {
             "serves" => serves(Path::new(&folder)),
             "cleans" => cleans(Path::new(&folder)),
             "hangs" => hangs(),
+            "answers late" => answers_late(Path::new(&folder)),
             _ => refuses(),
         }
         return;
     }
-    for case in ["serves", "cleans", "hangs", "refuses"] {
+    for case in ["serves", "cleans", "hangs", "answers late", "refuses"] {
         let folder = tempfile::tempdir().unwrap();
         let mut child = Command::new(std::env::current_exe().unwrap());
         let output = child.args(["child", case]).arg(folder.path()).output().unwrap();

@@ -227,7 +227,11 @@ impl FileSink {
         let mut passed_over = 0;
         loop {
             let role = Role::Next { folder: self.folder.as_ref() };
+            let must_be_new = passed_over > 0 && self.names.must_be_new();
             let refused = match open(&path, role, self.options.mode) {
+                Ok((_, name, untouched)) if must_be_new && !is_new(untouched.as_ref()) => {
+                    WriteError::Create { name, source: io::ErrorKind::AlreadyExists.into() }
+                }
                 Err(refused) if refused.is_taken() => refused,
                 other => return other,
             };
@@ -402,6 +406,11 @@ fn written_link(link: LinkType) -> LinkType {
 
 /// An open file with its name.
 type Opened = (Output, String, Option<Untouched>);
+
+/// True if a file did not exist before it was opened.
+fn is_new(untouched: Option<&Untouched>) -> bool {
+    untouched.is_some_and(|untouched| untouched.is_new)
+}
 
 /// Role of a file in its sink.
 #[derive(Clone, Copy)]

@@ -4,12 +4,14 @@
 //! is full, overwriting the oldest. -G: the name is a pattern of strftime(3), and -W is the number of files after
 //! which writing ends. Both: numbers start again with every new period, and -W bounds the numbers. The size is
 //! checked before a frame is written, so a file may be longer by one frame. A name at which no file can be created,
-//! because another user has one there, is skipped for the next number, also with -G alone. Source: tcpdump(8), and
+//! because another user has one there, is skipped for the next number, also with -G alone; with -C and -W, for the next
+//! number from -W on at which there is no file, so that the ring keeps its number of files. Source: tcpdump(8), and
 //! tcpdump 4.99.3 for details that the manual leaves open.
 
 use super::WriteError;
 use crate::sys::time;
 use rustix::fs::{Mode, OFlags};
+use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -41,6 +43,11 @@ pub(super) struct Names {
     periods: u32,
     /// Number of the file in its period.
     number: u32,
+    /// Numbers of a ring that cannot be used in this period, with the numbers that replace them. Each has cost
+    /// another user a file.
+    replaced: HashMap<u32, u32>,
+    /// Highest number that replaces another; at first that of the ring's last file.
+    highest: u32,
 }
 
 /// Decision before a frame: stay in the file, start another one, or end.
@@ -63,7 +70,15 @@ impl Names {
                 "a file count needs a file size or a number of seconds",
             ));
         }
-        Ok(Names { pattern: pattern.to_owned(), rotation, since: now(), periods: 0, number: 0 })
+        Ok(Names {
+            pattern: pattern.to_owned(),
+            rotation,
+            since: now(),
+            periods: 0,
+            number: 0,
+            replaced: HashMap::new(),
+            highest: 0,
+        })
     }
 
     /// True if there may be more than one file.
@@ -78,8 +93,9 @@ impl Names {
             name = dated(&name, self.since);
         }
         let width = if self.rotation.size_millions.is_some() { self.width() } else { 0 };
-        if self.number > 0 || width > 0 {
-            name.push(format!("{:0width$}", self.number));
+        let number = self.replaced.get(&self.number).copied().unwrap_or(self.number);
+        if number > 0 || width > 0 {
+            name.push(format!("{number:0width$}"));
         }
         PathBuf::from(name)
     }
@@ -111,6 +127,8 @@ impl Names {
                 return NextFile::Done(count);
             }
             self.number = 0;
+            self.replaced.clear();
+            self.highest = 0;
             return NextFile::Next(self.path());
         }
         if let Some(millions) = size_millions
@@ -122,22 +140,36 @@ impl Names {
         NextFile::Stay
     }
 
-    /// Returns the name after the current one, which cannot be used; `in_a_row` names have been skipped. `None` if all
-    /// names of a rotation, or [`MAX_PASSED_OVER`] names, have been tried.
+    /// Returns the name to use instead of the current one; `in_a_row` names have been skipped. `None` if
+    /// [`MAX_PASSED_OVER`] names have been tried. See [`Names::must_be_new`].
     pub(super) fn pass_over(&mut self, in_a_row: u32) -> Option<PathBuf> {
-        let Rotation { size_millions, count, .. } = self.rotation;
-        let count = count.filter(|_| size_millions.is_some());
-        if in_a_row >= count.unwrap_or(MAX_PASSED_OVER).min(MAX_PASSED_OVER) {
+        if in_a_row >= MAX_PASSED_OVER {
             return None;
         }
-        self.next_number();
+        match self.ring_count() {
+            None => self.next_number(),
+            Some(count) => {
+                self.highest = self.highest.max(count - 1).checked_add(1)?;
+                self.replaced.insert(self.number, self.highest);
+            }
+        }
         Some(self.path())
     }
 
+    /// True if the name that [`Names::pass_over`] has returned is outside of the numbers that the user named. A file
+    /// there may be of an earlier capture and must not be overwritten.
+    pub(super) fn must_be_new(&self) -> bool {
+        self.ring_count().is_some()
+    }
+
+    /// Number of files that are written in a circle.
+    fn ring_count(&self) -> Option<u32> {
+        self.rotation.count.filter(|_| self.rotation.size_millions.is_some())
+    }
+
     fn next_number(&mut self) {
-        let Rotation { size_millions, count, .. } = self.rotation;
         self.number += 1;
-        if size_millions.is_some() && count.is_some_and(|count| self.number >= count) {
+        if self.ring_count().is_some_and(|count| self.number >= count) {
             self.number = 0;
         }
     }
@@ -239,8 +271,13 @@ mod tests {
     fn names_that_cannot_be_used_are_passed_over() {
         let shown = |path: Option<PathBuf>| path.map(|path| path.display().to_string());
         let mut ring = names(Some(1), None, Some(3));
-        let tried: Vec<_> = (1..).map_while(|row| shown(ring.pass_over(row))).collect();
-        assert_eq!(tried, ["out1", "out2"], "the first of three was tried before");
+        assert_eq!(next(&mut ring, 2_000_000, 0), "out1");
+        assert_eq!(shown(ring.pass_over(1)).as_deref(), Some("out3"));
+        assert_eq!(shown(ring.pass_over(2)).as_deref(), Some("out4"));
+        let turns: Vec<_> = (0..4).map(|_| next(&mut ring, 2_000_000, 0)).collect();
+        assert_eq!(turns, ["out2", "out0", "out4", "out2"], "three files are kept");
+        assert_eq!(shown(ring.pass_over(1)).as_deref(), Some("out5"));
+        assert_eq!((1..).map_while(|row| ring.pass_over(row)).count(), 999);
         let mut endless = names(Some(1), None, None);
         assert_eq!((1..).map_while(|row| endless.pass_over(row)).count(), 999);
         let mut by_time = names(None, Some(10), Some(2));

@@ -37,6 +37,9 @@ const PATIENCE: Duration = Duration::from_millis(700);
 pub fn run(args: ExecArgs) -> Result<(), Failure> {
     let (program, arguments) =
         args.command.split_first().ok_or_else(|| Failure::Usage("no program".into()))?;
+    if program.is_empty() {
+        return Err(Failure::Usage("the name of the program is empty".into()));
+    }
     let own = own_text::of(program, arguments);
     let text = args.filter.clone().or_else(|| own.clone());
     let filter = Arc::new(ExecFilter::new(&args.command, text.as_deref(), own)?);

@@ -18,6 +18,7 @@ use std::fmt::{self, Write};
 
 /// Runs the command.
 pub fn run(args: ExplainArgs) -> Result<(), Failure> {
+    check(&args)?;
     if args.graph {
         let text = super::graphs::explain(&args.expression)?;
         return Ok(std::io::Write::write_all(&mut super::output(), text.as_bytes())?);
@@ -64,6 +65,24 @@ pub fn run(args: ExplainArgs) -> Result<(), Failure> {
         }
     };
     Ok(std::io::Write::write_all(&mut super::output(), output.as_bytes())?)
+}
+
+/// Refuses options that would do nothing.
+fn check(args: &ExplainArgs) -> Result<(), Failure> {
+    let reads = args.read.is_some();
+    let problem = match () {
+        () if args.graph && args.expression_file.is_some() => {
+            "-F: --graph takes a command line, not an expression; omit one of them"
+        }
+        () if args.privilege.user.is_some() && !reads => {
+            "-Z: without -r, no file is read and no right is dropped; omit this option"
+        }
+        () if args.privilege.no_sandbox && !reads => {
+            "--no-sandbox: without -r, no file is read and there is no sandbox; omit this option"
+        }
+        () => return Ok(()),
+    };
+    Err(Failure::Usage(problem.to_owned()))
 }
 
 /// Chooses the link type to explain an expression for when none is given: Ethernet if the expression is valid for it

@@ -13,12 +13,16 @@ use fyke_capture::WriteError;
 use fyke_filters::FilterError;
 use fyke_frame::LinkType;
 use fyke_graph::language::{TextError, quoted};
-use fyke_graph::node::Counter;
+use fyke_graph::node::{Counter, Settings};
 use fyke_graph::runtime::EditError;
 use fyke_graph::{Classes, Engine, GraphHandle, GraphView, PASSED_OVER, Plan, UNFIT};
+use std::collections::HashSet;
 use std::error::Error;
 use std::path::Path;
+use std::time::Duration;
 
+/// Interval between checks whether a rotation has met a name that it cannot use.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// Name of the filter node in the graphs of `dump` and `track`.
 pub const FILTER: &str = "filter";
 /// Name of the node that `fyke rules` edits, in the graphs of live captures.
@@ -90,6 +94,9 @@ fn source(args: &SourceArgs, look_back: bool, link: Option<LinkType>) -> Result<
 /// Refuses options of a source that would do nothing.
 pub fn check_source(args: &SourceArgs) -> Result<(), Failure> {
     let ring = args.interface.as_deref().is_some_and(|name| name.starts_with("ring:"));
+    if args.interface.as_deref() == Some("ring:") {
+        return Err(Failure::Usage("-i ring: the path of the ring is missing (ring:PATH)".into()));
+    }
     let no_capture = match args.read.is_some() {
         true => Some("-r reads a file"),
         false => ring.then_some("a ring is captured by the fyke that publishes it"),
@@ -388,10 +395,43 @@ pub fn start(
     let mut opened = GraphHandle::open(&[text], classes(), 1).map_err(refused)?;
     opened.place(&Kernel);
     let entered = privileges.enter(&Needs::of(opened.plan(), doors))?;
+    let rotates = rotates(opened.plan());
     let (mut engine, handle) = opened.start().map_err(refused)?;
+    report_passed_over(rotates, &handle)?;
     engine.end_at_first_failure();
     engine.on_notice(|notice| note!("fyke: {notice}"));
     Ok((engine, handle, entered))
+}
+
+/// True if a node of a graph writes several files.
+pub fn rotates(plan: &Plan) -> bool {
+    let is_set = |settings: &Settings, name| settings.text(name).is_some();
+    let mut files = plan.nodes.iter().filter(|node| node.class.name == "tofile");
+    files.any(|node| is_set(&node.settings, "size") || is_set(&node.settings, "seconds"))
+}
+
+/// Reports on standard error, once for each node, that its rotation has met a name that it cannot use. Does nothing for
+/// a graph that rotates no file.
+pub fn report_passed_over(rotates: bool, handle: &GraphHandle) -> Result<(), Failure> {
+    if !rotates {
+        return Ok(());
+    }
+    let (handle, mut reported) = (handle.clone(), HashSet::new());
+    let look = move || loop {
+        std::thread::sleep(LOOK_INTERVAL);
+        for node in &handle.view().nodes {
+            let passed_over = node.counters.iter().any(|counter| counter.name == PASSED_OVER);
+            if passed_over && reported.insert(node.id) {
+                note!(
+                    "fyke: {}: a name of the rotation is taken by another user's file; the next \
+                     free name is used",
+                    node.text
+                );
+            }
+        }
+    };
+    std::thread::Builder::new().name("rotation".to_owned()).spawn(look)?;
+    Ok(())
 }
 
 /// Converts the error of a graph that does not start. The message of a class about a value (such as a filter
@@ -434,8 +474,8 @@ pub fn say_unfit(view: &GraphView) {
     for node in &view.nodes {
         for counter in node.counters.iter().filter(|counter| counter.name == PASSED_OVER) {
             note!(
-                "fyke: {}: {} file names of a rotation were passed over, because other users have made \
-                 files there (or an earlier capture with other rights)",
+                "fyke: {}: {} file names of a rotation were passed over, because files of other users or \
+                 of earlier captures are there",
                 node.text,
                 counter.value
             );

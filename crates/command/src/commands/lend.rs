@@ -14,6 +14,7 @@ use crate::cli::LendArgs;
 use anyhow::Context;
 use fyke_kernel::{Lent, Options, Space, share, sockets};
 use fyke_privilege::place::Place;
+use fyke_ring::RingError;
 use std::io::Read;
 use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -62,7 +63,7 @@ pub fn run(mut args: LendArgs) -> Result<(), Failure> {
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, over.clone())?;
     }
-    let listening = listen(place)?;
+    let listening = listen(place, &args.socket)?;
     note!("fyke: lending filters of {} at {}", args.interface, args.socket.display());
     let clients = Arc::new(AtomicU32::new(0));
     let mut threads = Vec::new();
@@ -103,9 +104,16 @@ fn place(path: &Path) -> Result<Place, Failure> {
     Ok(place.with_context(|| format!("cannot listen at {}", path.display()))?)
 }
 
-fn listen(place: Place) -> Result<Listening, Failure> {
-    let listener = fyke_ring::listen(&place.path()).context("cannot listen")?;
-    let identity = place.identity().context("cannot listen")?;
+/// Listens at a place; `given` is its path for error texts.
+fn listen(place: Place, given: &Path) -> Result<Listening, Failure> {
+    let cannot = || format!("cannot listen at {}", given.display());
+    let listener = fyke_ring::listen(&place.path()).map_err(|error| match error {
+        RingError::Call { source, .. } => anyhow::Error::from(source),
+        RingError::Taken { .. } => anyhow::anyhow!("another process listens there"),
+        other => other.into(),
+    });
+    let listener = listener.with_context(cannot)?;
+    let identity = place.identity().with_context(cannot)?;
     listener.set_nonblocking(true)?;
     Ok(Listening { listener, place, identity })
 }

@@ -6,7 +6,8 @@
 use super::Failure;
 use super::counts;
 use super::dump::edit_hint;
-use super::graphs::{classes, is_unfit, say_unfit, wrong_edit, wrong_graph};
+use super::graphs::{classes, is_unfit, report_passed_over, rotates, say_unfit};
+use super::graphs::{wrong_edit, wrong_graph};
 use super::live::apply_rules;
 use super::privilege::{Doors, Needs, Privileges, Sockets};
 use super::requests::{self, Editable};
@@ -63,6 +64,7 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
     opened.place(&Kernel);
     let entered = privileges.enter(&needs(&args, opened.plan()))?;
     let (mut engine, handle) = opened.start().map_err(wrong_edit)?;
+    report_passed_over(rotates(&plan), &handle)?;
     let clients = entered.clients();
     if live {
         entered.say_missing();
@@ -111,6 +113,12 @@ fn check_output(args: &RunArgs) -> Result<(), Failure> {
         (args.svg.is_some() && !args.live_svg, "--svg without --live-svg"),
     ];
     let counts = [(args.json, "--json"), (args.all, "--all"), (args.stats, "--stats")];
+    if args.svg.is_some() && (args.check || args.dot) {
+        let first = if args.dot { "--dot" } else { "--check" };
+        return Err(Failure::Usage(format!(
+            "{first} --svg: each shows the graph; omit one of them"
+        )));
+    }
     let first = |list: &[(bool, &'static str)]| list.iter().find(|one| one.0).map(|one| one.1);
     match (first(&shown), first(&counts)) {
         (Some(shown), Some(counts)) => Err(Failure::Usage(format!(
@@ -148,8 +156,12 @@ fn texts(args: &RunArgs) -> Result<Vec<String>, Failure> {
         let graph = fyke_graph::language::from_toml(&text);
         return Ok(vec![graph.map_err(|error| Failure::Usage(error.to_string()))?]);
     }
-    let graphs = text.split(";\n").map(str::trim).filter(|graph| !graph.is_empty());
-    Ok(graphs.map(|graph| graph.trim_end_matches(';').to_owned()).collect())
+    let graphs = text.split(";\n").map(|graph| graph.trim().trim_end_matches(';'));
+    let graphs: Vec<_> = graphs.filter(|graph| !graph.is_empty()).map(str::to_owned).collect();
+    match graphs.is_empty() {
+        true => Err(Failure::Usage(format!("no graph given: {} is empty", path.display()))),
+        false => Ok(graphs),
+    }
 }
 
 /// Determines the access that the graph, its drawing and its edits need at run time.
@@ -259,7 +271,10 @@ impl Drawing {
                 let stopping = ended.load(std::sync::atomic::Ordering::Relaxed);
                 let view = handle.view();
                 let drawn = fyke_graph::draw::running(&view, &before);
-                fyke_privilege::place::replace(&path, drawn.as_bytes())?;
+                if let Err(error) = fyke_privilege::place::replace(&path, drawn.as_bytes()) {
+                    let message = format!("cannot write {}: {error}", path.display());
+                    return Err(std::io::Error::new(error.kind(), message));
+                }
                 if stopping {
                     return Ok(());
                 }

@@ -3,6 +3,7 @@
 use super::wire::{Answer, Kind, MAX_TEXT, NAME_LEN, Request};
 use super::{MAX_FILES, MAX_SOCKETS, Sockets};
 use crate::sandbox::{self, Rules};
+use crate::user::UserError;
 use crate::{sys, user};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg, send};
 use std::ffi::OsStr;
@@ -31,22 +32,29 @@ struct Serving<'s> {
     sockets: &'s dyn Sockets,
     held: Vec<Socket>,
     files: Vec<File>,
+    /// Error of the protection from other processes.
+    closed: io::Result<()>,
     sealed: bool,
 }
 
 /// Serves requests until the other end is closed, then removes the named files.
 pub(super) fn run(channel: i32, sockets: &dyn Sockets) {
     sys::ignore_signals();
-    if sys::keep_only(channel).is_err() || user::close_to_others().is_err() {
+    if sys::keep_only(channel).is_err() {
         return;
     }
+    // The parent gets the error from `seal`, and ends.
+    let closed = user::close_to_others();
     // The name is only for process lists such as `ps`.
     let _ = rustix::thread::set_name(c"fyke-helper");
     let channel = sys::kept();
-    let mut serving = Serving { sockets, held: Vec::new(), files: Vec::new(), sealed: false };
+    let (held, files) = (Vec::new(), Vec::new());
+    let mut serving = Serving { sockets, held, files, closed, sealed: false };
     let mut bytes = [0; Request::LEN + MAX_TEXT];
     while let Ok((length, socket)) = receive(&channel, &mut bytes) {
-        let result = match Request::from_bytes(&bytes[..length]) {
+        let parsed = Request::from_bytes(&bytes[..length]);
+        let sequence = parsed.map_or(0, |(request, _)| request.sequence);
+        let result = match parsed {
             Some((request, text)) => serving.answer(request, text, socket),
             None if length == 0 => break,
             None => Err(ErrorKind::InvalidInput.into()),
@@ -55,6 +63,7 @@ pub(super) fn run(channel: i32, sockets: &dyn Sockets) {
             error: error.raw_os_error().unwrap_or(libc::EINVAL),
             ..Answer::default()
         });
+        let answer = Answer { sequence, ..answer };
         if send(&channel, &answer.to_bytes(), SendFlags::NOSIGNAL).is_err() {
             break;
         }
@@ -157,7 +166,11 @@ impl Serving<'_> {
     /// Confines the helper: it keeps interface queries, `bind`, and removal of files from the folders of named files.
     fn seal(&mut self) -> io::Result<Answer> {
         self.sealed = true;
-        user::give_up_capabilities().map_err(io::Error::other)?;
+        std::mem::replace(&mut self.closed, Ok(()))?;
+        user::give_up_capabilities().map_err(|error| match error {
+            UserError::Capabilities(source) => source,
+            other => io::Error::other(other),
+        })?;
         let folder = |file: &File| file.path.parent().map(Path::to_owned);
         let removes = self.files.iter().filter_map(folder).collect();
         let rules = Rules { removes, looks_at_interfaces: true, ..Rules::default() };

@@ -29,23 +29,28 @@ pub(super) struct Request {
     pub kind: Kind,
     pub number: u32,
     pub flag: bool,
+    /// Number of the request; the answer has the same.
+    pub sequence: u32,
 }
 
 impl Request {
-    pub const LEN: usize = 6;
+    pub const LEN: usize = 10;
 
     pub fn to_bytes(self) -> [u8; Request::LEN] {
         let [a, b, c, d] = self.number.to_ne_bytes();
         let kind = KINDS.iter().position(|kind| *kind == self.kind).unwrap_or(KINDS.len());
-        [kind as u8, a, b, c, d, u8::from(self.flag)]
+        let [e, f, g, h] = self.sequence.to_ne_bytes();
+        [kind as u8, a, b, c, d, u8::from(self.flag), e, f, g, h]
     }
 
     /// Parses a request and its text.
     pub fn from_bytes(bytes: &[u8]) -> Option<(Request, &[u8])> {
-        let (&[kind, a, b, c, d, flag], text) = bytes.split_first_chunk::<{ Request::LEN }>()?;
+        let (&[kind, a, b, c, d, flag, e, f, g, h], text) =
+            bytes.split_first_chunk::<{ Request::LEN }>()?;
         let kind = *KINDS.get(usize::from(kind))?;
         let number = u32::from_ne_bytes([a, b, c, d]);
-        Some((Request { kind, number, flag: flag != 0 }, text))
+        let sequence = u32::from_ne_bytes([e, f, g, h]);
+        Some((Request { kind, number, flag: flag != 0, sequence }, text))
     }
 }
 
@@ -61,10 +66,12 @@ pub(super) struct Answer {
     pub presence: Presence,
     /// Name of an interface; the rest is zero.
     pub name: [u8; NAME_LEN],
+    /// Number of the request.
+    pub sequence: u32,
 }
 
 impl Answer {
-    pub const LEN: usize = 22 + NAME_LEN;
+    pub const LEN: usize = 26 + NAME_LEN;
 
     pub fn to_bytes(self) -> [u8; Answer::LEN] {
         let Presence { ifindex, link, loopback, up } = self.presence;
@@ -75,7 +82,8 @@ impl Answer {
             place.copy_from_slice(&number.to_ne_bytes());
         }
         (bytes[20], bytes[21]) = (u8::from(self.present), u8::from(up));
-        bytes[22..].copy_from_slice(&self.name);
+        bytes[22..26].copy_from_slice(&self.sequence.to_ne_bytes());
+        bytes[26..].copy_from_slice(&self.name);
         bytes
     }
 
@@ -86,13 +94,14 @@ impl Answer {
         };
         let (ifindex, link, loopback) = (number(8), number(12), number(16));
         let mut name = [0; NAME_LEN];
-        name.copy_from_slice(&bytes[22..]);
+        name.copy_from_slice(&bytes[26..]);
         Some(Answer {
             error: number(0) as i32,
             number: number(4),
             present: bytes[20] != 0,
             presence: Presence { ifindex, link, loopback, up: bytes[21] != 0 },
             name,
+            sequence: number(22),
         })
     }
 }
@@ -104,22 +113,23 @@ mod tests {
     #[test]
     fn messages_are_read_as_they_were_written() {
         for kind in KINDS {
-            let request = Request { kind, number: 0x0102_0304, flag: kind == Kind::Hold };
+            let request =
+                Request { kind, number: 0x0102_0304, flag: kind == Kind::Hold, sequence: 9 };
             let mut bytes = request.to_bytes().to_vec();
             bytes.extend(b"eth0");
             assert_eq!(Request::from_bytes(&bytes), Some((request, &b"eth0"[..])));
         }
         let presence = Presence { ifindex: 7, link: 276, loopback: 1, up: true };
         let name = *b"eth0\0\0\0\0\0\0\0\0\0\0\0\0";
-        let answer = Answer { error: 13, number: 2, present: true, presence, name };
+        let answer = Answer { error: 13, number: 2, present: true, presence, name, sequence: 7 };
         assert_eq!(Answer::from_bytes(&answer.to_bytes()), Some(answer));
     }
 
     #[test]
     fn other_bytes_are_no_message() {
         assert_eq!(Request::from_bytes(&[]), None);
-        assert_eq!(Request::from_bytes(&[0; 5]), None);
-        assert_eq!(Request::from_bytes(&[7, 0, 0, 0, 0, 0]), None);
+        assert_eq!(Request::from_bytes(&[0; Request::LEN - 1]), None);
+        assert_eq!(Request::from_bytes(&[7, 0, 0, 0, 0, 0, 0, 0, 0, 0]), None);
         assert_eq!(Answer::from_bytes(&[0; Answer::LEN - 1]), None);
     }
 }

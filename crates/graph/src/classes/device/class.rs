@@ -46,7 +46,11 @@ fn user(settings: &Settings) -> Result<Option<u32>, MakeError> {
 
 /// Refuses parameters that would do nothing.
 fn check(settings: &Settings) -> Result<(), MakeError> {
-    let is_ring = settings.required("expression")?.starts_with("ring:");
+    let name = settings.required("expression")?;
+    let is_ring = name.starts_with("ring:");
+    if name == "ring:" {
+        return Err(MakeError::new("expression", "the path of the ring is missing (ring:PATH)"));
+    }
     if user(settings)?.is_some() && !is_ring {
         return Err(MakeError::new("user", "is for `ring:PATH`, not for an interface"));
     }

@@ -47,7 +47,6 @@ impl State {
             nodes: Vec::new(),
             own_filter: None,
             no_counts: None,
-            kernel: None,
         }
     }
 

@@ -139,16 +139,16 @@ fn what_a_killed_process_left_is_cleaned_up() {
     // No process can have this id: the kernel's largest is 4,194,304.
     let dead = dir.socket(4_194_305);
     drop(UnixListener::bind(&dead).unwrap());
-    // Process 1 exists and may be about to listen, so its socket stays.
-    let alive = dir.socket(1);
-    drop(UnixListener::bind(&alive).unwrap());
+    // Process 1 has the number of an ended one: a socket gets its name when it already listens.
+    let reused = dir.socket(1);
+    drop(UnixListener::bind(&reused).unwrap());
     let unrelated = dir.path().join("notes.sock");
     std::fs::write(&unrelated, "mine").unwrap();
     let found = list_in(std::slice::from_ref(&dir));
     assert_eq!(found.iter().map(|i| i.pid).collect::<Vec<_>>(), [std::process::id()]);
     assert_eq!(found[0].socket, server.path());
     assert!(found[0].description.is_some());
-    assert!(!dead.exists() && alive.exists() && unrelated.exists());
+    assert!(!dead.exists() && !reused.exists() && unrelated.exists());
 }
 
 #[test]

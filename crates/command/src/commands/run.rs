@@ -23,6 +23,7 @@ use fyke_graph::node::{COMMON, Kind};
 use fyke_graph::runtime::{EditError, NodeView};
 use fyke_graph::{Classes, GraphHandle, GraphView, Made, Plan};
 use std::io::Write;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -53,9 +54,7 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
         note!("fyke: warning: {warning}");
     }
     if let Some(path) = args.svg.as_ref().filter(|_| !args.live_svg) {
-        let drawn = fyke_privilege::place::create(path);
-        let drawn = drawn.and_then(|mut file| file.write_all(plan.svg(None).as_bytes()));
-        return Ok(drawn.with_context(|| format!("cannot write {}", path.display()))?);
+        return draw(&plan, path);
     }
     let live = plan.nodes.iter().any(|node| node.class.name == "device");
     let workers = usize::from(args.workers);
@@ -102,6 +101,13 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
         true => Err(Failure::Status(1)),
         false => Ok(()),
     }
+}
+
+/// Writes the drawing of a graph to a file.
+fn draw(plan: &Plan, path: &Path) -> Result<(), Failure> {
+    let drawn = fyke_privilege::place::create(path);
+    let drawn = drawn.and_then(|mut file| file.write_all(plan.svg(None).as_bytes()));
+    Ok(drawn.with_context(|| format!("cannot write {}", path.display()))?)
 }
 
 /// Refuses options for the counts of a run where nothing runs.

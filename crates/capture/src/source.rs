@@ -207,7 +207,8 @@ pub trait SocketFilter: Send + Sync {
     fn rejected(&self) -> u64;
 }
 
-/// Data that comes with a batch: earlier frames that are still held, and the source's interfaces.
+/// Data that comes with a batch: earlier frames that are still held, and the source's interfaces. The held frames are
+/// those before the batch, accepted or not; none of the batch is among them.
 #[derive(Clone, Copy)]
 pub struct LookBack<'a> {
     held: Option<(&'a dyn HeldFrames, HeldMark)>,

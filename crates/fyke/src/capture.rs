@@ -29,6 +29,9 @@
 //!
 //! A source of your own implements [`Source`], and [`HeldFrames`] if it can show frames again after an edit
 //! (look-back); `examples/own_source.rs` does both.
+//!
+//! The [`LookBack`] of a batch has no frame of that batch, and it has frames that were accepted before. After an edit
+//! within a batch, evaluate the rest of the batch again, and skip the sequence numbers that you have delivered.
 
 #[doc(inline)]
 pub use fyke_capture::{

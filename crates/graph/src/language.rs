@@ -16,6 +16,8 @@
 //! | `{tag}(…)`, `{tag}()` | names a node; refers to a node named before |
 //! | `#` | a comment up to the end of the line |
 //!
+//! Equal nodes at equal places are one node, whatever their tags; an edit of it concerns all texts that contain it.
+//!
 //! Invariants: every text gives a tree or an error with its position; nesting and length are limited. Cost: one pass.
 //! Source: FFPF, section 2.3 (grammar and Fig. 2.9). The arrow form is that of its first publication; class edges are
 //! Streamline's.

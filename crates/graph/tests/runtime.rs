@@ -153,6 +153,15 @@ fn counts(view: &GraphView, name: &str) -> NodeCounts {
 }
 
 #[test]
+fn an_edit_before_the_run_names_the_missing_thread() {
+    let (mut engine, handle) = GraphHandle::start(&["(frames,5)"], classes()).unwrap();
+    let error = handle.add("(frames,6)").unwrap_err().to_string();
+    assert_eq!(error, "no thread runs the graph: call Engine::run in another thread first");
+    engine.run(&AtomicBool::new(false)).unwrap();
+    assert_eq!(handle.add("(frames,6)").unwrap_err().to_string(), "the graph has ended");
+}
+
+#[test]
 fn chains_count_exactly() {
     let view = run(&["(frames,1000) > {b}(below,100) > {s}(sampler,10) > {n}(packetcount,export)"]);
     // 1000 frames contain all values three times, and the values up to 231 once more.

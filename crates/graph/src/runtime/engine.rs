@@ -173,8 +173,10 @@ impl Engine {
     /// after a stop.
     ///
     /// # Errors
-    /// The first failure of a source; the other sources and all nodes have continued to their end.
+    /// The first failure of a source; the other sources and all nodes have continued to their end. A node that fails
+    /// is no error here: see [`NodeView::failed`] and [`end_at_first_failure`](Self::end_at_first_failure).
     pub fn run(&mut self, stop: &AtomicBool) -> Result<(), ReadError> {
+        self.shared.started();
         let mut ticked = Instant::now();
         let mut failures = 0;
         let mut patience = Patience::new(stop);

@@ -54,9 +54,15 @@ pub enum EditError {
     /// A worker could not be started.
     #[error("cannot start a worker: {0}")]
     Thread(#[from] std::io::Error),
-    /// The packet loop has ended or does not answer.
+    /// The packet loop has ended.
     #[error("the graph has ended")]
     Ended,
+    /// No thread runs the graph, so that nothing takes over the edit.
+    #[error("no thread runs the graph: call Engine::run in another thread first")]
+    NotRunning,
+    /// The packet loop did not take over the edit in time.
+    #[error("the graph did not take over the edit within {} seconds", TAKE_OVER.as_secs())]
+    NoAnswer,
 }
 
 /// An edit that waits for the packet loop.
@@ -76,6 +82,8 @@ pub(super) struct Shared {
     waiting: AtomicBool,
     pending: Mutex<Option<Pending>>,
     done: Condvar,
+    /// True once the packet loop has begun.
+    started: AtomicBool,
     closed: AtomicBool,
     epoch: AtomicU64,
     view: Mutex<Views>,
@@ -108,6 +116,10 @@ impl Shared {
             return None;
         }
         lock(&self.pending).take()
+    }
+
+    pub fn started(&self) {
+        self.started.store(true, Ordering::Release);
     }
 
     pub fn taken_over(&self) {
@@ -166,7 +178,7 @@ impl Shared {
         waited.unwrap_or_else(PoisonError::into_inner).0.snapshot.clone()
     }
 
-    /// Hands an edit to the packet loop and waits until it is in force.
+    /// Hands an edit to the packet loop and waits until it is in force, also for a loop that is yet to begin.
     fn hand_over(&self, edit: Pending) -> Result<(), EditError> {
         let mut pending = lock(&self.pending);
         if self.closed.load(Ordering::Acquire) {
@@ -181,7 +193,11 @@ impl Shared {
         let (mut pending, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
         if pending.take().is_some() || timeout.timed_out() {
             self.waiting.store(false, Ordering::Release);
-            return Err(EditError::Ended);
+            return Err(match self.closed.load(Ordering::Acquire) {
+                true => EditError::Ended,
+                false if self.started.load(Ordering::Acquire) => EditError::NoAnswer,
+                false => EditError::NotRunning,
+            });
         }
         Ok(())
     }

@@ -44,8 +44,8 @@ const CLASS: Class = Class {
     name: "first",
     summary: "passes the first `expression` frames between two hosts",
     parameters: &[Parameter { name: "expression", summary: "how many frames (10)" }],
-    // Each worker may have a copy: what it keeps belongs to one conversation.
-    parallel: true,
+    // Not `parallel`: workers share frames by the innermost addresses and ports, and the counts here belong to the
+    // outermost addresses, so two workers could have frames of one count.
     make: |settings| {
         let limit = settings.number_or("expression", 1..=u64::MAX, 10)?;
         Ok(Box::new(First { limit, seen: HashMap::new() }))

@@ -5,7 +5,7 @@ use fyke::Error;
 use fyke::capture::MemorySource;
 use fyke::flow::Ageing;
 use fyke::frame::{Frame, LinkType, walk};
-use fyke::graph::node::Class;
+use fyke::graph::node::{Class, Parameter};
 use fyke::graph::{Classes, GraphHandle, Made};
 use fyke::track::{Cause, Closed, Connection, Event, Protocol, Reason, Tracker, class};
 use std::net::IpAddr;
@@ -80,6 +80,11 @@ const CLASS: Class = Class {
     name: "tftp",
     aliases: &[],
     summary: "follows TFTP and edits the filter before it",
+    // Those of `track` that this class reads; a graph text with another one is refused.
+    parameters: &[Parameter {
+        name: "live",
+        summary: "y: transfers expire while no frame arrives",
+    }],
     make: |settings| Ok(class::node(Box::new(Tftp::default()), settings.flag("live")?)),
     ..class::CLASS
 };
@@ -113,6 +118,9 @@ fn main() -> Result<(), Error> {
     }
     let mut classes = Classes::new();
     classes.register(CLASS);
+    let refused =
+        GraphHandle::start(&["(pcapin, expression=-) > (tftp, port=69)"], classes.clone());
+    assert!(refused.is_err_and(|error| error.to_string().contains("no parameter \"port\"")));
     let text = "(pcapin, expression=given) > {f}(bpf, expression=\"udp dst port 69\") > {t}(tftp)";
     let given = vec![("pcapin", Made::Source(Box::new(source)))];
     let (mut engine, handle) = GraphHandle::start_with(&[text], classes, given)?;

@@ -9,11 +9,11 @@
 //! let mut source = MemorySource::new(LinkType::EN10MB);
 //! source.push(&Frame::new(LinkType::EN10MB, &[0; 60]));
 //! source.repeat(1_000);
-//! # let text = "(pcapin, expression=trace.pcap) > {f}(bpf, expression=\"tcp\") > (packetcount)";
-//! // (pcapin, expression=FILE) reads a file, (device, expression=IF) captures.
+//! let text = "(pcapin, expression=trace.pcap) > {f}(bpf, expression=\"tcp\") > (packetcount)";
+//! // pcapin reads a file, and (device, expression=IF) captures; here a given source replaces the file.
 //! let given = vec![("pcapin", Made::Source(Box::new(source)))];
 //! let (mut engine, handle) = GraphHandle::start_with(&[text], Classes::new(), given)?;
-//! engine.run(&AtomicBool::new(false))?; // `handle` edits it meanwhile, from any thread
+//! engine.run(&AtomicBool::new(false))?; // meanwhile, other threads edit the graph by `handle`
 //! let filter = handle.view();
 //! let counts = filter.node("f").expect("the tag of the filter").counts;
 //! assert_eq!((counts.arrived, counts.rejected), (1_000, 1_000));
@@ -22,7 +22,13 @@
 //! ```
 //!
 //! [`language`] has the grammar, [`Classes`] the classes, [`node`] the contract of a class of your own
-//! (`examples/own_class.rs`). `fyke run --list` shows every class with its parameters.
+//! (`examples/own_class.rs`). `fyke run --list` shows every class with its parameters; its class
+//! `track` is not among those of [`Classes::new`], so register it: `classes.register(fyke::track::CLASS)`.
+//!
+//! Equal nodes at equal places are one node, whatever their tags: two texts that begin with the same source and the
+//! same filter share both. An edit of such a node concerns all texts that contain it.
+//!
+//! Read `fyke_graph::` in the examples of this module as `fyke::graph::`.
 
 #[doc(inline)]
 pub use fyke_graph::{

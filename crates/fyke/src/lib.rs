@@ -54,7 +54,14 @@
 //!
 //! # Errors
 //!
-//! Every error of a part converts into [`Error`]. Errors of texts show the line, a caret, and what was expected.
+//! Errors of filter texts, filters in force, captures and running graphs convert into [`Error`] with `?`. Those of
+//! [`control`], [`machine`], [`pass`], [`ring`], [`ruler`], [`table`] and `kernel` do not: a function that uses these
+//! returns their types, or `Box<dyn std::error::Error>`. Errors of texts show the line, a caret, and what was expected.
+//!
+//! # Examples in this documentation
+//!
+//! Examples below the start page name the crates that this one is made of: read `fyke_graph::` as `fyke::graph::`,
+//! and so on.
 #![forbid(unsafe_code)]
 
 mod front;

@@ -2,21 +2,23 @@
 //!
 //! ```
 //! use fyke::frame::LinkType;
-//! use fyke::pass::PassSet;
 //! use fyke::track::{Ftp, PassKeeper, Tracker};
 //!
 //! let tracker = Ftp::default();
 //! assert_eq!(tracker.name(), "ftp");
+//! let link = LinkType::EN10MB;
 //! let filter = fyke::LiveFilter::compile(tracker.start_filter())?; // the control connections
+//! let mut keeper = PassKeeper::new(link);
 //!
-//! // tracker.frame(&frame, &mut events) reads each accepted frame; the keeper turns events into edits.
-//! let mut keeper = PassKeeper::new(LinkType::EN10MB);
-//! let mut passes = PassSet::new(LinkType::EN10MB);
-//! assert!(keeper.apply(&[], &mut passes).failures.is_empty());
+//! let events = Vec::new(); // tracker.frame(&frame, &mut events) reads each accepted frame
+//! // The keeper turns events into passes of the filter; the next frame is evaluated under them.
+//! let applied = filter.filters().edit_passes(link, |passes| keeper.apply(&events, passes))?;
+//! assert!(applied.failures.is_empty());
 //! # Ok::<(), fyke::Error>(())
 //! ```
 //!
-//! In a graph, the class [`CLASS`] does all of it. A tracker of your own implements [`Tracker`]:
+//! In a graph, the class [`CLASS`] does all of it; `classes.register(fyke::track::CLASS)` adds it to the
+//! [classes](crate::graph::Classes). A tracker of your own implements [`Tracker`]:
 //! `examples/own_tracker.rs`.
 
 #[doc(inline)]

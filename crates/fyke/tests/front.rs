@@ -193,3 +193,26 @@ fn handles_go_to_other_threads() {
     sent::<LiveReader>();
     sent::<Error>();
 }
+
+#[test]
+fn the_debug_form_of_an_error_is_its_text() {
+    let errors: [Error; 2] = [
+        Filter::compile("tcp prot 80").unwrap_err(),
+        LiveFilter::compile("arp").unwrap().remove(7).unwrap_err(),
+    ];
+    for error in errors {
+        assert_eq!(format!("{error:?}"), error.to_string());
+        assert!(!format!("{error:?}").contains("Text("));
+    }
+}
+
+#[test]
+fn an_added_empty_text_accepts_every_frame() {
+    let filter = LiveFilter::compile("arp").unwrap();
+    let mut reader = filter.reader();
+    assert!(!reader.matches(&[0; 60]));
+    assert_eq!(filter.add("").unwrap(), 2);
+    assert!(reader.matches(&[0; 60]));
+    filter.remove(2).unwrap();
+    assert!(!reader.matches(&[0; 60]));
+}

@@ -1,11 +1,14 @@
-//! One error type for programs that use several parts of the library: every error of a part converts into it with `?`.
+//! One error type for programs that use several parts of the library: errors of filters, captures and graphs convert
+//! into it with `?`. Its debug form is its display form, because that is printed if `main` returns the error.
 
 use fyke_capture::{LiveError, ReadError, WriteError};
 use fyke_filters::{FilterError, GroupError};
 use fyke_graph::language::TextError;
 use fyke_graph::runtime::EditError;
+use std::fmt;
 
-/// Reason why an operation of this library failed. Its text is complete, with the line and a caret for texts.
+/// Reason why an operation of this library failed. Its text is complete, with the line and a caret for texts. `{:?}`
+/// writes the same text, so a `main` that returns this error prints it.
 ///
 /// ```
 /// let error = fyke::Filter::compile("tcp prot 80").unwrap_err();
@@ -13,7 +16,7 @@ use fyke_graph::runtime::EditError;
 /// let fyke::Error::Text(error) = error else { panic!("not a mistake in the text") };
 /// assert_eq!(error.span(), 4..8);
 /// ```
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The text is not a filter for this link type; has the position and a hint.
@@ -43,6 +46,12 @@ pub enum Error {
     /// The operating system refused.
     #[error(transparent)]
     Io(#[from] std::io::Error),
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl From<FilterError> for Error {

@@ -18,12 +18,16 @@ use fyke_frame::{Batch, Frame, LinkType, Mask};
 /// let filter = LiveFilter::compile("tcp port 80")?;
 /// let mut reader = filter.reader();
 /// let handle = filter.clone(); // for another thread
-/// let dns = handle.add("udp port 53")?;
+/// let dns = handle.add("udp port 53")?; // 2: the first text has number 1
 /// assert!(!reader.matches(&[0; 60]));
+/// assert_eq!(dns, 2);
 /// handle.remove(dns)?;
 /// assert_eq!(filter.counts().len(), 1);
 /// # Ok::<(), fyke::Error>(())
 /// ```
+///
+/// The first text has number 1, and each later one the next number. An empty text accepts every frame: with
+/// [`add`](Self::add) it is a text like others, and [`set`](Self::set) removes all texts then.
 ///
 /// Frames of several link types, and the kernel, are the business of [`filters`](crate::filters).
 #[derive(Debug, Clone)]

@@ -403,7 +403,10 @@ impl<'c> Builder<'c> {
             let error = TextError::new(text, node.class_span.clone(), message);
             let names: Vec<_> = self.classes.all().map(|class| class.name).collect();
             let error = error.expected(format!("one of: {}", names.join(", ")));
-            return Err(error.nearest(&node.class, self.classes.names()));
+            return Err(match node.class.as_str() {
+                "track" => error.hint("register it: classes.register(fyke::track::CLASS)"),
+                _ => error.nearest(&node.class, self.classes.names()),
+            });
         };
         self.check_parameters(text, node, &class)?;
         let sizes = node.parameters.iter().filter(|p| p.name == "mbufsize");

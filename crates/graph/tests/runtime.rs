@@ -431,6 +431,7 @@ fn graphs_that_cannot_be_are_refused_with_their_place() {
         ("(frames,1) > {a}()", "no node before this place"),
         ("(frames,1) > {a}(accept) > {a}(accept)", "is taken"),
         ("(frames,1) > (acept)", "did you mean \"accept\"?"),
+        ("(frames,1) > (track)", "register it: classes.register(fyke::track::CLASS)"),
         ("(frames,1) > (below,expresion=2)", "did you mean \"expression\"?"),
         ("(frames,1) > (below)", "it needs `expression=…`"),
         ("(frames,1) > (below,256)", "256 is not a whole number from 0 to 255"),

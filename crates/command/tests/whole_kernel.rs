@@ -9,10 +9,9 @@ use std::process::{Command, Stdio};
 const IN_KERNEL: &str = "the filters run in the kernel, too";
 
 fn ctl(running: &Running, words: &[&str]) -> String {
-    let runtime = std::env::temp_dir().join(format!("fyke-stops-{}", std::process::id()));
     let mut command = Command::new(FYKE);
     command.args(["ctl", "--pid", &running.child.id().to_string()]).args(words);
-    let output = command.env("FYKE_RUNTIME_DIR", runtime).output().unwrap();
+    let output = command.env("FYKE_RUNTIME_DIR", common::runtime()).output().unwrap();
     assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }

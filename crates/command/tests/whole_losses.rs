@@ -46,10 +46,9 @@ fn run(graphs: &[&str]) -> Running {
 
 /// Asks a running command for its counts.
 fn stats_of(running: &Running) -> Value {
-    let runtime = std::env::temp_dir().join(format!("fyke-stops-{}", std::process::id()));
     let mut command = Command::new(FYKE);
     command.args(["ctl", "--pid", &running.child.id().to_string(), "--json", "stats"]);
-    let output = command.env("FYKE_RUNTIME_DIR", runtime).output().unwrap();
+    let output = command.env("FYKE_RUNTIME_DIR", common::runtime()).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text} {output:?}"))
 }

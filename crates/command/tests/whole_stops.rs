@@ -371,10 +371,9 @@ fn send_for(time: Duration) -> u64 {
 /// Edits and queries the capture until `done`; returns the number of times.
 fn edit_and_ask(capture: &Running, done: &AtomicBool) -> u64 {
     let pid = capture.child.id().to_string();
-    let runtime = std::env::temp_dir().join(format!("fyke-stops-{}", std::process::id()));
     let ctl = |words: &[&str]| {
         let mut command = Command::new(FYKE);
-        command.args(["ctl", "--pid", &pid]).args(words).env("FYKE_RUNTIME_DIR", &runtime);
+        command.args(["ctl", "--pid", &pid]).args(words).env("FYKE_RUNTIME_DIR", common::runtime());
         let output = command.output().unwrap();
         assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
     };

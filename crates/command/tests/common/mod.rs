@@ -66,6 +66,30 @@ pub struct Running {
     pub said: Arc<Mutex<String>>,
 }
 
+/// Folder of the control sockets of this test's commands.
+pub fn runtime() -> PathBuf {
+    std::env::temp_dir().join(format!("fyke-stops-{}", std::process::id()))
+}
+
+/// Ends the command if a check failed before, and removes the folders of control sockets once they are empty.
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ended_already = self.child.kill();
+        let _ended_already = self.child.wait();
+        let own = runtime().file_name().unwrap().to_string_lossy().into_owned();
+        let of_user = format!("{own}-");
+        let entries = std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten();
+        // The folder of root, and that of the user that a command has become.
+        for entry in entries {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name != own && !name.starts_with(&of_user) {
+                continue;
+            }
+            let _others_still_use_it = std::fs::remove_dir(entry.path());
+        }
+    }
+}
+
 /// Numbers of the sum at the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sum {
@@ -77,9 +101,8 @@ pub struct Sum {
 
 impl Running {
     pub fn start(command: &mut Command) -> Running {
-        let folder = std::env::temp_dir().join(format!("fyke-stops-{}", std::process::id()));
         let mut child = command
-            .env("FYKE_RUNTIME_DIR", folder)
+            .env("FYKE_RUNTIME_DIR", runtime())
             .stdin(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()

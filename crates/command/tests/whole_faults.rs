@@ -117,11 +117,9 @@ fn interface_round(random: &mut Random) {
     let status = run.end();
     let said = run.said();
     let sum = run.sum();
-    // A graph ends when its only output has failed.
-    match down_at < STEPS {
-        true => assert!(!status.success() && said.contains("has failed"), "{said}"),
-        false => assert!(status.success() && sum.seen == STEP * STEPS as u64, "{said}"),
-    }
+    // The graph continues; what the interface does not send is lost.
+    assert!(status.success() && sum.seen == STEP * STEPS as u64, "{said}");
+    assert!(sum.lost > 0 || down_at >= STEPS, "{said}");
     let [arrived, passed, rejected, taken, lost] = account_of(&said, "out");
     assert_eq!(arrived, sum.seen, "{said}");
     assert_eq!(arrived, passed + rejected + taken + lost, "{said}");

@@ -365,15 +365,16 @@ fn library_folders() -> Vec<PathBuf> {
 /// Result of a step of CI that cannot run here, with the reason: a failure where the set-up could have installed what
 /// is missing: a skip would remain unnoticed.
 pub fn skip(reason: &str) -> Result<ExitCode, String> {
-    skipped(reason, can_install())
-}
-
-fn skipped(reason: &str, could_install: bool) -> Result<ExitCode, String> {
-    if could_install {
-        return Err(format!("skipped here though it need not be: {reason}"));
-    }
+    may_skip(reason, can_install())?;
     println!("skipped: {reason}");
     Ok(ExitCode::SUCCESS)
+}
+
+fn may_skip(reason: &str, could_install: bool) -> Result<(), String> {
+    match could_install {
+        true => Err(format!("skipped here though it need not be: {reason}")),
+        false => Ok(()),
+    }
 }
 
 /// True for root on a system with apt. The set-up never requests a password.
@@ -427,8 +428,8 @@ mod tests {
 
     #[test]
     fn a_skip_fails_where_the_set_up_could_have_installed() {
-        assert_eq!(skipped("no tool", false), Ok(ExitCode::SUCCESS));
-        assert!(skipped("no tool", true).unwrap_err().ends_with("need not be: no tool"));
+        assert_eq!(may_skip("no tool", false), Ok(()));
+        assert!(may_skip("no tool", true).unwrap_err().ends_with("need not be: no tool"));
     }
 
     #[test]

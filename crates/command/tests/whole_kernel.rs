@@ -101,6 +101,24 @@ fn a_graph_that_gets_another_consumer_sees_all_frames() {
 }
 
 #[test]
+fn frames_that_the_kernel_rejected_stay_in_the_sum_after_their_device_is_removed() {
+    if !inside("frames_that_the_kernel_rejected_stay_in_the_sum_after_their_device_is_removed") {
+        return;
+    }
+    veth();
+    let graph = "(device,v1) > (bpf,\"udp port 5001\",live=y) > {some}(packetcount,export=y)";
+    let other = "(device,v0) > {other}(packetcount,export=y)";
+    let Some(mut running) = start(&["run", "--stats", graph, other], "running") else { return };
+    send(1_000, 100);
+    settle(&running, 2_000);
+    ctl(&running, &["del", "1"]);
+    running.signal("INT");
+    assert!(running.end().success(), "{}", running.said());
+    let sum = running.sum();
+    assert_eq!((sum.seen, sum.accepted, sum.lost), (2_000, 1_500, 0), "{}", running.said());
+}
+
+#[test]
 fn what_needs_rejected_frames_keeps_the_filter_in_user_space() {
     if !inside("what_needs_rejected_frames_keeps_the_filter_in_user_space") {
         return;

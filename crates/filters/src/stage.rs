@@ -23,6 +23,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bytes of text from which an edit does not wait for the kernel.
 const LONG: usize = 4 << 10;
+/// Reason while a thread brings long texts into the kernel.
+const FILLING: &str = "it is taking over the filters";
 
 /// Texts in the kernel before a [`FilterSet`](crate::FilterSet); clones share them.
 #[derive(Debug, Clone)]
@@ -43,7 +45,9 @@ struct State {
     open: Option<u64>,
     /// Number of edits so far.
     edits: u64,
-    /// Reason why the kernel passes everything, if that is not only for a moment.
+    /// True while a thread brings long texts into the kernel.
+    filling: bool,
+    /// Reason why the kernel cannot have the texts.
     reason: Option<String>,
     /// True once frames may be accepted by something that is no text.
     for_good: bool,
@@ -84,9 +88,15 @@ impl KernelStage {
         self.0.counts.rejected()
     }
 
-    /// Reason why the kernel passes everything; `None` if the texts are in the kernel, or soon will be.
+    /// Reason why the kernel passes everything at the moment; `None` if its texts decide.
     pub fn reason(&self) -> Option<String> {
-        self.0.lock().reason.clone()
+        let state = self.0.lock();
+        let passes_all = state.open.is_some() || state.ids.is_empty();
+        match state.reason.clone() {
+            None if state.filling => Some(FILLING.to_owned()),
+            None if passes_all => Some("no filter rejects a frame".to_owned()),
+            reason => reason,
+        }
     }
 
     /// Number of texts in the kernel while these decide; `None` while every frame passes.
@@ -188,6 +198,7 @@ impl Superset for KernelStage {
     fn widen(&self, added: &[(u64, &str)], unfiltered: bool) {
         let state = &mut *self.0.lock();
         state.edits += 1;
+        state.filling = false;
         if state.for_good || state.open.is_some() || state.ids.is_empty() {
             // Everything passes already.
             return;
@@ -241,7 +252,7 @@ impl Superset for KernelStage {
 
 impl KernelStage {
     /// Fills the kernel on a thread of its own. If the texts change meanwhile, that edit fills it instead.
-    fn fill_later(&self, state: &State, texts: Listing) {
+    fn fill_later(&self, state: &mut State, texts: Listing) {
         let stage = Arc::clone(&self.0);
         let (edits, group) = (state.edits, Group::new(state, &texts));
         let fill = move || {
@@ -249,15 +260,18 @@ impl KernelStage {
             let changes: Vec<_> = group.changes.iter().map(OwnedChange::borrow).collect();
             let lowered = stage.kernel.lower(&changes);
             let state = &mut *stage.lock();
-            if state.edits == edits
-                && !state.for_good
-                && let Err(refused) =
-                    lowered.and_then(|lowered| stage.enter(state, lowered, &group))
-            {
+            if state.edits != edits || state.for_good {
+                return;
+            }
+            state.filling = false;
+            if let Err(refused) = lowered.and_then(|lowered| stage.enter(state, lowered, &group)) {
                 stage.refuse(state, &refused);
             }
         };
-        // Without a thread everything continues to pass; the next edit tries again.
-        let _no_thread = std::thread::Builder::new().name("fyke-fill".into()).spawn(fill);
+        match std::thread::Builder::new().name("fyke-fill".into()).spawn(fill) {
+            Ok(_) => state.filling = true,
+            // Everything continues to pass; the next edit tries again.
+            Err(error) => state.reason = Some(format!("no thread: {error}")),
+        }
     }
 }

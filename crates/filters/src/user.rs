@@ -230,19 +230,6 @@ impl FilterSet {
         lock(&self.shared.writer).superset = None;
     }
 
-    /// Reason why a lower space cannot pass a superset of what this set accepts, from the way its texts are read;
-    /// `None` if it can.
-    pub fn only_here(&self) -> Option<&'static str> {
-        match (self.shared.as_received, self.shared.without_tags) {
-            (true, false) => None,
-            (_, true) => Some("tags are skipped"),
-            (false, false) if self.shared.fragments.is_some() => {
-                Some("a scoped text needs all fragments")
-            }
-            (false, false) => Some("the text is read as for a file"),
-        }
-    }
-
     /// Number of applied edits.
     pub fn epoch(&self) -> u64 {
         self.shared.epoch.load(Ordering::Acquire)

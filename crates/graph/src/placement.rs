@@ -16,9 +16,6 @@ use std::sync::Arc;
 
 /// A space below the graph.
 pub trait Space {
-    /// Name for people.
-    fn name(&self) -> &'static str;
-
     /// Makes a filter for the frames of an interface; it passes everything until texts arrive. `reading` is how the
     /// node reads its texts.
     ///
@@ -33,7 +30,7 @@ pub trait Space {
 
 /// A filter of a lower space.
 pub trait LowerFilter: Superset + SocketFilter {
-    /// Reason why it passes everything at the moment; `None` if it has the texts, or soon will have them.
+    /// Reason why it passes everything at the moment; `None` if its texts decide.
     fn passes_all(&self) -> Option<String>;
 }
 
@@ -108,11 +105,14 @@ fn placeable(plan: &Plan, device: usize, workers: usize) -> Result<usize, String
         return Err("every worker has filters of its own".to_owned());
     }
     let settings = &plan.nodes[filter].settings;
-    match (settings.flag("scoped"), settings.flag("live")) {
-        (Ok(true), _) => Err("a scoped text needs all fragments".to_owned()),
-        (_, Ok(true)) => Ok(filter),
-        _ => Err("the text is read as for a file; live=y reads it as for a capture".to_owned()),
-    }
+    let is_set = |flag| settings.flag(flag).unwrap_or(false);
+    let why_not = match settings.text("tags") {
+        _ if is_set("scoped") => "a scoped text needs all fragments",
+        Some("skip") => "the text is read as if frames had no tags",
+        _ if is_set("live") => return Ok(filter),
+        _ => "the text is read as for a file; live=y reads it as for a capture",
+    };
+    Err(why_not.to_owned())
 }
 
 /// Places the filters of a graph that is made but not started.
@@ -147,9 +147,6 @@ fn lower(
         _ => None,
     });
     let set: FilterSet = set.ok_or("the filter cannot be edited")?;
-    if let Some(why) = set.only_here() {
-        return Err(why.to_owned());
-    }
     // A program that accepts everything costs more than none.
     if set.is_empty() {
         return Err("the capture started without a filter".to_owned());

@@ -36,10 +36,6 @@ struct InKernel {
 }
 
 impl Space for Kernel {
-    fn name(&self) -> &'static str {
-        "kernel"
-    }
-
     fn filter(
         &self,
         interface: &Interface,

@@ -89,8 +89,8 @@ pub struct Engine {
     /// The texts by their numbers.
     texts: BTreeMap<u64, Arc<str>>,
     epoch: u64,
-    /// Frames lost by sources that have been removed: dropped, unreadable.
-    lost_before: [u64; 2],
+    /// Frames that sources lost, or the kernel rejected for them, before an edit removed them.
+    removed: Outcome,
     /// True if a snapshot can be made with every tick, so that a recent one exists while the loop waits for a source.
     snapshots_are_cheap: bool,
     /// True if the first node that fails ends the graph.
@@ -117,7 +117,7 @@ impl Engine {
             error: None,
             texts,
             epoch: 0,
-            lost_before: [0; 2],
+            removed: Outcome::default(),
             snapshots_are_cheap: true,
             all_or_none: false,
             over: false,
@@ -322,8 +322,8 @@ impl Engine {
                 false => 0,
             };
             let (unread, after_end) = if self.nodes.ended { (0, left) } else { (left, 0) };
-            if let Some(all) = &mut self.nodes.lost {
-                all.insert(inlet.number, lost);
+            if let Some(all) = &mut self.nodes.never_read {
+                all.insert(inlet.number, lost + filtered);
             }
             node.counts.lost = lost + unread;
             node.counts.rejected = after_end + filtered;
@@ -345,8 +345,7 @@ impl Engine {
                 interfaces: inlet.source.interfaces().to_vec(),
             });
         }
-        outcome.lose(DROPPED, self.lost_before[0]);
-        outcome.lose(UNREADABLE, self.lost_before[1]);
+        outcome.add(&self.removed);
         outcome.unwritten(&nodes);
         let text = |(&number, text): (&u64, &Arc<str>)| {
             let accepted = accepted.get(&number).copied().unwrap_or_default();
@@ -465,8 +464,9 @@ impl Engine {
         }
         for mut inlet in inlets.into_values() {
             let stats = inlet.source.stats();
-            self.lost_before[0] += stats.dropped;
-            self.lost_before[1] += stats.unreadable;
+            self.removed.lose(DROPPED, stats.dropped);
+            self.removed.lose(UNREADABLE, stats.unreadable);
+            self.removed.rejected += stats.filtered;
         }
         let alone = self.inlets.len() < 2;
         for inlet in &mut self.inlets {

@@ -18,7 +18,7 @@ pub(super) use counted::Counted;
 use super::outcome::{Fate, Outcome};
 use super::view::NodeView;
 use crate::node::columns::{Column, Places};
-use crate::node::{Arrival, Emitted, Kind, Node, NodeError};
+use crate::node::{Arrival, Emitted, Kind, Node, NodeError, Settled};
 use crate::plan::{Feed, Join, PlanNode};
 use fyke_capture::{Interface, LookBack};
 use fyke_frame::{Batch, Mask};
@@ -72,8 +72,11 @@ pub(super) struct Nodes {
     pub interfaces: HashMap<u32, Vec<Interface>>,
     /// Outcomes of the frames of each source, by its number, including sources that have been removed.
     pub outcomes: BTreeMap<u32, Outcome>,
-    /// Frames that each source has lost itself, by its number; `None` with several workers, of which each knows a part.
-    pub lost: Option<HashMap<u32, u64>>,
+    /// Frames that each source has lost itself or the kernel has rejected for it, by its number; `None` with several
+    /// workers, of which each knows a part.
+    pub never_read: Option<HashMap<u32, u64>>,
+    /// Position in the batch where the frames without a result begin, and the counts of the source before it.
+    window: (usize, Option<Settled>),
     /// Number of frames that the ends of each text have accepted.
     pub texts: BTreeMap<u64, u64>,
     /// Nodes connected so far.
@@ -371,6 +374,7 @@ impl Nodes {
         self.serial = SERIAL.fetch_add(1, Ordering::Relaxed);
         loop {
             let rest = input.batch.all().without(Mask::first(cut.position));
+            self.window = (cut.position, self.settled(input.source));
             self.begin(from, rest);
             if let Some((emitted, first)) = input.emitted {
                 let column = &mut self.columns[self.slots[from].classes_out];
@@ -532,7 +536,7 @@ impl Nodes {
 
     /// Calls a node with the frames of `mask`, and stores the results in its slot.
     fn ask(&mut self, index: usize, mask: Mask, input: &Input<'_>, cut: &mut Cut) {
-        let settled = self.settled(input.source);
+        let (position, settled) = self.window;
         let slot = &mut self.slots[index];
         (slot.arrived, slot.out, slot.taken) = (mask, Mask::EMPTY, Mask::EMPTY);
         slot.lost = Mask::EMPTY;
@@ -556,7 +560,7 @@ impl Nodes {
             held: input.held,
             serial: self.serial,
             origin: input.emitted,
-            position: cut.position,
+            position,
             settled,
             taken: Mask::EMPTY,
             lost: Mask::EMPTY,

@@ -37,14 +37,14 @@ impl Nodes {
 
     /// Returns no nodes yet, for a graph without workers.
     pub fn alone() -> Nodes {
-        Nodes { lost: Some(HashMap::new()), ..Nodes::default() }
+        Nodes { never_read: Some(HashMap::new()), ..Nodes::default() }
     }
 
     /// Returns the counts of a source so far; `None` with several workers.
     pub(super) fn settled(&self, source: u32) -> Option<Settled> {
-        let lost = self.lost.as_ref()?.get(&source).copied().unwrap_or(0);
+        let never_read = self.never_read.as_ref()?.get(&source).copied().unwrap_or(0);
         let outcome = self.outcomes.get(&source);
-        let received = lost + outcome.map_or(0, Outcome::seen);
+        let received = never_read + outcome.map_or(0, Outcome::seen);
         Some(Settled { received, accepted: outcome.map_or(0, |outcome| outcome.accepted) })
     }
 

@@ -56,7 +56,7 @@ pub use ring::{RingOptions, RingSource};
 pub use shared::SharedSource;
 pub use sink::{
     Account, Format, InterfaceLosses, InterfaceSink, Output, PRIVATE, Rotation, Sink, SinkStats,
-    WriteError, WriteOptions, create_file,
+    WriteError, WriteOptions, create_file, create_output,
 };
 pub use source::{
     DEFAULT_SNAPLEN, HeldFrames, HeldMark, Interface, LinkState, LookBack, Next, Notice,

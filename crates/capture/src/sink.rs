@@ -214,6 +214,15 @@ pub fn create_file(path: &Path, options: WriteOptions) -> Result<Box<dyn Sink>, 
     Ok(Box::new(file::FileSink::create(path, options)?))
 }
 
+/// Creates a file for records that are not frames, or empties it; `-` is standard output. A new file has the permission
+/// bits of `mode`, and belongs to the user that the process will change to.
+///
+/// # Errors
+/// If the file cannot be created.
+pub fn create_output(path: &Path, mode: u32) -> Result<Output, WriteError> {
+    file::create_output(path, mode)
+}
+
 /// Reason why a sink could not be created or written to.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

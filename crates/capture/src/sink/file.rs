@@ -499,6 +499,17 @@ fn open(path: &Path, role: Role<'_>, mode: u32) -> Result<Opened, WriteError> {
     Ok((Output::new(file), name, untouched))
 }
 
+pub(super) fn create_output(path: &Path, mode: u32) -> Result<Output, WriteError> {
+    let name = path.display().to_string();
+    let failed = |source| WriteError::Create { name: name.clone(), source };
+    if path.as_os_str() == "-" {
+        return Output::standard_output().map_err(failed);
+    }
+    let (output, ..) = open(path, Role::First { rotates: false }, mode)?;
+    output.file().map_or(Ok(()), |file| file.set_len(0)).map_err(failed)?;
+    Ok(output)
+}
+
 fn standard_output_file() -> Result<Output, WriteError> {
     if io::stdout().is_terminal() {
         return Err(WriteError::Terminal);

@@ -10,11 +10,11 @@
 //!
 //! Cost: one virtual call and some mask operations per node and batch; with a front, twice that, and once more per cut.
 
-use super::NodeCounts;
 mod counted;
 
 pub(super) use counted::Counted;
 
+use super::NodeCounts;
 use super::outcome::{Fate, Outcome};
 use super::view::NodeView;
 use crate::node::columns::{Column, Places};
@@ -72,10 +72,9 @@ pub(super) struct Nodes {
     pub interfaces: HashMap<u32, Vec<Interface>>,
     /// Outcomes of the frames of each source, by its number, including sources that have been removed.
     pub outcomes: BTreeMap<u32, Outcome>,
-    /// Frames that each source has lost itself or the kernel has rejected for it, by its number; `None` with several
-    /// workers, of which each knows a part.
+    /// Frames of each source, by its number, that it lost or the kernel rejected; `None` with several workers.
     pub never_read: Option<HashMap<u32, u64>>,
-    /// Position in the batch where the frames without a result begin, and the counts of the source before it.
+    /// First frame of the batch without a result, and the counts of the source before it.
     window: (usize, Option<Settled>),
     /// Number of frames that the ends of each text have accepted.
     pub texts: BTreeMap<u64, u64>,
@@ -418,8 +417,7 @@ impl Nodes {
     }
 
     fn begin(&mut self, from: usize, rest: Mask) {
-        let front = self.judges.iter().chain(&self.editors);
-        for &index in front.chain(&self.visited) {
+        for &index in self.judges.iter().chain(&self.editors).chain(&self.visited) {
             let slot = &mut self.slots[index];
             (slot.arrived, slot.out, slot.taken) = (Mask::EMPTY, Mask::EMPTY, Mask::EMPTY);
             slot.lost = Mask::EMPTY;

@@ -1,0 +1,284 @@
+//! Class `flows`: writes a record for each conversation, as JSON lines or IPFIX, and passes every frame.
+//!
+//! [`fyke_flow::records`] tells what a flow is and when it ends. In a live capture, where frames are as recent as the
+//! system's clock, that clock ends silent flows if no frame arrives. If the records cannot be written, the node fails;
+//! datagrams that the system does not accept count as refused. Cost: a header walk and a hash look-up per frame.
+
+mod ipfix;
+
+use crate::node::{Arrival, Class, Counter, Emitted, MakeError, Node, NodeError};
+use crate::node::{Parameter, Settings};
+use fyke_capture::Output;
+use fyke_flow::Flows;
+use fyke_flow::records::{End, Limits, Packet, Record, Side};
+use fyke_frame::{Mask, walk};
+use ipfix::Exporter;
+use std::io;
+use std::io::Write as _;
+use std::net::{ToSocketAddrs, UdpSocket};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+/// Bytes that wait before the node takes no more frames.
+const BUFFER: usize = 1 << 18;
+/// Largest age of a frame on arrival in a live capture.
+const LIVE_NS: u64 = 5_000_000_000;
+const FORMATS: [&str; 2] = ["json", "ipfix"];
+
+enum Target {
+    Json(Output),
+    Ipfix(Exporter, Output),
+    Collector(Exporter, UdpSocket),
+}
+
+/// Records on their way.
+struct Records {
+    target: Target,
+    /// Number of records, by the reason of their end.
+    written: [u64; End::ALL.len()],
+    refused: u64,
+}
+
+struct FlowNode {
+    flows: Flows,
+    records: Records,
+    other: u64,
+    /// True if the last frames were as recent as the system's clock.
+    is_live: bool,
+    is_finished: bool,
+}
+
+/// The system's clock, in nanoseconds since 1970.
+fn clock_ns() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl Records {
+    fn add(&mut self, record: &Record) {
+        self.written[record.end as usize - 1] += 1;
+        match &mut self.target {
+            Target::Json(out) => {
+                json(record, out.buffer());
+                out.mark(true);
+            }
+            Target::Ipfix(exporter, _) | Target::Collector(exporter, _) => {
+                let full = exporter.add(record, clock_ns());
+                self.send(full);
+            }
+        }
+    }
+
+    fn send(&mut self, message: Option<Vec<u8>>) {
+        let Some(message) = message else { return };
+        match &mut self.target {
+            Target::Json(_) => {}
+            Target::Ipfix(_, out) => {
+                out.buffer().extend(message);
+                out.mark(true);
+            }
+            Target::Collector(_, socket) => {
+                self.refused += u64::from(socket.send(&message).is_err());
+            }
+        }
+    }
+
+    /// Makes a message of the records that wait for others.
+    fn complete(&mut self) {
+        let (Target::Ipfix(exporter, _) | Target::Collector(exporter, _)) = &mut self.target else {
+            return;
+        };
+        let message = exporter.take(clock_ns());
+        self.send(message);
+    }
+
+    fn output(&mut self) -> Option<&mut Output> {
+        match &mut self.target {
+            Target::Json(out) | Target::Ipfix(_, out) => Some(out),
+            Target::Collector(..) => None,
+        }
+    }
+
+    fn drain(&mut self, patience: Duration) -> Result<bool, NodeError> {
+        let Some(out) = self.output() else { return Ok(true) };
+        out.drain(Some(patience)).map_err(NodeError::new)
+    }
+}
+
+/// Letters of TCP flags, from the lowest bit.
+const FLAGS: &[u8; 8] = b"FSRPAUEC";
+
+/// Writes a record as a line.
+fn json(record: &Record, out: &mut Vec<u8>) {
+    let Record { protocol, source, destination, start_ns, end_ns, .. } = record;
+    let (from, to) = (source.ip(), destination.ip());
+    // Writing to memory does not fail.
+    let _ = write!(
+        out,
+        "{{\"start_ns\":{start_ns},\"end_ns\":{end_ns},\"protocol\":{protocol},\"source\":\"{from}\",\
+         \"source_port\":{},\"destination\":\"{to}\",\"destination_port\":{},\"end\":\"{}\"",
+        source.port(),
+        destination.port(),
+        record.end.name(),
+    );
+    for (name, side) in [("forward", record.forward), ("backward", record.backward)] {
+        let Side { packets, bytes, tcp_flags } = side;
+        let _ =
+            write!(out, ",\"{name}\":{{\"packets\":{packets},\"bytes\":{bytes},\"tcp_flags\":\"");
+        let set = FLAGS.iter().enumerate().filter(|(bit, _)| tcp_flags >> bit & 1 == 1);
+        out.extend(set.map(|(_, letter)| letter));
+        out.extend(b"\"}");
+    }
+    out.extend(b"}\n");
+}
+
+impl Node for FlowNode {
+    fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
+        let FlowNode { flows, records, other, is_live, .. } = self;
+        for (_, frame) in arrival.frames() {
+            match Packet::of(frame, &walk(frame)) {
+                Some(packet) => {
+                    flows.packet(&packet, frame.timestamp_ns, &mut |record| records.add(record));
+                }
+                None => *other += 1,
+            }
+        }
+        if let Some((_, frame)) = arrival.frames().last() {
+            let age = clock_ns().checked_sub(frame.timestamp_ns);
+            *is_live = age.is_some_and(|age| age <= LIVE_NS);
+        }
+        if records.output().is_some_and(|out| out.waiting() >= BUFFER) {
+            records.drain(Duration::ZERO)?;
+        }
+        Ok(arrival.mask())
+    }
+
+    fn tick(&mut self, _: &mut Emitted) -> Result<(), NodeError> {
+        let FlowNode { flows, records, is_live, .. } = self;
+        if *is_live {
+            flows.expire(clock_ns(), &mut |record| records.add(record));
+        }
+        records.complete();
+        records.drain(Duration::ZERO).map(drop)
+    }
+
+    fn make_room(&mut self, patience: Duration) -> Result<bool, NodeError> {
+        let is_full = self.records.output().is_some_and(|out| out.waiting() >= BUFFER);
+        if is_full || self.is_finished { self.records.drain(patience) } else { Ok(true) }
+    }
+
+    fn give_up(&mut self) {
+        if let Some(out) = self.records.output() {
+            out.give_up();
+        }
+    }
+
+    fn finish(&mut self, _: &mut Emitted) -> Result<(), NodeError> {
+        let FlowNode { flows, records, .. } = self;
+        flows.finish(&mut |record| records.add(record));
+        records.complete();
+        self.is_finished = true;
+        Ok(())
+    }
+
+    fn counters(&self) -> Vec<Counter> {
+        let Records { target, written, refused } = &self.records;
+        let records = ("records", written.iter().sum());
+        let ends = End::ALL.iter().map(|&end| (end.name(), written[end as usize - 1]));
+        let open = [("open", self.flows.open() as u64), ("not_ip", self.other)];
+        let lost = match target {
+            Target::Json(out) | Target::Ipfix(_, out) => ("lost_writes", out.lost()),
+            Target::Collector(..) => ("refused_datagrams", *refused),
+        };
+        let all = [records].into_iter().chain(ends).chain(open).chain([lost]);
+        all.map(|(name, count)| Counter::count(name, count)).collect()
+    }
+}
+
+fn limits(settings: &Settings) -> Result<Limits, MakeError> {
+    let seconds =
+        |name, default| Ok(settings.number_or(name, 1..=86_400, default)? * 1_000_000_000);
+    Ok(Limits {
+        flows: settings.number_or("flows", 1..=16_777_216, 65_536)? as usize,
+        idle_ns: seconds("idle", 60)?,
+        active_ns: seconds("active", 300)?,
+    })
+}
+
+/// Reads the format: that of `format=`, else IPFIX for collectors and `.ipfix` files.
+fn is_ipfix(settings: &Settings) -> Result<bool, MakeError> {
+    let target = settings.text("expression").unwrap_or("-");
+    let format = settings.choice("format", &FORMATS)?;
+    let is_collector = target.starts_with("udp:");
+    if is_collector && format == 0 && settings.text("format").is_some() {
+        return Err(MakeError::new("format", "a collector gets IPFIX; write JSON to a file"));
+    }
+    Ok(is_collector
+        || format == 1
+        || (settings.text("format").is_none() && target.ends_with(".ipfix")))
+}
+
+fn check(settings: &Settings) -> Result<(), MakeError> {
+    limits(settings)?;
+    is_ipfix(settings)?;
+    settings.number_or("domain", 0..=u64::from(u32::MAX), 1).map(drop)
+}
+
+fn collector(end: &str) -> io::Result<UdpSocket> {
+    let not_found = || io::Error::new(io::ErrorKind::NotFound, "udp:HOST:PORT is expected");
+    let address = end.to_socket_addrs()?.next().ok_or_else(not_found)?;
+    let any = if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    let socket = UdpSocket::bind(any)?;
+    socket.connect(address)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
+    let text = settings.text("expression").unwrap_or("-");
+    let domain = settings.number_or("domain", 0..=u64::from(u32::MAX), 1)? as u32;
+    let refused = |error: &dyn std::fmt::Display| MakeError::refused("expression", error);
+    let output = || fyke_capture::create_output(Path::new(text), fyke_capture::PRIVATE);
+    let target = match (is_ipfix(settings)?, text.strip_prefix("udp:")) {
+        (_, Some(end)) => Target::Collector(
+            Exporter::new(domain),
+            collector(end).map_err(|error| refused(&error))?,
+        ),
+        (true, None) => {
+            Target::Ipfix(Exporter::new(domain), output().map_err(|error| refused(&error))?)
+        }
+        (false, None) => Target::Json(output().map_err(|error| refused(&error))?),
+    };
+    let records = Records { target, written: [0; End::ALL.len()], refused: 0 };
+    Ok(Box::new(FlowNode {
+        flows: Flows::new(limits(settings)?),
+        records,
+        other: 0,
+        is_live: false,
+        is_finished: false,
+    }))
+}
+
+/// The class.
+pub const CLASS: Class = Class {
+    name: "flows",
+    aliases: &["netflow"],
+    summary: "writes a record for each conversation, as JSON lines or IPFIX; passes every frame",
+    parameters: &[
+        Parameter { name: "expression", summary: "a file, - (default), or udp:HOST:PORT" },
+        Parameter {
+            name: "format",
+            summary: "json (default) or ipfix (default for .ipfix and udp)",
+        },
+        Parameter { name: "idle", summary: "seconds of silence that end a flow (60)" },
+        Parameter { name: "active", summary: "seconds after which a long flow is reported (300)" },
+        Parameter { name: "flows", summary: "most flows at a time (65536)" },
+        Parameter { name: "domain", summary: "observation domain of IPFIX (1)" },
+    ],
+    ordered: |_| true,
+    lasting: true,
+    waits: true,
+    check: Some(check),
+    make,
+    ..Class::NODE
+};

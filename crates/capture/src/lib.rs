@@ -63,11 +63,15 @@ pub use source::{
     SocketFilter, Source, SourceStats,
 };
 
-/// Waits until one of several sources may have frames ([`Source::readiness`]), at most `patience`.
-pub fn wait_for_any(readiness: &[std::os::fd::BorrowedFd<'_>], patience: std::time::Duration) {
+/// Waits until one of several sources may have frames ([`Source::readiness`]), at most `patience`; true if one may.
+pub fn wait_for_any(
+    readiness: &[std::os::fd::BorrowedFd<'_>],
+    patience: std::time::Duration,
+) -> bool {
     let patience_ms = patience.as_millis().min(1_000) as u16;
-    if sys::poll::any_readable(readiness, patience_ms).is_err() {
+    sys::poll::any_readable(readiness, patience_ms).unwrap_or_else(|_| {
         // The next read reports the error; the pause prevents a busy loop until then.
         std::thread::sleep(std::time::Duration::from_millis(1));
-    }
+        false
+    })
 }

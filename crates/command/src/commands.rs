@@ -7,6 +7,7 @@ pub mod ctl;
 #[cfg(feature = "lab")]
 pub mod demo;
 pub mod demux;
+mod dissect;
 pub mod dump;
 pub mod exec;
 pub mod explain;

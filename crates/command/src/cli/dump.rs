@@ -33,6 +33,9 @@ pub struct DumpArgs {
     /// Accept only frames with PATTERN in their payload, as in '"GET /" [a-z]{1,8}' (docs/ruler-language.md)
     #[arg(long, value_name = "PATTERN")]
     pub payload: Option<String>,
+    /// Print what Wireshark's dissectors say: tshark reads the accepted frames (with -v: all details)
+    #[arg(long, conflicts_with = "count")]
+    pub dissect: bool,
     /// Read the expression from FILE
     #[arg(short = 'F', value_name = "FILE")]
     pub expression_file: Option<PathBuf>,

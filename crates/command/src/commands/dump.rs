@@ -3,6 +3,7 @@
 //! It runs the graph `source > filter > print | tofile | packetcount` ([`graphs`]). The control socket ([`Live`])
 //! shares its filters, so an edit from another terminal takes effect at the next batch and loses no frame.
 
+use super::dissect::Dissector;
 use super::graphs::{self, FILTER};
 use super::live::Live;
 use super::privilege::{Doors, Privileges, Sockets};
@@ -38,7 +39,10 @@ pub fn run(args: DumpArgs) -> Result<(), Failure> {
     let is_live = args.source.read.is_none();
     let privileges = Privileges::prepare(&args.privilege, is_live || !args.no_control)?;
     let doors = if args.no_control { Doors::Closed } else { Doors::Filters };
-    let (mut engine, handle, entered) = graphs::start(&graphs::dump(&args)?, privileges, doors)?;
+    let dissector = args.dissect.then(|| Dissector::start(&args, &privileges)).transpose()?;
+    let pipe = dissector.as_ref().map(Dissector::path);
+    let graph = graphs::dump(&args, pipe.as_deref())?;
+    let (mut engine, handle, entered) = graphs::start(&graph, privileges, doors)?;
     let clients = entered.clients();
     if is_live {
         entered.say_missing();
@@ -63,6 +67,8 @@ pub fn run(args: DumpArgs) -> Result<(), Failure> {
         writeln!(super::output(), "{}", live.accounting().delivered)?;
     }
     let view = engine.view();
+    drop(engine);
+    dissector.map_or(Ok(()), Dissector::finish)?;
     graphs::say_unfit(&view);
     graphs::node_failure(&view)?;
     Ok(result?)

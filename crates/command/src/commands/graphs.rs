@@ -135,8 +135,8 @@ fn check_dump(args: &DumpArgs) -> Result<(), Failure> {
     Err(Failure::Usage(problem.to_owned()))
 }
 
-/// Builds the graph of `fyke dump`.
-pub fn dump(args: &DumpArgs) -> Result<String, Failure> {
+/// Builds the graph of `fyke dump`; `dissector` is the pipe to a program that prints the frames.
+pub fn dump(args: &DumpArgs, dissector: Option<&Path>) -> Result<String, Failure> {
     check_dump(args)?;
     let text = expression(&args.expression, args.expression_file.as_deref())?;
     let snaplen = output_cut(&args.source);
@@ -175,7 +175,10 @@ pub fn dump(args: &DumpArgs) -> Result<String, Failure> {
             ],
         ));
     }
-    if !args.count && (args.write.is_none() || args.print) {
+    if let Some(pipe) = dissector {
+        let flush = yes(args.source.read.is_none());
+        ends.push(node("tofile", &[("expression", path(pipe)?), ("flush", flush)]));
+    } else if !args.count && (args.write.is_none() || args.print) {
         let letters = letters(&args.print_options);
         ends.push(node(
             "print",
@@ -525,7 +528,7 @@ pub fn explain(words: &[String]) -> Result<String, Failure> {
     let line = std::iter::once("fyke").chain(words.iter().map(String::as_str));
     let command = Cli::try_parse_from(line).map_err(|error| Failure::Usage(error.to_string()))?;
     let texts = match command.command {
-        Command::Dump(args) => vec![dump(&args)?],
+        Command::Dump(args) => vec![dump(&args, None)?],
         Command::Track(args) => vec![track(&args)?],
         Command::Demux(args) => vec![demux(&args)?],
         Command::Rules(args) => vec![rules(&args)?],

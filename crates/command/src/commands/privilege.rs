@@ -23,7 +23,9 @@ use fyke_graph::Plan;
 use fyke_privilege::helper;
 use fyke_privilege::sandbox::{Enforced, Rules, Sandbox};
 use fyke_privilege::user::{self, User};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// The user that the process becomes.
 enum Becomes {
@@ -162,6 +164,16 @@ impl Privileges {
             helper::start(&PacketSockets).context("cannot start the helper process")?;
         }
         Ok(Privileges { becomes, sandbox })
+    }
+
+    /// Gives a child process the rights that this one keeps after [`enter`](Self::enter), and of the environment of
+    /// the former user only what makes output readable.
+    pub fn confine(&self, child: &mut Command) {
+        const KEPT: [&str; 6] = ["PATH", "LANG", "LC_ALL", "LC_CTYPE", "TERM", "TZ"];
+        if let Becomes::User(user) = &self.becomes {
+            child.uid(user.uid).gid(user.gid).env_clear();
+            child.envs(KEPT.into_iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+        }
     }
 
     /// Drops the rights that are no longer needed. Must be called before the command starts a thread or reads a frame.

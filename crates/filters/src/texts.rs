@@ -7,14 +7,33 @@ use crate::error::{FilterError, GroupError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// A change of the texts in force.
+/// A change of the texts in force. Each change of a group sees the texts that the changes before it leave.
+///
+/// Texts have numbers, from 1, in the order in which they were added; a number is never used again. Within a group,
+/// the changes take numbers in their order, so a later change can remove a text that an earlier one has added. The
+/// edit returns the numbers, one entry for each change: `Some` for `Add` and for `Set` with a text, else `None`. An
+/// error names its change by the index in the group, from 0 ([`GroupError::place`](crate::GroupError::place)).
+///
+/// ```
+/// # mod fyke { pub use fyke_filter as filter; pub use fyke_filters as filters; }
+/// use fyke::filter::Options;
+/// use fyke::filters::{Change, FilterSet};
+///
+/// let filters = FilterSet::new(Options::default());
+/// let numbers = filters.edit(&[Change::Add("tcp"), Change::Add("udp"), Change::Remove(1)])?;
+/// assert_eq!(numbers, [Some(1), Some(2), None]);
+/// let error = filters.edit(&[Change::Add("arp"), Change::Remove(9)]).unwrap_err();
+/// assert_eq!((error.place, filters.counts().len()), (1, 1)); // nothing was added
+/// assert_eq!(filters.add("arp")?, 3); // a refused group uses no numbers
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change<'a> {
     /// Adds a text: frames that it matches are accepted, too. An empty text matches every frame.
     Add(&'a str),
     /// Replaces all texts by one; an empty text leaves none, so that every frame is accepted.
     Set(&'a str),
-    /// Removes the text with this number, but not the last one.
+    /// Removes the text with this number, but not the last one of all.
     Remove(u64),
 }
 

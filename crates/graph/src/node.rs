@@ -33,6 +33,7 @@ mod settings;
 pub use class::{
     COMMON, Check, Class, EXPRESSION, Kind, Make, MakeError, Open, PIECES, Parameter, always, never,
 };
+pub(crate) use class::Makers;
 pub use settings::{MAX_MEMORY_BYTES, Memory, Settings};
 
 use crate::rules::RuleSet;

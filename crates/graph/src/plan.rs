@@ -17,7 +17,7 @@
 
 use crate::classes::Classes;
 use crate::language::{NodeText, Span, TextError, Tree, parse};
-use crate::node::{COMMON, Class, Kind, MakeError, Settings};
+use crate::node::{COMMON, Class, Kind, MakeError, Makers, Settings};
 use fyke_capture::Interface;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -73,6 +73,7 @@ pub struct PlanNode {
     pub tags: BTreeSet<String>,
     /// Class.
     pub class: Class,
+    pub(crate) makers: Makers,
     /// Parameters.
     pub settings: Settings,
     /// Text of the node as it was written, without tag.
@@ -201,6 +202,7 @@ impl Plan {
 /// A node that becomes a [`PlanNode`], with its position for errors.
 struct Draft {
     class: Class,
+    makers: Makers,
     settings: Settings,
     written: NodeText,
     text: usize,
@@ -218,6 +220,8 @@ struct Builder<'c> {
     warnings: Vec<String>,
     readings: Vec<String>,
     text: usize,
+    /// True if the text has `|` and `>` in one group, so that `|` may bind tighter than was meant.
+    mixed: bool,
     edges: usize,
     memory_bytes: u64,
     /// True if sources are opened next.
@@ -233,6 +237,7 @@ impl<'c> Builder<'c> {
             warnings: Vec::new(),
             readings: Vec::new(),
             text: 0,
+            mixed: false,
             edges: 0,
             memory_bytes: 0,
             opening: false,
@@ -243,6 +248,7 @@ impl<'c> Builder<'c> {
         self.text = index;
         let parsed = parse(text)?;
         let reading = parsed.tree.to_string();
+        self.mixed = parsed.mixed;
         if parsed.mixed {
             self.warnings.push(format!("`|` binds tighter than `>`; this is read as {reading}"));
         }
@@ -300,9 +306,6 @@ impl<'c> Builder<'c> {
         {
             let passed = self.node(text, node, feeds)?;
             let draft = &mut self.drafts[passed[0].from];
-            if draft.class.kind == Kind::Source {
-                return Err(TextError::new(text, span.clone(), "NOT of a source of frames"));
-            }
             if (draft.class.cuts)(&draft.settings) {
                 let message = "NOT of a node that cuts batches";
                 return Err(TextError::new(text, span.clone(), message));
@@ -322,6 +325,7 @@ impl<'c> Builder<'c> {
         let written = NodeText { class: class.name.into(), span, ..NodeText::default() };
         self.drafts.push(Draft {
             class,
+            makers: Makers::default(),
             settings: Settings::default(),
             written,
             text: self.text,
@@ -338,7 +342,7 @@ impl<'c> Builder<'c> {
         &mut self,
         text: &str,
         node: &NodeText,
-        mut feeds: Vec<Feed>,
+        feeds: Vec<Feed>,
     ) -> Result<Vec<Feed>, TextError> {
         let from = if node.class.is_empty() {
             self.reference(text, node)?
@@ -358,8 +362,13 @@ impl<'c> Builder<'c> {
         }
         let draft = &mut self.drafts[from];
         if draft.class.kind == Kind::Source && !feeds.is_empty() {
-            feeds.clear();
-            self.warnings.push(format!("{node} takes no input; the edges to it are left out"));
+            let message = format!("{node} is a source of frames and takes no input");
+            let error = TextError::new(text, node.span.clone(), message);
+            let error = error.expected("sources first: `[(pcapin, a) | (pcapin, b)] > …`");
+            return Err(match self.mixed {
+                true => error.hint("`|` binds tighter than `>`; put `[…]` around each branch"),
+                false => error,
+            });
         }
         for feed in feeds {
             if !draft.feeds.contains(&feed) {
@@ -398,7 +407,7 @@ impl<'c> Builder<'c> {
     }
 
     fn draft(&mut self, text: &str, node: &NodeText) -> Result<Draft, TextError> {
-        let Some(class) = self.classes.find(&node.class) else {
+        let Some((class, makers)) = self.classes.entry(&node.class).cloned() else {
             let message = format!("there is no class \"{}\"", node.class);
             let error = TextError::new(text, node.class_span.clone(), message);
             let names: Vec<_> = self.classes.all().map(|class| class.name).collect();
@@ -429,10 +438,11 @@ impl<'c> Builder<'c> {
                 checked => checked.map_err(blame)?,
             },
             (None, Kind::Source) => {}
-            (None, Kind::Node) => drop((class.make)(&settings).map_err(blame)?),
+            (None, Kind::Node) => drop(makers.make(&class, &settings).map_err(blame)?),
         }
         Ok(Draft {
             class,
+            makers,
             settings,
             written: NodeText { tag: None, ..node.clone() },
             text: self.text,
@@ -491,6 +501,7 @@ impl<'c> Builder<'c> {
                     name: String::new(),
                     tags: BTreeSet::new(),
                     class: draft.class,
+                    makers: draft.makers.clone(),
                     settings: draft.settings.clone(),
                     text: draft.written.to_string().into(),
                     written: (draft.text, draft.written.clone()),

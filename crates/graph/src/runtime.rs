@@ -23,7 +23,7 @@ pub use outcome::Outcome;
 pub use view::{GraphView, NodeView, SourceView};
 
 use crate::language::NodeText;
-use crate::node::{Kind, MakeError, Node, PIECES};
+use crate::node::{Kind, MakeError, Node, PIECES, Settings};
 use crate::plan::{Plan, PlanNode, blame};
 use fyke_capture::{Interface, Source};
 use std::collections::HashMap;
@@ -126,7 +126,7 @@ impl Made {
                 interfaces = match stays_as {
                     Some(old) => open.get(old).cloned().unwrap_or_default(),
                     None => {
-                        let source = (node.class.open)(&node.settings);
+                        let source = node.makers.open(&node.class, &node.settings);
                         let source = source.map_err(|error| InstantiateError::new(node, error))?;
                         let interfaces = source.interfaces().to_vec();
                         made.push((node.key, Made::Source(source)));
@@ -138,7 +138,7 @@ impl Made {
             if let (Some(check), true) =
                 (node.class.check, stays_as.is_some_and(|&old| old != node.key))
             {
-                let checked = check(&node.settings.behind(interfaces.clone()));
+                let checked = check(&node.settings.after(interfaces.clone()));
                 checked.map_err(|error| InstantiateError::new(node, error))?;
             }
             interfaces_after.push(match node.class.emits_pieces {
@@ -168,7 +168,7 @@ impl Made {
     /// Of the first node that cannot be made, with its position in `texts`, the texts of the plan.
     pub fn check(plan: &Plan, texts: &[&str]) -> Result<(), EditError> {
         plan.nodes.iter().filter(|node| node.class.make_checks).try_for_each(|node| {
-            let made = (node.class.make)(&node.settings);
+            let made = node.makers.make(&node.class, &node.settings);
             made.map(drop).map_err(|error| InstantiateError::new(node, error).blame(texts))
         })
     }
@@ -194,7 +194,8 @@ fn make(
     interfaces: Vec<Interface>,
     more: impl FnOnce() -> Vec<Interface>,
 ) -> Result<Box<dyn Node>, MakeError> {
-    let first = (node.class.make)(&node.settings.behind(interfaces.clone()));
+    let make = |settings: &Settings| node.makers.make(&node.class, settings);
+    let first = make(&node.settings.after(interfaces.clone()));
     let Err(error) = first else { return first };
     let more = if error.varies { more() } else { Vec::new() };
     let new = more.into_iter().filter(|one| !interfaces.contains(one)).collect::<Vec<_>>();
@@ -203,7 +204,7 @@ fn make(
     }
     // If this fails too, the first error is reported: it is about the first link type.
     let all = interfaces.into_iter().chain(new).collect();
-    (node.class.make)(&node.settings.behind(all)).map_err(|_| error)
+    make(&node.settings.after(all)).map_err(|_| error)
 }
 
 impl InstantiateError {

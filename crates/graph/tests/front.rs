@@ -223,3 +223,56 @@ fn what_may_not_stand_before_a_cut_is_refused_with_its_place() {
         assert!(error.contains(part) && error.contains("^"), "{text}\n{error}");
     }
 }
+
+#[test]
+fn a_given_node_belongs_to_exactly_one_node() {
+    let start = |text: &str, name: &str, made: fn() -> Made| {
+        GraphHandle::start_with(&[text], classes(), vec![(name, made())]).map(drop)
+    };
+    let frames: fn() -> Made = || Made::Source(Box::new(source(&[1])));
+    let one = "{in}(frames) > (packetcount)";
+    let two = "[{a}(frames, 1) | {b}(frames, 2)] > (packetcount)";
+    for (text, name) in [(one, "in"), (one, "frames"), (one, "FRAMES")] {
+        start(text, name, frames).unwrap_or_else(|error| panic!("{text}, {name}: {error}"));
+    }
+    for (text, name, part) in [
+        (one, "farmes", "the nodes are: in, packetcount"),
+        (two, "frames", "it may be (frames, expression=1) or (frames, expression=2)"),
+        (one, "packetcount", "(packetcount) is none"),
+    ] {
+        let error = start(text, name, frames).err().map(|error| error.to_string());
+        assert!(error.as_ref().is_some_and(|error| error.contains(part)), "{name}: {error:?}");
+    }
+    let recorder: fn() -> Made = || {
+        let edit: Edit = Box::new(|_, _| false);
+        Made::Node(Box::new(Recorder { came: Arc::default(), filters: None, edit }))
+    };
+    let error = start(one, "in", recorder).unwrap_err().to_string();
+    assert!(error.contains("(frames) is one"), "{error}");
+}
+
+/// A class made with state of the program: a new one for each node of an edit, too.
+#[test]
+fn classes_hold_state_of_the_program() {
+    let came = Arc::<Mutex<Came>>::default();
+    let mut classes = classes();
+    let class = classes.find("recorder").unwrap();
+    let shared = Arc::clone(&came);
+    classes.register_with(class, move |_| {
+        let edit: Edit = Box::new(|_, _| false);
+        Ok(Box::new(Recorder { came: Arc::clone(&shared), filters: None, edit }))
+    });
+    let class = classes.find("frames").unwrap();
+    classes.register_source(class, |settings| {
+        let port = settings.number("expression", 0..=65_535)?;
+        Ok(Box::new(source(&[port as u16; 3])))
+    });
+    let texts = ["(frames, 7) > (filter, udp) > (recorder)", "(frames, 8) > (filter) > (recorder)"];
+    let (mut engine, _) = GraphHandle::start(&texts, classes.clone()).unwrap();
+    engine.run(&NEVER).unwrap();
+    let mut ports: Vec<_> = came.lock().unwrap().iter().map(|(_, port, _)| *port).collect();
+    ports.sort_unstable();
+    assert_eq!(ports, [7, 7, 7, 8, 8, 8]);
+    let refused = GraphHandle::start(&["(frames, 70000) > (packetcount)"], classes).err().unwrap();
+    assert!(refused.to_string().contains("whole number"), "{refused}");
+}

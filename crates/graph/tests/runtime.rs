@@ -195,7 +195,7 @@ fn and_and_not_between_nodes() {
     let text = "(frames,256) > {all}(accept) > [{a}(below,99) | ![(below,200) > (below,150)]] \
                 > {n}(packetcount)";
     assert_eq!(counts(&run(&[text]), "n").arrived, 99 + 106);
-    let text = "{s}(frames,256) > {a}(below,100) > {m}(accept) | \
+    let text = "[{s}(frames,256) > {a}(below,100) > {m}(accept)] | \
                 [{s}() > !{a}() > {n}(packetcount)]";
     assert_eq!(counts(&run(&[text]), "n").arrived, 156);
 }
@@ -443,7 +443,10 @@ fn graphs_that_cannot_be_are_refused_with_their_place() {
             "classes that take it: bucket, bytecount, distribution",
         ),
         ("!(frames,1)", "`!` has no input"),
-        ("(frames,1) > !(frames,2)", "NOT of a source"),
+        ("(frames,1) > !(frames,2)", "takes no input"),
+        ("(frames,1) > (accept) > {x}(frames,2) > (drop)", "                          ^^^^^^^^^^^^^\n"),
+        ("[(frames,1) > (accept) | (frames,2)] > (drop)", "around each branch"),
+        ("{x}(frames,1) > (accept) > {x}() > (drop)", "{x}() is a source of frames"),
         ("(frames,1) > (bpf,\"tcp prot 1\")", "^"),
     ] {
         assert!(refusal(text).contains(part), "{text}\n{}", refusal(text));

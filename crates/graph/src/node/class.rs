@@ -3,6 +3,8 @@
 use super::{Node, Settings};
 use fyke_capture::{Interface, Source};
 use fyke_frame::LinkType;
+use std::fmt;
+use std::sync::Arc;
 
 /// Link type of pieces of streams: the first one for private use.
 pub const PIECES: LinkType = LinkType::USER0;
@@ -65,6 +67,34 @@ pub type Check = fn(&Settings) -> Result<(), MakeError>;
 pub type Make = fn(&Settings) -> Result<Box<dyn Node>, MakeError>;
 /// Opens a source.
 pub type Open = fn(&Settings) -> Result<Box<dyn Source>, MakeError>;
+
+/// Functions with state of the program, in place of those of the class.
+#[derive(Clone, Default)]
+pub(crate) struct Makers {
+    pub make: Option<Arc<dyn Fn(&Settings) -> Result<Box<dyn Node>, MakeError> + Send + Sync>>,
+    pub open: Option<Arc<dyn Fn(&Settings) -> Result<Box<dyn Source>, MakeError> + Send + Sync>>,
+}
+
+impl fmt::Debug for Makers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Makers")
+            .field("make", &self.make.is_some())
+            .field("open", &self.open.is_some())
+            .finish()
+    }
+}
+
+impl Makers {
+    /// Makes a node of the class.
+    pub fn make(&self, class: &Class, settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
+        self.make.as_ref().map_or_else(|| (class.make)(settings), |make| make(settings))
+    }
+
+    /// Opens a source of the class.
+    pub fn open(&self, class: &Class, settings: &Settings) -> Result<Box<dyn Source>, MakeError> {
+        self.open.as_ref().map_or_else(|| (class.open)(settings), |open| open(settings))
+    }
+}
 
 /// Selects no node of the class.
 pub fn never(_: &Settings) -> bool {

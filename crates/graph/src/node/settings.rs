@@ -26,7 +26,7 @@ impl Settings {
     }
 
     /// Copies the settings for a node after sources with these interfaces.
-    pub fn behind(&self, interfaces: Vec<Interface>) -> Settings {
+    pub fn after(&self, interfaces: Vec<Interface>) -> Settings {
         Settings { interfaces, ..self.clone() }
     }
 

@@ -157,7 +157,39 @@ impl Engine {
         self.notify = Some(Box::new(notify));
     }
 
-    /// The filters of the node of this name, for editing.
+    /// The filters of a node, for editing by any thread, also while the graph runs. `name` is the node's
+    /// [name](crate::plan::PlanNode::name): its tag or, if it has none, its class with a number if there are several
+    /// nodes of the class. `None` if no node has this name, or if its class has no filters to edit
+    /// ([`Class::editable`](crate::node::Class::editable)).
+    ///
+    /// The set belongs to this node as long as the node stays in the graph. If an edit of the graph makes the node
+    /// anew, ask again; what was added to the old set is not in the new one.
+    ///
+    /// ```
+    /// # mod fyke { pub use fyke_capture as capture; pub use fyke_frame as frame; pub use fyke_graph as graph; }
+    /// use fyke::capture::MemorySource;
+    /// use fyke::frame::{Frame, LinkType};
+    /// use fyke::graph::{Classes, GraphHandle, Made};
+    /// use std::sync::atomic::AtomicBool;
+    ///
+    /// let mut source = MemorySource::new(LinkType::EN10MB);
+    /// source.push(&Frame::new(LinkType::EN10MB, &[0; 60]));
+    /// let given = vec![("in", Made::Source(Box::new(source)))];
+    /// let text = "{in}(pcapin, expression=unused) > {f}(bpf, expression=\"tcp port 80\") > (packetcount)";
+    /// let (mut engine, handle) = GraphHandle::start_with(&[text], Classes::new(), given)?;
+    ///
+    /// let filters = engine.filters("f").expect("the tag of a filter");
+    /// assert!(engine.filters("bpf").is_none(), "a node with a tag has no other name");
+    /// assert!(engine.filters("packetcount").is_none(), "it has no filters");
+    /// let added = filters.add("less 64")?; // from this thread or another one
+    ///
+    /// engine.run(&AtomicBool::new(false))?;
+    /// let counts = filters.counts();
+    /// let count = counts.iter().find(|count| count.id == added).expect("it is in force");
+    /// assert_eq!(count.accepted, 1);
+    /// assert_eq!(handle.view().node("f").map(|node| node.counts.passed), Some(1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn filters(&self, name: &str) -> Option<FilterSet> {
         let slot = self.nodes.slots.iter().find(|slot| slot.plan.name == name)?;
         slot.node.as_ref()?.filters().cloned()

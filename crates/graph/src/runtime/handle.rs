@@ -8,6 +8,7 @@ use super::view::GraphView;
 use super::{Engine, InstantiateError, Made};
 use crate::classes::Classes;
 use crate::language::TextError;
+use crate::node::Kind;
 use crate::placement::{self, Placement, Space};
 use crate::plan::Plan;
 use fyke_capture::Interface;
@@ -30,6 +31,7 @@ pub const MAX_WORKERS: usize = 64;
 
 /// Reason why a graph is not changed.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum EditError {
     /// The text is not a graph.
     #[error("{0}")]
@@ -51,6 +53,14 @@ pub enum EditError {
     /// The graph needs a single worker.
     #[error("{0}")]
     Workers(String),
+    /// A given node or source has no place in the graph, or several ([`GraphHandle::start_with`]).
+    #[error("the given {name:?} should be one node of the graph: {problem}")]
+    Given {
+        /// Tag or class with which it was given.
+        name: String,
+        /// The problem, with the nodes of the graph.
+        problem: String,
+    },
     /// A worker could not be started.
     #[error("cannot start a worker: {0}")]
     Thread(#[from] std::io::Error),
@@ -260,6 +270,35 @@ fn refuse_workers(plan: &Plan) -> Result<(), EditError> {
     plan.needs_one_worker().map_or(Ok(()), |reason| Err(EditError::Workers(reason)))
 }
 
+/// Finds the key of the node that a given one becomes: the node with this tag, or the only one of this class.
+fn place_of(plan: &Plan, name: &str, given: &Made) -> Result<u64, EditError> {
+    let refuse = |problem| Err(EditError::Given { name: name.to_owned(), problem });
+    let tagged = plan.nodes.iter().find(|node| node.tags.contains(name));
+    let class = name.to_ascii_lowercase();
+    let mut of_class = plan.nodes.iter().filter(|node| {
+        node.class.name == class || node.class.aliases.contains(&class.as_str())
+    });
+    let (node, second) = match tagged {
+        Some(node) => (node, None),
+        None => match of_class.next() {
+            Some(node) => (node, of_class.next()),
+            None => {
+                let names: Vec<_> = plan.nodes.iter().map(|node| node.name.as_str()).collect();
+                return refuse(format!("the nodes are: {}", names.join(", ")));
+            }
+        },
+    };
+    if let Some(second) = second {
+        let (one, other) = (&node.text, &second.text);
+        return refuse(format!("it may be {one} or {other}; name it by a tag, `{{tag}}(…)`"));
+    }
+    match (given, node.class.kind) {
+        (Made::Source(_), Kind::Node) => refuse(format!("a source, and {} is none", node.text)),
+        (Made::Node(_), Kind::Source) => refuse(format!("no source, and {} is one", node.text)),
+        _ => Ok(node.key),
+    }
+}
+
 /// Interfaces of sources, by the key of their node.
 type Open = HashMap<u64, Vec<Interface>>;
 
@@ -299,11 +338,27 @@ impl GraphHandle {
         GraphHandle::start_with(texts, classes, Vec::new())
     }
 
-    /// Starts a graph with nodes and sources that the program has made itself, each named by its class. Those that
-    /// the graph does not name are closed.
+    /// Starts a graph with nodes and sources that the program has made itself, each for the node with this tag, or
+    /// for the only node of this class. They exist once: a graph that is edited later makes new nodes by their class.
+    /// To make several, register a class with state instead ([`Classes::register_with`]).
+    ///
+    /// ```
+    /// # mod fyke { pub use fyke_capture as capture; pub use fyke_frame as frame; pub use fyke_graph as graph; }
+    /// use fyke::capture::MemorySource;
+    /// use fyke::frame::LinkType;
+    /// use fyke::graph::{Classes, GraphHandle, Made};
+    ///
+    /// let given = |name| vec![(name, Made::Source(Box::new(MemorySource::new(LinkType::EN10MB))))];
+    /// // The parameters of the node are those of its class; a given source does not read them.
+    /// let text = "{in}(pcapin, expression=unused) > (packetcount)";
+    /// assert!(GraphHandle::start_with(&[text], Classes::new(), given("in")).is_ok());
+    /// assert!(GraphHandle::start_with(&[text], Classes::new(), given("pcapin")).is_ok());
+    /// let refused = GraphHandle::start_with(&[text], Classes::new(), given("out")).err();
+    /// assert!(refused.is_some_and(|error| error.to_string().contains("the nodes are: in, packetcount")));
+    /// ```
     ///
     /// # Errors
-    /// As for [`start`](Self::start).
+    /// As for [`start`](Self::start), and if a given node or source does not belong to exactly one node.
     pub fn start_with(
         texts: &[&str],
         classes: Classes,
@@ -349,9 +404,8 @@ impl GraphHandle {
         let mut made = Vec::new();
         let mut stays = HashMap::new();
         let mut open = HashMap::new();
-        for (class, one) in given {
-            let place = plan.nodes.iter().find(|node| node.class.name == class);
-            let Some(key) = place.map(|node| node.key) else { continue };
+        for (name, one) in given {
+            let key = place_of(&plan, name, &one)?;
             if let Made::Source(source) = &one {
                 open.insert(key, source.interfaces().to_vec());
             }

@@ -1,7 +1,7 @@
 //! The text of a frame: one header after the other, then the reason why there are no more.
 
 use crate::PrintOptions;
-use crate::sequence::Sequences;
+use crate::memory::Memory;
 use crate::text::{Cut, Piece, Printed, name_of};
 use crate::{arp, icmp, icmp6, ip, link, names, ppp, sctp, tcp, tunnel, udp};
 use fyke_frame::walk::view::{GeneveView, GreView, VlanStack};
@@ -37,7 +37,7 @@ pub(crate) type Step = Result<Flow, Cut>;
 /// The text of a frame under construction.
 pub(crate) struct Body<'p, 'a> {
     pub(crate) options: &'p PrintOptions,
-    pub(crate) sequences: &'p mut Sequences,
+    pub(crate) memory: &'p mut Memory,
     pub(crate) layers: &'p Layers<'a>,
     pub(crate) link: LinkType,
     pub(crate) out: &'p mut String,
@@ -57,7 +57,7 @@ pub(crate) struct Body<'p, 'a> {
 impl<'p, 'a> Body<'p, 'a> {
     pub(crate) fn new(
         options: &'p PrintOptions,
-        sequences: &'p mut Sequences,
+        memory: &'p mut Memory,
         layers: &'p Layers<'a>,
         link: LinkType,
         wire_len: usize,
@@ -67,7 +67,7 @@ impl<'p, 'a> Body<'p, 'a> {
         let start_len = out.len();
         Body {
             options,
-            sequences,
+            memory,
             layers,
             link,
             out,

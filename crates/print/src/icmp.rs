@@ -56,7 +56,7 @@ pub(crate) fn quote(body: &mut Body, packet: &Piece, number: u16) {
     };
     let wire_len = claimed_len.unwrap_or(packet.wire_len);
     let mut inner =
-        Body::new(body.options, body.sequences, &layers, LinkType::RAW, wire_len, body.out);
+        Body::new(body.options, body.memory, &layers, LinkType::RAW, wire_len, body.out);
     inner.end = wire_len;
     inner.quotes = body.quotes + 1;
     inner.print();

@@ -127,7 +127,7 @@ fn numbers(
     let source = (view.source_port(), from);
     let destination = (view.destination_port(), to);
     let syn = flags & tcp_flags::SYN != 0;
-    Ok(body.sequences.shown(source, destination, sequence, acknowledgement, syn))
+    Ok(body.memory.sequences.shown(source, destination, sequence, acknowledgement, syn))
 }
 
 /// Source and destination address of the IP header around the layer at `index`.

@@ -92,6 +92,15 @@ pub(crate) fn escape(bytes: &[u8], out: &mut String) {
     }
 }
 
+/// Appends the text at `at`, which ends at a zero byte or after `len` bytes.
+pub(crate) fn until_zero(piece: &Piece, at: usize, len: usize, out: &mut String) -> Printed {
+    let rest = piece.data.get(at..).ok_or(Cut)?;
+    let shown = &rest[..rest.len().min(len)];
+    let end = shown.iter().position(|byte| *byte == 0);
+    escape(&shown[..end.unwrap_or(shown.len())], out);
+    if end.is_none() && shown.len() < len { Err(Cut) } else { Ok(()) }
+}
+
 /// The text of a number in a table.
 pub(crate) fn name_of<N: Copy + PartialEq>(
     table: &[(N, &'static str)],

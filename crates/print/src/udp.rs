@@ -40,13 +40,16 @@ pub(crate) fn print(body: &mut Body, index: usize) -> Step {
     if body.options.verbose > 0 && !body.fragmented {
         show_checksum(body, index, &view, &whole, length)?;
     }
-    let tunnel = body.kind(index + 1).is_some();
+    let tunnel = match body.kind(index + 1) {
+        Some(Protocol::Gtpu) => !body.options.like_tcpdump,
+        next => next.is_some(),
+    };
     if tunnel && !body.options.quiet {
         body.end = layer.header_end() + length;
         return Ok(Flow::Next);
     }
     let payload = Piece { data: whole.from(8).data, wire_len: length };
-    if body.options.quiet || !application::over_udp(body, from, to, &payload)? {
+    if body.options.quiet || !application::over_udp(body, index, from, to, &payload)? {
         plain(body, claimed, length);
     }
     Ok(Flow::End)

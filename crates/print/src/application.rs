@@ -19,7 +19,7 @@ use crate::text::{Cut, Piece, Printed};
 pub(crate) fn over_tcp(body: &mut Body, from: u16, to: u16, payload: &Piece) -> Printed {
     let on = |ports: &[u16]| ports.contains(&from) || ports.contains(&to);
     let text = |body: &mut Body, name, methods| {
-        put!(body, ": ");
+        body.out.push_str(": ");
         lines::print(body, name, methods, payload)
     };
     if on(&[25]) {

@@ -44,11 +44,13 @@ mod ppp;
 mod routing;
 mod sctp;
 mod sequence;
+mod show;
 mod tcp;
 mod text;
 mod time;
 mod tunnel;
 mod udp;
+mod wlan;
 
 pub use names::Services;
 pub use options::{Hex, PrintOptions, TimeStyle};

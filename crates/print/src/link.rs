@@ -184,6 +184,7 @@ pub(crate) fn other(body: &mut Body, index: usize) -> Step {
                     let width = body.out.len() - start;
                     body.out.extend(std::iter::repeat_n(' ', 5usize.saturating_sub(width)));
                 }
+                None if body.options.like_tcpdump => put!(body, "?    "),
                 None => put!(body, "{:<5}", format!("if{ifindex}")),
             }
             put!(body, " {direction:<3} ");
@@ -205,6 +206,7 @@ pub(crate) fn other(body: &mut Body, index: usize) -> Step {
                 false => put!(body, "AF {name} ({family}), length {frame_len}: "),
             }
         }
+        link if crate::wlan::is_decoded(link) => {}
         _ if body.options.link_header => put!(body, "link header, length {frame_len}: "),
         _ => {}
     }

@@ -122,7 +122,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
     let (mut options, flush_each) = options(settings.text("expression").unwrap_or_default())?;
     options.nanoseconds = settings.flag("nano")?;
     options.like_tcpdump = settings.flag("like_tcpdump")?;
-    if settings.flag("live")? {
+    if settings.flag("live")? || options.like_tcpdump {
         options.interface_name = fyke_capture::interface_name;
     }
     let snaplen = settings.number_or("snaplen", 1..=262_144, 262_144)? as usize;

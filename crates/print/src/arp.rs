@@ -2,9 +2,11 @@
 
 use crate::body::{Body, Flow, Step, put};
 use crate::names;
-use crate::text::{Cut, name_of};
+use crate::show::{Show, say};
+use crate::text::{Cut, hex, name_of};
 use fyke_frame::ethertype;
 use fyke_frame::walk::view::ArpView;
+use std::net::Ipv4Addr;
 
 const ARP_OPERATIONS: &[(u16, &str)] = &[
     (1, "Request"),
@@ -33,7 +35,7 @@ pub(crate) fn print(body: &mut Body, index: usize) -> Step {
     let length = body.whole(layer).wire_len;
     view.target_protocol().ok_or(Cut)?;
     if !body.options.link_header {
-        put!(body, "ARP, ");
+        say!(body, "ARP, ");
     }
     let about_ip = matches!(view.protocol(), ethertype::IPV4 | 0x1000);
     let unusual = !about_ip || view.protocol_len() != 4 || view.hardware_len() == 0;
@@ -54,53 +56,80 @@ pub(crate) fn print(body: &mut Body, index: usize) -> Step {
             put!(body, ", ");
         }
         match name_of(ARP_OPERATIONS, view.operation()) {
-            Some(name) => put!(body, "{name} "),
+            Some(name) => say!(body, name, ' '),
             None => put!(body, "Unknown ({}) ", view.operation()),
         }
         operation(body, &view, about_ip)?;
     }
-    put!(body, ", length {length}");
+    say!(body, ", length ", length);
     Ok(Flow::End)
 }
 
+/// An address of the network layer.
+enum Network {
+    Ip(Ipv4Addr),
+    Odd(&'static str),
+}
+
+impl Show for Network {
+    fn show(&self, out: &mut String) {
+        match self {
+            Network::Ip(address) => address.show(out),
+            Network::Odd(text) => text.show(out),
+        }
+    }
+}
+
+/// An address of the link layer, of any length.
+struct Hardware<'a>(&'a [u8]);
+
+impl Show for Hardware<'_> {
+    fn show(&self, out: &mut String) {
+        for (at, byte) in self.0.iter().enumerate() {
+            if at > 0 {
+                out.push(':');
+            }
+            hex(&[*byte], out);
+        }
+    }
+}
+
 fn operation(body: &mut Body, view: &ArpView, about_ip: bool) -> Result<(), Cut> {
-    let address = |bytes: Option<&[u8]>| -> Result<String, Cut> {
+    let address = |bytes: Option<&[u8]>| -> Result<Network, Cut> {
         let bytes = bytes.ok_or(Cut)?;
         Ok(match <[u8; 4]>::try_from(bytes) {
-            _ if !about_ip => "<wrong proto type>".to_string(),
-            Ok(octets) => std::net::Ipv4Addr::from(octets).to_string(),
-            Err(_) => "<wrong len>".to_string(),
+            _ if !about_ip => Network::Odd("<wrong proto type>"),
+            Ok(octets) => Network::Ip(octets.into()),
+            Err(_) => Network::Odd("<wrong len>"),
         })
     };
-    let hardware = |bytes: Option<&[u8]>| -> Result<String, Cut> {
-        let bytes = bytes.ok_or(Cut)?;
-        let parts: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(parts.join(":"))
-    };
+    fn hardware(bytes: Option<&[u8]>) -> Result<Hardware<'_>, Cut> {
+        Ok(Hardware(bytes.ok_or(Cut)?))
+    }
     match view.operation() {
         1 => {
-            put!(body, "who-has {}", address(view.target_protocol())?);
-            let target = view.target_hardware().ok_or(Cut)?;
-            if target.iter().any(|byte| *byte != 0) {
-                put!(body, " ({})", hardware(Some(target))?);
+            say!(body, "who-has ", address(view.target_protocol())?);
+            let target = hardware(view.target_hardware())?;
+            if target.0.iter().any(|byte| *byte != 0) {
+                say!(body, " (", target, ')');
             }
-            put!(body, " tell {}", address(view.sender_protocol())?);
+            say!(body, " tell ", address(view.sender_protocol())?);
         }
         2 => {
-            put!(body, "{} is-at ", address(view.sender_protocol())?);
-            put!(body, "{}", hardware(view.sender_hardware())?);
+            say!(body, address(view.sender_protocol())?, " is-at ");
+            say!(body, hardware(view.sender_hardware())?);
         }
         3 | 8 => {
-            put!(body, "who-is {}", hardware(view.target_hardware())?);
-            put!(body, " tell {}", hardware(view.sender_hardware())?);
+            say!(body, "who-is ", hardware(view.target_hardware())?);
+            say!(body, " tell ", hardware(view.sender_hardware())?);
         }
         4 => {
-            put!(body, "{} at ", hardware(view.target_hardware())?);
-            put!(body, "{}", address(view.target_protocol())?);
+            say!(body, hardware(view.target_hardware())?, " at ");
+            say!(body, address(view.target_protocol())?);
         }
         9 => {
-            put!(body, "{} at ", hardware(view.sender_hardware())?);
-            put!(body, "{}", address(view.sender_protocol())?);
+            say!(body, hardware(view.sender_hardware())?, " at ");
+            say!(body, address(view.sender_protocol())?);
         }
         _ => {}
     }

@@ -1,9 +1,9 @@
 //! The text of a frame: one header after the other, then the reason why there are no more.
 
 use crate::PrintOptions;
-use crate::sequence::Sequences;
+use crate::memory::Memory;
 use crate::text::{Cut, Piece, Printed, name_of};
-use crate::{arp, icmp, icmp6, ip, link, names, ppp, sctp, tcp, tunnel, udp};
+use crate::{arp, icmp, icmp6, ip, link, names, ppp, sctp, tcp, tunnel, udp, wlan};
 use fyke_frame::walk::view::{GeneveView, GreView, VlanStack};
 use fyke_frame::walk::{Layer, Layers, Numbered, Protocol, Stop};
 use fyke_frame::{LinkType, ethertype};
@@ -37,7 +37,7 @@ pub(crate) type Step = Result<Flow, Cut>;
 /// The text of a frame under construction.
 pub(crate) struct Body<'p, 'a> {
     pub(crate) options: &'p PrintOptions,
-    pub(crate) sequences: &'p mut Sequences,
+    pub(crate) memory: &'p mut Memory,
     pub(crate) layers: &'p Layers<'a>,
     pub(crate) link: LinkType,
     pub(crate) out: &'p mut String,
@@ -57,7 +57,7 @@ pub(crate) struct Body<'p, 'a> {
 impl<'p, 'a> Body<'p, 'a> {
     pub(crate) fn new(
         options: &'p PrintOptions,
-        sequences: &'p mut Sequences,
+        memory: &'p mut Memory,
         layers: &'p Layers<'a>,
         link: LinkType,
         wire_len: usize,
@@ -67,7 +67,7 @@ impl<'p, 'a> Body<'p, 'a> {
         let start_len = out.len();
         Body {
             options,
-            sequences,
+            memory,
             layers,
             link,
             out,
@@ -83,6 +83,14 @@ impl<'p, 'a> Body<'p, 'a> {
     pub(crate) fn print(&mut self) {
         if self.options.link_header && self.first().is_some_and(|layer| layer.protocol.is_ip()) {
             put!(self, "ip: ");
+        }
+        if wlan::is_decoded(self.link) {
+            match wlan::print(self) {
+                Ok(Flow::Next) if !self.layers.is_empty() => {}
+                Ok(Flow::Next) => return put!(self, " [|llc]"),
+                Ok(Flow::End) => return,
+                Err(Cut) => return put!(self, " [|{}]", self.protocol),
+            }
         }
         for index in 0..self.layers.len() {
             let layer = self.layers.as_slice()[index];

@@ -1,6 +1,7 @@
 //! ICMP for IPv4, and IGMP.
 
 use crate::body::{Body, Flow, Step, put};
+use crate::show::say;
 use crate::text::{Cut, Piece, Printed, duration, expected_checksum, name_of};
 use fyke_frame::walk::{Start, walk_from};
 use fyke_frame::{LinkType, checksum, ethertype};
@@ -23,6 +24,16 @@ const TYPES: &[(u8, &str)] = &[
 pub(crate) fn print(body: &mut Body, index: usize) -> Step {
     let layer = body.at(index).ok_or(Cut)?;
     let message = body.whole(layer);
+    if body.options.verbose == 0
+        && let [8 | 0, _, _, _, id_high, id_low, high, low, ..] = *message.data
+    {
+        // PERF: most messages are echoes; their text needs no buffer of its own.
+        let kind = if message.data[0] == 8 { "request" } else { "reply" };
+        let [id, sequence] = [[id_high, id_low], [high, low]].map(u16::from_be_bytes);
+        say!(body, "ICMP echo ", kind, ", id ", id, ", seq ", sequence);
+        say!(body, ", length ", message.wire_len);
+        return Ok(Flow::End);
+    }
     // tcpdump forms the text before it prints it: of a cut message only the mark is printed.
     let text = describe(body, &message)?;
     put!(body, "ICMP {text}, length {}", message.wire_len);
@@ -56,7 +67,7 @@ pub(crate) fn quote(body: &mut Body, packet: &Piece, number: u16) {
     };
     let wire_len = claimed_len.unwrap_or(packet.wire_len);
     let mut inner =
-        Body::new(body.options, body.sequences, &layers, LinkType::RAW, wire_len, body.out);
+        Body::new(body.options, body.memory, &layers, LinkType::RAW, wire_len, body.out);
     inner.end = wire_len;
     inner.quotes = body.quotes + 1;
     inner.print();

@@ -4,30 +4,42 @@
 //! with its ports.
 
 use crate::body::{Body, Flow, Step, put};
-use crate::text::{Cut, Ipv6, Piece, Printed, bits, expected_checksum, name_of};
+use crate::show::{Show, say};
+use crate::text::{Cut, Piece, Printed, bits, expected_checksum, name_of};
 use crate::{names, routing as protocols};
 use fyke_frame::checksum;
 use fyke_frame::walk::view::{IpView, Ipv4View, Ipv6View};
 use fyke_frame::walk::{Layer, Stop};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
 /// Protocols with a printer that shows the addresses together with the ports.
 const WITH_PORTS: [u8; 4] = [6, 17, 33, 132];
 
-/// Source and destination address as text.
-pub(crate) fn addresses(body: &Body, index: usize) -> Option<(String, String)> {
-    match IpView::new(body.layers.data(), body.at(index)?)? {
-        IpView::V4(ip) => Some((ip.source().to_string(), ip.destination().to_string())),
-        IpView::V6(ip) => Some((Ipv6(ip.source()).to_string(), Ipv6(ip.destination()).to_string())),
-    }
+/// Source and destination address of the IP header at `index`.
+fn addresses(body: &Body, index: usize) -> Option<(IpAddr, IpAddr)> {
+    let ip = IpView::new(body.layers.data(), body.at(index)?)?;
+    Some((ip.source(), ip.destination()))
 }
 
 /// Prints `a.1 > b.2: ` if IP is right before the transport at `index`, `1 > 2: ` if there is a
 /// header between.
-pub(crate) fn ends(body: &mut Body, index: usize, source: &str, destination: &str) {
+pub(crate) fn ends(body: &mut Body, index: usize, source: impl Show, destination: impl Show) {
     match index.checked_sub(1).and_then(|before| addresses(body, before)) {
-        Some((from, to)) => put!(body, "{from}.{source} > {to}.{destination}: "),
-        None => put!(body, "{source} > {destination}: "),
+        Some((from, to)) => say!(body, from, '.', source, " > ", to, '.', destination, ": "),
+        None => say!(body, source, " > ", destination, ": "),
+    }
+}
+
+/// A port: its name, if the option is set and it has one, or its number.
+pub(crate) struct Port<'a>(pub(crate) u16, pub(crate) Option<&'a str>);
+
+impl Show for Port<'_> {
+    #[inline]
+    fn show(&self, out: &mut String) {
+        match self.1 {
+            Some(name) => out.push_str(name),
+            None => self.0.show(out),
+        }
     }
 }
 
@@ -62,17 +74,17 @@ pub(crate) fn v4(body: &mut Body, index: usize) -> Step {
         }
         return Ok(Flow::End);
     }
-    before_next(body, index, view.protocol(), &source.to_string(), &destination.to_string());
+    before_next(body, index, view.protocol(), source.into(), destination.into());
     Ok(Flow::Next)
 }
 
 /// Prints the addresses, unless a printer with ports follows.
-fn before_next(body: &mut Body, index: usize, protocol: u8, source: &str, destination: &str) {
+fn before_next(body: &mut Body, index: usize, protocol: u8, source: IpAddr, destination: IpAddr) {
     let with_ports = WITH_PORTS.contains(&protocol);
     if !with_ports {
-        put!(body, "{source} > {destination}: ");
+        say!(body, source, " > ", destination, ": ");
     } else if body.at(index + 1).is_none() {
-        put!(body, "{source} > {destination}:");
+        say!(body, source, " > ", destination, ":");
     }
 }
 
@@ -198,9 +210,8 @@ pub(crate) fn v6(body: &mut Body, index: usize) -> Step {
         put!(body, "hlim {}, next-header {} ", view.hop_limit(), names::ip_protocol(next));
         put!(body, "({next}) payload length: {payload_len}) ");
     }
-    let (source, destination) = (Ipv6(view.source()), Ipv6(view.destination()));
-    let (source, destination) = (source.to_string(), destination.to_string());
-    before_next(body, index, view.next_header(), &source, &destination);
+    let (source, destination) = (view.source().into(), view.destination().into());
+    before_next(body, index, view.next_header(), source, destination);
     Ok(Flow::Next)
 }
 
@@ -338,8 +349,21 @@ pub(crate) fn esp(body: &mut Body, index: usize) -> Step {
 /// Prints an IP protocol that the walk does not follow.
 pub(crate) fn unknown(body: &mut Body, number: u8) -> Printed {
     let rest = body.rest();
+    if number == 113 && !body.options.quiet {
+        return multicast(body, &rest);
+    }
     if body.options.quiet || !protocols::over_ip(body, number, &rest)? {
         put!(body, " ip-proto-{number} {}", rest.wire_len);
     }
+    Ok(())
+}
+
+/// Prints Pragmatic General Multicast. Source: RFC 3208.
+fn multicast(body: &mut Body, packet: &Piece) -> Printed {
+    body.protocol = "pgm";
+    let (from, to) = (packet.be16(0)?, packet.be16(2)?);
+    ends(body, body.layers.len(), from, to);
+    packet.take(0, 16)?;
+    put!(body, "PGM, length {}", packet.be16(14)?);
     Ok(())
 }

@@ -37,24 +37,27 @@ mod icmp;
 mod icmp6;
 mod ip;
 mod link;
+mod memory;
 mod names;
 mod options;
 mod ppp;
 mod routing;
 mod sctp;
 mod sequence;
+mod show;
 mod tcp;
 mod text;
 mod time;
 mod tunnel;
 mod udp;
+mod wlan;
 
 pub use names::Services;
 pub use options::{Hex, PrintOptions, TimeStyle};
 
 use body::Body;
 use fyke_frame::{Frame, walk};
-use sequence::Sequences;
+use memory::Memory;
 use std::fmt::Write;
 use time::Clock;
 
@@ -64,19 +67,14 @@ use time::Clock;
 pub struct Printer {
     options: PrintOptions,
     clock: Clock,
-    sequences: Sequences,
+    memory: Memory,
     frame_count: u64,
 }
 
 impl Printer {
     /// A printer that has seen no frame yet.
     pub fn new(options: PrintOptions) -> Self {
-        Printer {
-            options,
-            clock: Clock::default(),
-            sequences: Sequences::default(),
-            frame_count: 0,
-        }
+        Printer { options, clock: Clock::default(), memory: Memory::default(), frame_count: 0 }
     }
 
     /// Appends the text of a frame, without a line break at its end.
@@ -88,7 +86,7 @@ impl Printer {
         self.clock.print(frame.timestamp_ns, &self.options, out);
         let layers = walk(frame);
         let (link, wire_len) = (frame.link, frame.wire_len as usize);
-        Body::new(&self.options, &mut self.sequences, &layers, link, wire_len, out).print();
+        Body::new(&self.options, &mut self.memory, &layers, link, wire_len, out).print();
         dump::print(frame, &layers, &self.options, out);
     }
 }

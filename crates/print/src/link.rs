@@ -1,6 +1,14 @@
 //! Link headers and all headers before the network layer. Tags and addresses are shown with `-e`
 //! only, as in tcpdump.
 
+mod bridge;
+mod ipx;
+mod isis;
+mod llc;
+mod lldp;
+
+pub(crate) use llc::print as llc;
+
 use crate::body::{Body, Flow, Step, put};
 use crate::text::{self, Cut, Piece, Printed, name_of};
 use crate::{names, routing};
@@ -88,21 +96,33 @@ pub(crate) fn vlan(body: &mut Body, index: usize) -> Step {
 /// the number, with or without `-e`.
 pub(crate) fn unknown_ethertype(body: &mut Body, number: u16) -> Printed {
     let rest = body.rest();
-    if !body.options.quiet && routing::over_ethernet(body, number, &rest)? {
-        return Ok(());
-    }
     let Some(last) = body.layers.innermost().copied() else { return Ok(()) };
     let mut layers = body.layers.iter().filter(|layer| layer.level == last.level);
     let ethernet = layers.rfind(|layer| layer.protocol == Protocol::Ethernet);
     let view = ethernet.and_then(|layer| EthernetView::new(body.layers.data(), layer));
+    if last.protocol == Protocol::Gre {
+        put!(body, "gre-proto-{number:#x}");
+        return Ok(());
+    }
+    if !body.options.quiet && over_ethernet(body, number, &rest, view)? {
+        return Ok(());
+    }
     match (view, last.protocol) {
+        (view, Protocol::Llc) => {
+            if let (Some(view), false) = (view, body.options.link_header) {
+                put!(body, "{} > {} ", view.source(), view.destination());
+            }
+            if !body.options.link_header {
+                let name = names::ethertype(number).unwrap_or("Unknown");
+                put!(body, "SNAP, ethertype {name} ({number:#06x}), length {}: ", rest.wire_len);
+            }
+        }
         (Some(_), _) | (None, Protocol::Link) if body.options.link_header => {}
         (Some(view), _) => {
             put!(body, "{} > {}, ", view.source(), view.destination());
             ether_type(body, number);
             put!(body, ", length {}: ", body.end - ethernet.map_or(0, |e| e.offset as usize));
         }
-        (None, Protocol::Gre) => put!(body, "gre-proto-{number:#x}"),
         (None, Protocol::Geneve) => put!(body, "geneve-proto-{number:#x}"),
         _ => {
             ether_type(body, number);
@@ -110,6 +130,31 @@ pub(crate) fn unknown_ethertype(body: &mut Body, number: u16) -> Printed {
         }
     }
     Ok(())
+}
+
+/// Prints the payload of an EtherType that the walk does not follow; false for an unknown one.
+fn over_ethernet(
+    body: &mut Body,
+    number: u16,
+    packet: &Piece,
+    view: Option<EthernetView>,
+) -> Result<bool, Cut> {
+    match number {
+        0x88cc => lldp::print(body, packet)?,
+        0x9000 => bridge::loopback(body, packet)?,
+        0x8137 => {
+            put!(body, "(NOV-ETHII) ");
+            ipx::print(body, packet)?;
+        }
+        0x8899 => {
+            if let Some(view) = view {
+                put!(body, "{} > {}, ", view.source(), view.destination());
+            }
+            bridge::realtek(body, packet)?;
+        }
+        _ => return routing::over_ethernet(body, number, packet),
+    }
+    Ok(true)
 }
 
 const DIRECTIONS: &[(u16, &str)] = &[(0, "In"), (1, "B"), (2, "M"), (3, "P"), (4, "Out")];
@@ -139,6 +184,7 @@ pub(crate) fn other(body: &mut Body, index: usize) -> Step {
                     let width = body.out.len() - start;
                     body.out.extend(std::iter::repeat_n(' ', 5usize.saturating_sub(width)));
                 }
+                None if body.options.like_tcpdump => put!(body, "?    "),
                 None => put!(body, "{:<5}", format!("if{ifindex}")),
             }
             put!(body, " {direction:<3} ");
@@ -160,6 +206,7 @@ pub(crate) fn other(body: &mut Body, index: usize) -> Step {
                 false => put!(body, "AF {name} ({family}), length {frame_len}: "),
             }
         }
+        link if crate::wlan::is_decoded(link) => {}
         _ if body.options.link_header => put!(body, "link header, length {frame_len}: "),
         _ => {}
     }
@@ -202,125 +249,6 @@ fn mac(bytes: &[u8]) -> MacAddr {
     MacAddr(bytes.try_into().unwrap_or_default())
 }
 
-const SAPS: &[(u8, &str)] = &[
-    (0x00, "Null"),
-    (0x02, "802.1B I"),
-    (0x03, "802.1B G"),
-    (0x06, "IP"),
-    (0x0e, "ProWay NM"),
-    (0x42, "STP"),
-    (0x4e, "RS511"),
-    (0x7e, "X.25"),
-    (0x8e, "ProWay AI"),
-    (0xaa, "SNAP"),
-    (0xe0, "IPX"),
-    (0xf0, "NetBeui"),
-    (0xfe, "ISO NS"),
-    (0xff, "Global"),
-];
-
-pub(crate) fn llc(body: &mut Body, index: usize) -> Step {
-    let layer = body.at(index).ok_or(Cut)?;
-    body.end = body.end.min(layer.wire_end as usize);
-    let whole = body.whole(layer);
-    let (destination, source, control) = (whole.u8(0)?, whole.u8(1)?, whole.u8(2)?);
-    let unnumbered = control & 3 == 3;
-    let snap = (destination, source, control) == (0xaa, 0xaa, 3);
-    let stp = (destination, source, control) == (0x42, 0x42, 3);
-    if body.options.link_header || !(snap || stp) {
-        let name = |sap: u8| name_of(SAPS, sap & 0xfe).unwrap_or("Unknown");
-        put!(
-            body,
-            "LLC, dsap {} ({:#04x}) {}, ssap {} ({:#04x}) {}",
-            name(destination),
-            destination & 0xfe,
-            if destination & 1 == 0 { "Individual" } else { "Group" },
-            name(source),
-            source & 0xfe,
-            if source & 1 == 0 { "Command" } else { "Response" },
-        );
-        match unnumbered {
-            true => put!(body, ", ctrl {control:#04x}: "),
-            false => put!(body, ", ctrl {:#06x}: ", whole.be16(2)?.swap_bytes()),
-        }
-    }
-    if snap {
-        return snap_header(body, index);
-    }
-    if stp {
-        body.protocol = "stp";
-        spanning_tree(body, &body.payload(layer))?;
-    } else {
-        put!(body, "length {}", whole.wire_len);
-    }
-    Ok(Flow::End)
-}
-
-fn snap_header(body: &mut Body, index: usize) -> Step {
-    let layer = body.at(index).ok_or(Cut)?;
-    let header = body.whole(layer);
-    let oui = header.take(3, 3)?;
-    let oui = u32::from_be_bytes([0, oui[0], oui[1], oui[2]]);
-    let number = header.be16(6)?;
-    let bridged = matches!(oui, 0 | 0xf8);
-    let pids = [
-        (0x010b, "PVST"),
-        (0x0111, "UDLD"),
-        (0x2000, "CDP"),
-        (0x2003, "VTP"),
-        (0x2004, "DTP"),
-        (0x010c, "VLAN Bridge"),
-    ];
-    let kind = if bridged { names::ethertype(number) } else { name_of(&pids, number) };
-    let rest = body.payload(layer);
-    if body.options.link_header || !bridged {
-        let known = [
-            (0x0, "Ethernet"),
-            (0xc, "Cisco"),
-            (0xf8, "Cisco bridged"),
-            (0x80c2, "RFC2684"),
-            (0x08_0007, "Appletalk"),
-        ];
-        put!(body, "{}", if body.options.link_header { "" } else { "SNAP, " });
-        put!(body, "oui {} ({oui:#08x}), ", name_of(&known, oui).unwrap_or("Unknown"));
-        put!(body, "{} ", if bridged { "ethertype" } else { "pid" });
-        put!(body, "{} ({number:#06x}), ", kind.unwrap_or("Unknown"));
-        put!(body, "length {}: ", rest.wire_len);
-    }
-    if oui == 0xc && number == 0x010b {
-        body.protocol = "stp";
-        spanning_tree(body, &rest)?;
-    }
-    Ok(if bridged { Flow::Next } else { Flow::End })
-}
-
-/// Prints bridge protocol data units. Source: IEEE 802.1D, 802.1w.
-fn spanning_tree(body: &mut Body, unit: &Piece) -> Printed {
-    let names = [(0, "802.1d"), (2, "802.1w"), (3, "802.1s"), (4, "802.1aq")];
-    let (version, kind) = (unit.u8(2)?, unit.u8(3)?);
-    put!(body, "STP {}", name_of(&names, version).unwrap_or("Unknown version"));
-    match kind {
-        0x80 => put!(body, ", Topology Change"),
-        0x00 | 0x02 => {
-            let flags = unit.u8(4)?;
-            put!(body, ", {}", if kind == 0 { "Config" } else { "Rapid STP" });
-            let table = [
-                (0x01, "Topology change"),
-                (0x02, "Proposal"),
-                (0x10, "Learn"),
-                (0x20, "Forward"),
-                (0x40, "Agreement"),
-                (0x80, "Topology change ACK"),
-            ];
-            put!(body, ", Flags [{}]", text::bits(&table, flags.into(), ", ", "none"));
-            put!(body, ", bridge-id {:04x}.{}", unit.be16(17)?, mac(unit.take(19, 6)?));
-            put!(body, ".{:04x}, length {}", unit.be16(25)?, unit.wire_len);
-        }
-        _ => put!(body, ", type {kind:#04x}, length {}", unit.wire_len),
-    }
-    Ok(())
-}
-
 pub(crate) fn mpls(body: &mut Body, index: usize) -> Step {
     let layer = body.at(index).ok_or(Cut)?;
     let stack = MplsStack::new(body.layers.data(), layer).ok_or(Cut)?;
@@ -347,6 +275,9 @@ pub(crate) fn mpls(body: &mut Body, index: usize) -> Step {
 }
 
 pub(crate) fn control_word(body: &mut Body, index: usize) -> Step {
+    if body.options.like_tcpdump {
+        return Ok(Flow::End);
+    }
     let layer = body.at(index).ok_or(Cut)?;
     put!(body, "control word {:#010x}, ", body.whole(layer).be32(0)?);
     Ok(Flow::Next)

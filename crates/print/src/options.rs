@@ -31,6 +31,8 @@ pub struct PrintOptions {
     pub number: bool,
     /// Names of ports; `None` (`-n`) prints numbers.
     pub services: Option<Services>,
+    /// Exactly tcpdump's lines: packets in tunnels that tcpdump does not follow are not shown.
+    pub like_tcpdump: bool,
 }
 
 impl Default for PrintOptions {
@@ -49,6 +51,7 @@ impl Default for PrintOptions {
             absolute_sequence: false,
             number: false,
             services: None,
+            like_tcpdump: false,
         }
     }
 }

@@ -177,7 +177,7 @@ fn pap(body: &mut Body, packet: &Piece) -> Printed {
     put!(body, "{} ({code:#04x})", name_of(&names, code).unwrap_or("Unknown code"));
     put!(body, ", id {}", packet.u8(1)?);
     let fields: &[&str] = match (code, body.options.verbose) {
-        (1, 0) => &["Peer"],
+        (1, 0) if !body.options.like_tcpdump => &["Peer"],
         (1, _) => &["Peer", "Name"],
         (2 | 3, _) => &["Msg"],
         _ => &[],

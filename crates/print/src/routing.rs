@@ -27,7 +27,6 @@ pub(crate) fn over_ethernet(
     packet: &Piece,
 ) -> Result<bool, crate::text::Cut> {
     match number {
-        0x88cc => put!(body, "LLDP, length {}", packet.wire_len),
         0x888e => eapol(body, packet)?,
         _ => return Ok(false),
     }
@@ -59,7 +58,7 @@ fn ospf(body: &mut Body, packet: &Piece) -> Printed {
     Ok(())
 }
 
-fn eigrp(body: &mut Body, packet: &Piece) -> Printed {
+pub(crate) fn eigrp(body: &mut Body, packet: &Piece) -> Printed {
     const OPERATIONS: &[(u8, &str)] =
         &[(1, "Update"), (3, "Query"), (4, "Reply"), (5, "Hello"), (6, "IPX SAP"), (7, "Probe")];
     body.protocol = "eigrp";

@@ -60,9 +60,12 @@ pub(crate) fn print(body: &mut Body, index: usize) -> Step {
         return Ok(Flow::End);
     }
     packet.take(0, 12)?;
-    let ends = [packet.be16(0)?, packet.be16(2)?].map(|port| port.to_string());
-    ip::ends(body, index, &ends[0], &ends[1]);
+    let ends = [packet.be16(0)?, packet.be16(2)?];
+    ip::ends(body, index, ends[0], ends[1]);
     put!(body, "sctp");
+    let forces = [(6704, "[ForCES HP]"), (6705, "[ForCES MP]"), (6706, "[ForCES LP]")];
+    let known = ends.iter().find_map(|port| name_of(&forces, *port));
+    put!(body, "{}", known.unwrap_or_default());
     let separator = if body.options.verbose > 1 { "\n\t" } else { " (" };
     let (mut at, mut number) = (12, 1);
     while at < packet.wire_len {

@@ -5,19 +5,90 @@
 //! younger is full, the older is dropped. 72 bytes per conversation, O(1) per frame.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::net::IpAddr;
 
 const GENERATION_LEN: usize = 65_536;
 
 type End = (u16, IpAddr);
 
+/// A table of conversations. Its hash is faster than the standard one and has a random key, so that
+/// no sender can choose conversations that collide.
+type Table = HashMap<Conversation, Starts, Keyed>;
+
+/// The lower and the higher end of a conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Conversation(End, End);
+
+impl Hash for Conversation {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        for (_, address) in [self.0, self.1] {
+            match address {
+                IpAddr::V4(address) => state.write_u64(address.to_bits().into()),
+                IpAddr::V6(address) => state.write_u128(address.to_bits()),
+            }
+        }
+        state.write_u64(u64::from(self.0.0) << 16 | u64::from(self.1.0));
+    }
+}
+
+/// Makes hashers with a random key.
+#[derive(Debug, Clone)]
+struct Keyed(u64);
+
+impl Default for Keyed {
+    fn default() -> Keyed {
+        Keyed(RandomState::new().build_hasher().finish() | 1)
+    }
+}
+
+impl BuildHasher for Keyed {
+    type Hasher = Folded;
+
+    fn build_hasher(&self) -> Folded {
+        Folded { key: self.0, state: self.0 }
+    }
+}
+
+/// Multiplies to 128 bits and folds the halves.
+struct Folded {
+    key: u64,
+    state: u64,
+}
+
+impl Hasher for Folded {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64((*byte).into());
+        }
+    }
+
+    #[inline]
+    fn write_u64(&mut self, value: u64) {
+        const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+        let product = u128::from(self.state ^ value) * u128::from(self.key ^ FACTOR);
+        self.state = (product as u64 ^ (product >> 64) as u64).wrapping_add(self.key);
+    }
+
+    #[inline]
+    fn write_u128(&mut self, value: u128) {
+        self.write_u64(value as u64);
+        self.write_u64((value >> 64) as u64);
+    }
+
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.state
+    }
+}
+
 /// First sequence numbers of the lower and the higher end of a conversation.
 type Starts = (u32, u32);
 
 #[derive(Debug, Default)]
 pub(crate) struct Sequences {
-    young: HashMap<(End, End), Starts>,
-    old: HashMap<(End, End), Starts>,
+    young: Table,
+    old: Table,
 }
 
 /// The numbers of a frame as they are shown, and the base of its selective acknowledgements.
@@ -39,7 +110,10 @@ impl Sequences {
         syn: bool,
     ) -> Shown {
         let reversed = source > destination;
-        let key = if reversed { (destination, source) } else { (source, destination) };
+        let key = match reversed {
+            true => Conversation(destination, source),
+            false => Conversation(source, destination),
+        };
         let known = if syn { None } else { self.known(&key) };
         let (own, other) = match known {
             Some((low, high)) if reversed => (high, low),
@@ -57,7 +131,7 @@ impl Sequences {
         }
     }
 
-    fn known(&mut self, key: &(End, End)) -> Option<Starts> {
+    fn known(&mut self, key: &Conversation) -> Option<Starts> {
         if let Some(starts) = self.young.get(key) {
             return Some(*starts);
         }
@@ -66,7 +140,7 @@ impl Sequences {
         Some(starts)
     }
 
-    fn remember(&mut self, key: (End, End), starts: Starts) {
+    fn remember(&mut self, key: Conversation, starts: Starts) {
         if self.young.len() >= GENERATION_LEN && !self.young.contains_key(&key) {
             self.old = std::mem::take(&mut self.young);
         }

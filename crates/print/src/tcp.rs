@@ -2,7 +2,8 @@
 
 use crate::application;
 use crate::body::{Body, Flow, Step, put};
-use crate::text::{self, Cut, Piece, Printed, bits, expected_checksum, name_of};
+use crate::show::say;
+use crate::text::{self, Cut, Piece, Printed, expected_checksum, name_of};
 use crate::{ip, udp};
 use fyke_frame::walk::view::{IpView, TcpView, tcp_flags};
 use std::net::IpAddr;
@@ -46,12 +47,9 @@ pub(crate) fn print(body: &mut Body, index: usize) -> Step {
     let whole = body.whole(layer);
     let (from, to) = (view.source_port(), view.destination_port());
     let services = body.options.services.as_ref();
-    let name = |port: u16| match services.and_then(|services| services.tcp(port)) {
-        Some(name) => name.to_string(),
-        None => port.to_string(),
-    };
+    let name = |port: u16| ip::Port(port, services.and_then(|services| services.tcp(port)));
     let (source, destination) = (name(from), name(to));
-    ip::ends(body, index, &source, &destination);
+    ip::ends(body, index, source, destination);
     let header_len = view.header_len().ok_or(Cut)?;
     whole.take(0, 20)?;
     let length = whole.wire_len;
@@ -68,7 +66,13 @@ pub(crate) fn print(body: &mut Body, index: usize) -> Step {
         return Ok(Flow::End);
     }
     let flags = view.flags().ok_or(Cut)?;
-    put!(body, "Flags [{}]", bits(FLAGS, flags.into(), "", "none"));
+    body.out.push_str("Flags [");
+    for (bit, letter) in FLAGS {
+        if u32::from(flags) & bit != 0 {
+            body.out.push_str(letter);
+        }
+    }
+    body.out.push_str(if flags == 0 { "none]" } else { "]" });
     let numbers = numbers(body, index, &view, flags)?;
     if header_len > length {
         put!(body, " [bad hdr length {header_len} - too long, > {length}]");
@@ -80,15 +84,15 @@ pub(crate) fn print(body: &mut Body, index: usize) -> Step {
     let payload_len = length - header_len;
     let shows_sequence = flags & (tcp_flags::SYN | tcp_flags::FIN | tcp_flags::RST) != 0;
     if body.options.verbose > 1 || payload_len > 0 || shows_sequence {
-        put!(body, ", seq {}", numbers.sequence);
+        say!(body, ", seq ", numbers.sequence);
         if payload_len > 0 {
-            put!(body, ":{}", numbers.sequence.wrapping_add(payload_len as u32));
+            say!(body, ':', numbers.sequence.wrapping_add(payload_len as u32));
         }
     }
     if flags & tcp_flags::ACK != 0 {
-        put!(body, ", ack {}", numbers.acknowledgement);
+        say!(body, ", ack ", numbers.acknowledgement);
     }
-    put!(body, ", win {}", view.window().ok_or(Cut)?);
+    say!(body, ", win ", view.window().ok_or(Cut)?);
     if flags & tcp_flags::URG != 0 {
         put!(body, ", urg {}", view.urgent().ok_or(Cut)?);
     }
@@ -98,7 +102,7 @@ pub(crate) fn print(body: &mut Body, index: usize) -> Step {
             return Ok(Flow::End);
         }
     }
-    put!(body, ", length {payload_len}");
+    say!(body, ", length ", payload_len);
     if payload_len > 0 {
         whole.take(0, header_len)?;
         let payload = Piece { data: whole.from(header_len).data, wire_len: payload_len };
@@ -127,7 +131,7 @@ fn numbers(
     let source = (view.source_port(), from);
     let destination = (view.destination_port(), to);
     let syn = flags & tcp_flags::SYN != 0;
-    Ok(body.sequences.shown(source, destination, sequence, acknowledgement, syn))
+    Ok(body.memory.sequences.shown(source, destination, sequence, acknowledgement, syn))
 }
 
 /// Source and destination address of the IP header around the layer at `index`.
@@ -152,11 +156,11 @@ fn show_checksum(body: &mut Body, index: usize, view: &TcpView, whole: &Piece) -
 
 /// Prints the options; false if one of them is bad, which ends the text.
 fn options(body: &mut Body, bytes: &Piece, sack_start: u32) -> Result<bool, Cut> {
-    put!(body, ", options [");
+    body.out.push_str(", options [");
     let mut at = 0;
     while at < bytes.wire_len {
         if at > 0 {
-            put!(body, ",");
+            body.out.push(',');
         }
         let kind = bytes.u8(at)?;
         let len = if kind < 2 { 1 } else { usize::from(bytes.u8(at + 1)?) };
@@ -168,7 +172,7 @@ fn options(body: &mut Body, bytes: &Piece, sack_start: u32) -> Result<bool, Cut>
             return Ok(false);
         }
         match name_of(OPTIONS, kind) {
-            Some(name) => put!(body, "{name}"),
+            Some(name) => body.out.push_str(name),
             None => put!(body, "unknown-{kind}"),
         }
         if kind >= 2 {
@@ -183,7 +187,7 @@ fn options(body: &mut Body, bytes: &Piece, sack_start: u32) -> Result<bool, Cut>
             break;
         }
     }
-    put!(body, "]");
+    body.out.push(']');
     Ok(true)
 }
 
@@ -202,19 +206,19 @@ fn option(body: &mut Body, kind: u8, value: &Piece, sack_start: u32) -> Result<b
         return Ok(false);
     }
     match kind {
-        2 => put!(body, " {}", value.be16(0)?),
-        3 => put!(body, " {}", value.u8(0)?),
+        2 => say!(body, ' ', value.be16(0)?),
+        3 => say!(body, ' ', value.u8(0)?),
         4 => {}
         5 if !value.wire_len.is_multiple_of(8) => put!(body, " invalid sack"),
         5 => {
-            put!(body, " {} ", value.wire_len / 8);
+            say!(body, ' ', value.wire_len / 8, ' ');
             for at in (0..value.wire_len).step_by(8) {
                 let edge = |at| Ok(value.be32(at)?.wrapping_sub(sack_start));
-                put!(body, "{{{}:{}}}", edge(at)?, edge(at + 4)?);
+                say!(body, '{', edge(at)?, ':', edge(at + 4)?, '}');
             }
         }
         6 | 7 | 11..=13 => put!(body, " {}", value.be32(0)?),
-        8 => put!(body, " val {} ecr {}", value.be32(0)?, value.be32(4)?),
+        8 => say!(body, " val ", value.be32(0)?, " ecr ", value.be32(4)?),
         19 => {
             put!(body, " ");
             text::hex(value.take(0, 16)?, body.out);
@@ -225,7 +229,10 @@ fn option(body: &mut Body, kind: u8, value: &Piece, sack_start: u32) -> Result<b
             let seconds = u32::from(raw >> 1) * if raw & 1 == 1 { 60 } else { 1 };
             put!(body, " {raw:#x} {seconds}");
         }
-        34 => fast_open(body, value.data),
+        34 => {
+            body.out.push(' ');
+            fast_open(body, value.data);
+        }
         254 if value.wire_len < 2 => return Ok(false),
         254 if value.be16(0)? == 0xf989 => {
             put!(body, "-tfo");

@@ -77,19 +77,32 @@ impl std::fmt::Display for Ipv6 {
 
 /// Appends bytes of the packet as text: printable ASCII unchanged, the rest as `^A` and `M-^A`.
 pub(crate) fn escape(bytes: &[u8], out: &mut String) {
-    for &byte in bytes {
-        if byte >= 0x80 {
-            out.push_str("M-");
-        }
-        let low = byte & 0x7f;
-        match low {
-            b' '..=b'~' => out.push(low as char),
-            _ => {
-                out.push('^');
-                out.push((low ^ 0x40) as char);
+    let printable = |byte: &u8| (b' '..=b'~').contains(byte);
+    let mut rest = bytes;
+    while let Some(&byte) = rest.first() {
+        let len = rest.iter().take_while(|byte| printable(byte)).count();
+        let (run, after) = rest.split_at(len);
+        out.push_str(std::str::from_utf8(run).unwrap_or_default());
+        rest = after;
+        if len == 0 {
+            out.push_str(if byte >= 0x80 { "M-" } else { "" });
+            let low = byte & 0x7f;
+            match printable(&low) {
+                true => out.push(low as char),
+                false => out.extend(['^', (low ^ 0x40) as char]),
             }
+            rest = &rest[1..];
         }
     }
+}
+
+/// Appends the text at `at`, which ends at a zero byte or after `len` bytes.
+pub(crate) fn until_zero(piece: &Piece, at: usize, len: usize, out: &mut String) -> Printed {
+    let rest = piece.data.get(at..).ok_or(Cut)?;
+    let shown = &rest[..rest.len().min(len)];
+    let end = shown.iter().position(|byte| *byte == 0);
+    escape(&shown[..end.unwrap_or(shown.len())], out);
+    if end.is_none() && shown.len() < len { Err(Cut) } else { Ok(()) }
 }
 
 /// The text of a number in a table.
@@ -109,8 +122,11 @@ pub(crate) fn bits(table: &[(u32, &str)], value: u32, separator: &str, none: &st
 
 /// Appends bytes as hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8], out: &mut String) {
+    const DIGITS: [char; 16] =
+        ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
     for byte in bytes {
-        let _ = write!(out, "{byte:02x}");
+        out.push(DIGITS[usize::from(byte >> 4)]);
+        out.push(DIGITS[usize::from(byte & 0xf)]);
     }
 }
 

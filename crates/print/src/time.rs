@@ -1,5 +1,6 @@
 //! The time at the start of a line.
 
+use crate::show::{Padded, Show};
 use crate::{PrintOptions, TimeStyle};
 use std::fmt::Write;
 
@@ -52,15 +53,21 @@ impl Clock {
 
 fn fraction(time_ns: u64, options: &PrintOptions, out: &mut String) {
     let ns = time_ns % NS_PER_S;
-    let _ = match options.nanoseconds {
-        true => write!(out, ".{ns:09} "),
-        false => write!(out, ".{:06} ", ns / 1000),
-    };
+    out.push('.');
+    match options.nanoseconds {
+        true => Padded(ns as u32, 9).show(out),
+        false => Padded((ns / 1000) as u32, 6).show(out),
+    }
+    out.push(' ');
 }
 
 fn time_of_day(seconds: i64, out: &mut String) {
-    let second = seconds.rem_euclid(S_PER_DAY);
-    let _ = write!(out, "{:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60);
+    let second = seconds.rem_euclid(S_PER_DAY) as u32;
+    Padded(second / 3600, 2).show(out);
+    out.push(':');
+    Padded(second / 60 % 60, 2).show(out);
+    out.push(':');
+    Padded(second % 60, 2).show(out);
 }
 
 /// Days since 1970 as a date of the Gregorian calendar. Counts years from March, so that the leap day is the last.

@@ -55,7 +55,20 @@ pub(crate) fn gre(body: &mut Body, index: usize) -> Step {
         return Ok(Flow::End);
     }
     body.break_or(": ");
+    if body.options.like_tcpdump && !followed(&view) {
+        put!(body, "gre-proto-{:#x}", view.protocol());
+        return Ok(Flow::End);
+    }
     Ok(Flow::Next)
+}
+
+/// True for the payloads of GRE that tcpdump follows.
+fn followed(view: &GreView) -> bool {
+    use fyke_frame::ethertype::{IPV4, IPV6, MPLS, PPP, TRANSPARENT_ETHERNET};
+    match view.version() {
+        0 => [IPV4, IPV6, MPLS, TRANSPARENT_ETHERNET].contains(&view.protocol()),
+        _ => view.protocol() == PPP,
+    }
 }
 
 pub(crate) fn erspan(body: &mut Body, index: usize) -> Step {
@@ -80,7 +93,10 @@ pub(crate) fn vxlan(body: &mut Body, index: usize) -> Step {
     let view = VxlanView::new(body.layers.data(), layer).ok_or(Cut)?;
     let flags = bits(&[(0x08, "I")], view.flags().into(), "", "invalid");
     put!(body, "VXLAN, flags [{flags}] ({:#04x}), vni {}", view.flags(), view.vni());
-    body.break_or(": ");
+    match body.options.like_tcpdump {
+        true => put!(body, "\n"),
+        false => body.break_or(": "),
+    }
     Ok(Flow::Next)
 }
 

@@ -2,6 +2,7 @@
 
 use crate::application;
 use crate::body::{Body, Flow, Step, put};
+use crate::show::say;
 use crate::text::{Cut, Piece, expected_checksum};
 use crate::{ip, names, tcp};
 use fyke_frame::checksum;
@@ -15,12 +16,9 @@ pub(crate) fn print(body: &mut Body, index: usize) -> Step {
     let whole = body.whole(layer);
     let (from, to) = (view.source_port(), view.destination_port());
     let services = body.options.services.as_ref();
-    let name = |port: u16| match services.and_then(|services| services.udp(port)) {
-        Some(name) => name.to_string(),
-        None => port.to_string(),
-    };
+    let name = |port: u16| ip::Port(port, services.and_then(|services| services.udp(port)));
     let (source, destination) = (name(from), name(to));
-    ip::ends(body, index, &source, &destination);
+    ip::ends(body, index, source, destination);
     let mut length = whole.wire_len;
     if length < 8 {
         put!(body, "truncated-udp {length}");
@@ -40,13 +38,16 @@ pub(crate) fn print(body: &mut Body, index: usize) -> Step {
     if body.options.verbose > 0 && !body.fragmented {
         show_checksum(body, index, &view, &whole, length)?;
     }
-    let tunnel = body.kind(index + 1).is_some();
+    let tunnel = match body.kind(index + 1) {
+        Some(Protocol::Gtpu) => !body.options.like_tcpdump,
+        next => next.is_some(),
+    };
     if tunnel && !body.options.quiet {
         body.end = layer.header_end() + length;
         return Ok(Flow::Next);
     }
     let payload = Piece { data: whole.from(8).data, wire_len: length };
-    if body.options.quiet || !application::over_udp(body, from, to, &payload)? {
+    if body.options.quiet || !application::over_udp(body, index, from, to, &payload)? {
         plain(body, claimed, length);
     }
     Ok(Flow::End)
@@ -56,7 +57,7 @@ fn plain(body: &mut Body, claimed: usize, length: usize) {
     if claimed > length && !body.fragmented {
         put!(body, "UDP, bad length {claimed} > {length}");
     } else {
-        put!(body, "UDP, length {claimed}");
+        say!(body, "UDP, length ", claimed);
     }
 }
 
@@ -120,7 +121,7 @@ pub(crate) fn similar(body: &mut Body, index: usize) -> Step {
         // ports.
         put!(body, "{from} > {to}: ");
     } else {
-        ip::ends(body, index, &from.to_string(), &to.to_string());
+        ip::ends(body, index, from, to);
     }
     let payload_len = whole.wire_len.saturating_sub(layer.header_len.into());
     put!(body, "{}, length {payload_len}", names::cut(layer.protocol).to_ascii_uppercase());

@@ -129,6 +129,9 @@ pub struct PrintArgs {
     /// Print absolute TCP sequence numbers, not relative to the start of the conversation
     #[arg(short = 'S')]
     pub absolute_sequence: bool,
+    /// Print exactly tcpdump's lines, without the packets in tunnels that tcpdump does not follow (docs/lines.md)
+    #[arg(long)]
+    pub like_tcpdump: bool,
     /// Ignored, for compatibility with tcpdump: fyke never verifies checksums
     #[arg(short = 'K', hide = true)]
     pub no_checksums: bool,

@@ -187,6 +187,7 @@ pub fn dump(args: &DumpArgs, dissector: Option<&Path>) -> Result<String, Failure
                 ("live", yes(args.source.read.is_none())),
                 ("snaplen", snaplen),
                 ("nano", yes(args.nano)),
+                ("like_tcpdump", yes(args.print_options.like_tcpdump)),
             ],
         ));
     }

@@ -4,6 +4,7 @@
 //! message, so that every name ends. Sources: RFC 1035, 2782, 3596, 6762, 6891.
 
 use crate::body::{Body, put};
+use crate::show::say;
 use crate::text::{Cut, Piece, Printed, duration, escape, hex, name_of};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -158,7 +159,7 @@ pub(super) fn print(body: &mut Body, message: &Piece, multicast: bool) -> Printe
     } else {
         reader.request(&header)?
     }
-    put!(body, " ({})", message.wire_len);
+    say!(body, " (", message.wire_len, ')');
     Ok(())
 }
 
@@ -182,22 +183,28 @@ impl Reader<'_, '_, '_, '_> {
         let operation = header.flags >> 11 & 0xf;
         let mark = |bit: u16, text| if header.flags & bit != 0 { text } else { "" };
         let name = OPERATIONS[usize::from(operation)];
-        put!(self.body, "{}{name}{}{}", header.id, mark(0x0100, "+"), mark(0x0010, "%"));
+        say!(self.body, header.id, name, mark(0x0100, "+"), mark(0x0010, "%"));
         if header.flags & 0x06cf != 0 {
             put!(self.body, " [b2&3={:#x}]", header.flags);
         }
         let inverse = operation == 1;
-        let odd = |count: u16, expected: u16, letters: &str| match count == expected {
-            true => String::new(),
-            false => format!(" [{count}{letters}]"),
+        let mut odd = |count: u16, expected: u16, letters: &str| {
+            if count != expected {
+                say!(self.body, " [", count, letters, ']');
+            }
         };
-        let (a, q) = if inverse { (1, 0) } else { (0, 1) };
-        let (answer_text, question_text) = (odd(answers, a, "a"), odd(questions, q, "q"));
         match inverse {
-            true => put!(self.body, "{question_text}{answer_text}"),
-            false => put!(self.body, "{answer_text}{question_text}"),
+            true => {
+                odd(questions, 0, "q");
+                odd(answers, 1, "a");
+            }
+            false => {
+                odd(answers, 0, "a");
+                odd(questions, 1, "q");
+            }
         }
-        put!(self.body, "{}{}", odd(authorities, 0, "n"), odd(additional, 0, "au"));
+        odd(authorities, 0, "n");
+        odd(additional, 0, "au");
         for _ in 0..questions {
             self.question()?;
         }
@@ -212,19 +219,19 @@ impl Reader<'_, '_, '_, '_> {
     fn response(&mut self, header: &Header) -> Printed {
         let [questions, answers, authorities, additional] = header.counts;
         let mark = |bit: u16, set, clear| if header.flags & bit != 0 { set } else { clear };
-        put!(self.body, "{}{}", header.id, OPERATIONS[usize::from(header.flags >> 11 & 0xf)]);
+        say!(self.body, header.id, OPERATIONS[usize::from(header.flags >> 11 & 0xf)]);
         let code = self.response_code(header);
         match RESPONSES.get(usize::from(code)) {
-            Some(name) => put!(self.body, "{name}"),
+            Some(name) => say!(self.body, *name),
             None => put!(self.body, " Resp{code}"),
         }
-        put!(self.body, "{}{}", mark(0x0400, "*", ""), mark(0x0080, "", "-"));
-        put!(self.body, "{}{}", mark(0x0200, "|", ""), mark(0x0020, "$", ""));
+        say!(self.body, mark(0x0400, "*", ""), mark(0x0080, "", "-"));
+        say!(self.body, mark(0x0200, "|", ""), mark(0x0020, "$", ""));
         if questions != 1 {
             put!(self.body, " [{questions}q]");
         }
         for number in 0..questions {
-            put!(self.body, "{}", if number > 0 { "," } else { "" });
+            say!(self.body, if number > 0 { "," } else { "" });
             if self.body.options.verbose > 1 {
                 put!(self.body, " q:");
                 self.question()?;
@@ -232,7 +239,7 @@ impl Reader<'_, '_, '_, '_> {
                 self.at = skip(&self.message, self.at)? + 4;
             }
         }
-        put!(self.body, " {answers}/{authorities}/{additional}");
+        say!(self.body, ' ', answers, '/', authorities, '/', additional);
         self.records(answers, "")?;
         if self.body.options.verbose > 1 {
             self.records(authorities, " ns:")?;
@@ -272,14 +279,14 @@ impl Reader<'_, '_, '_, '_> {
         if self.multicast {
             put!(self.body, "{}", if class & 0x8000 != 0 { " (QU)" } else { " (QM)" });
         }
-        put!(self.body, "? ");
+        say!(self.body, "? ");
         self.at = name(self.body, &self.message, name_at)? + 4;
         Ok(())
     }
 
     fn kind(&mut self, kind: u16) {
         match name_of(TYPES, kind) {
-            Some(name) => put!(self.body, " {name}"),
+            Some(name) => say!(self.body, ' ', name),
             None => put!(self.body, " Type{kind}"),
         }
     }
@@ -294,7 +301,7 @@ impl Reader<'_, '_, '_, '_> {
 
     fn records(&mut self, count: u16, label: &str) -> Printed {
         for number in 0..count {
-            put!(self.body, "{}", if number > 0 { "," } else { label });
+            say!(self.body, if number > 0 { "," } else { label });
             if self.at >= self.message.data.len() {
                 return Err(Cut);
             }
@@ -344,10 +351,10 @@ impl Reader<'_, '_, '_, '_> {
     fn data(&mut self, kind: u16, at: usize, len: usize) -> Printed {
         let message = self.message;
         match kind {
-            1 => put!(self.body, " {}", message.ipv4(at)?),
-            28 => put!(self.body, " {}", message.ipv6(at)?),
+            1 => say!(self.body, ' ', message.ipv4(at)?),
+            28 => say!(self.body, ' ', message.ipv6(at)?),
             2 | 5 | 12 | 39 => {
-                put!(self.body, " ");
+                say!(self.body, ' ');
                 name(self.body, &message, at)?;
             }
             6 if self.body.options.verbose > 0 => {
@@ -360,7 +367,7 @@ impl Reader<'_, '_, '_, '_> {
                 }
             }
             15 => {
-                put!(self.body, " ");
+                say!(self.body, ' ');
                 name(self.body, &message, at + 2)?;
                 put!(self.body, " {}", message.be16(at)?);
             }
@@ -375,10 +382,10 @@ impl Reader<'_, '_, '_, '_> {
                 }
             }
             33 => {
-                put!(self.body, " ");
+                say!(self.body, ' ');
                 name(self.body, &message, at + 6)?;
-                put!(self.body, ":{} {}", message.be16(at + 4)?, message.be16(at)?);
-                put!(self.body, " {}", message.be16(at + 2)?);
+                say!(self.body, ':', message.be16(at + 4)?, ' ', message.be16(at)?);
+                say!(self.body, ' ', message.be16(at + 2)?);
             }
             256 if len >= 4 => {
                 put!(self.body, " {} {} ", message.be16(at)?, message.be16(at + 2)?);
@@ -513,7 +520,7 @@ pub(crate) fn name(body: &mut Body, message: &Piece, start: usize) -> Result<usi
                 escape(&label[..room], body.out);
                 shown += label.len();
                 if shown <= MAX_NAME_LEN {
-                    put!(body, ".");
+                    body.out.push('.');
                 }
                 shown += 1;
                 at += 1 + label.len();

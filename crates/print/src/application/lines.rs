@@ -91,7 +91,9 @@ pub(super) fn print(
     payload: &Piece,
 ) -> Printed {
     body.protocol = name;
-    put!(body, "{}", name.to_ascii_uppercase());
+    for letter in name.chars() {
+        body.out.push(letter.to_ascii_uppercase());
+    }
     let data = &payload.data[..payload.data.len().min(payload.wire_len)];
     if !methods.is_none_or(|methods| starts_a_message(data, methods)) {
         return Ok(());
@@ -129,8 +131,8 @@ fn line(body: &mut Body, before: &str, payload: &Piece, at: usize) -> Result<Opt
     };
     let text = payload.take(at, end - at)?;
     // Printable characters and tabs only, as the loop has checked.
-    put!(body, "{before}");
-    body.out.extend(text.iter().map(|byte| *byte as char));
+    body.out.push_str(before);
+    body.out.push_str(std::str::from_utf8(text).unwrap_or_default());
     if next.is_none() {
         put!(body, " [|{}]", body.protocol);
     }

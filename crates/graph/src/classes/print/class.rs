@@ -121,7 +121,8 @@ fn options(letters: &str) -> Result<(PrintOptions, bool), MakeError> {
 fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
     let (mut options, flush_each) = options(settings.text("expression").unwrap_or_default())?;
     options.nanoseconds = settings.flag("nano")?;
-    if settings.flag("live")? {
+    options.like_tcpdump = settings.flag("like_tcpdump")?;
+    if settings.flag("live")? || options.like_tcpdump {
         options.interface_name = fyke_capture::interface_name;
     }
     let snaplen = settings.number_or("snaplen", 1..=262_144, 262_144)? as usize;
@@ -149,6 +150,7 @@ pub const CLASS: Class = Class {
         Parameter { name: "live", summary: "y: interface numbers are those of this machine" },
         Parameter { name: "snaplen", summary: "most bytes of a frame (262144)" },
         Parameter { name: "nano", summary: "y: times with nanoseconds, not microseconds" },
+        Parameter { name: "like_tcpdump", summary: "y: exactly tcpdump's lines" },
     ],
     make,
     ..Class::NODE

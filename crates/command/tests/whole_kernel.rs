@@ -9,11 +9,7 @@ use std::process::{Command, Stdio};
 const IN_KERNEL: &str = "the filters run in the kernel, too";
 
 fn ctl(running: &Running, words: &[&str]) -> String {
-    let mut command = Command::new(FYKE);
-    command.args(["ctl", "--pid", &running.child.id().to_string()]).args(words);
-    let output = command.env("FYKE_RUNTIME_DIR", common::runtime()).output().unwrap();
-    assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8_lossy(&output.stdout).into_owned()
+    running.ctl(words)
 }
 
 /// Starts a command on `v1`; `None` with a printed reason if this machine has no kernel space.
@@ -30,13 +26,8 @@ fn start(words: &[&str], ready: &str) -> Option<Running> {
     Some(running)
 }
 
-/// Waits until the frames that were sent have arrived.
 fn settle(running: &Running, seen: u64) {
-    let limit = std::time::Instant::now() + std::time::Duration::from_secs(20);
-    while !ctl(running, &["stats"]).contains(&format!(" {seen} seen = ")) {
-        assert!(std::time::Instant::now() < limit, "{}", ctl(running, &["stats"]));
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    running.settle(seen);
 }
 
 #[test]

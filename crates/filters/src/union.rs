@@ -44,6 +44,8 @@ struct Needed {
     is_set: bool,
     /// True once a set has handed over its texts.
     begun: bool,
+    /// True from the first half of an edit, if the lower space got it, to the second.
+    widened: bool,
     /// True if texts of other members cover the rows of trackers.
     rows_covered: bool,
 }
@@ -139,6 +141,7 @@ impl State {
         }
         member.unfiltered |= unfiltered;
         if !added.is_empty() || unfiltered {
+            member.widened = true;
             lower.widen(&added, self.passes_all());
         }
     }
@@ -149,7 +152,9 @@ impl State {
         let gone: Vec<_> = removed.iter().filter_map(|id| member.texts.remove(id)).collect();
         member.unfiltered = member.is_set && member.has_no_text();
         let gone: Vec<_> = gone.into_iter().map(|(number, _)| number).collect();
-        lower.narrow(&|| self.listing(), &gone);
+        if std::mem::take(&mut member.widened) || !gone.is_empty() {
+            lower.narrow(&|| self.listing(), &gone);
+        }
     }
 }
 

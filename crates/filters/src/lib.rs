@@ -49,6 +49,7 @@ pub mod received;
 mod stage;
 mod superset;
 mod texts;
+mod union;
 mod user;
 mod view;
 
@@ -60,5 +61,6 @@ pub use kernel::{ByHand, ByHandError, KernelFilters, LoweredGroup, SocketError};
 pub use stage::KernelStage;
 pub use superset::{Listing, Superset};
 pub use texts::Change;
+pub use union::{Member, Union};
 pub use user::{FilterCounts, FilterReader, FilterSet, Tags};
 pub use view::{FilterCount, FilterView, PassDescription};

@@ -18,14 +18,17 @@ pub fn as_received<T>(
     if !batch.frames().iter().any(is_changed) {
         return judge(batch);
     }
-    changed(batch, room, judge, |frame, room| {
-        let (start, cut) = (room.len(), cooked_len(frame));
-        if !frame.meta.restored {
-            return (cut > 0).then_some(Change { bytes: None, vlan: frame.meta.vlan, cut });
-        }
-        let vlan = Some(frame.without_tag(room)?);
-        Some(Change { bytes: Some(start..room.len()), vlan, cut })
-    })
+    changed(batch, room, judge, received)
+}
+
+/// The change of a frame to what the device delivered.
+fn received(frame: &Frame<'_>, room: &mut Vec<u8>) -> Option<Change> {
+    let (start, cut) = (room.len(), cooked_len(frame));
+    if !frame.meta.restored {
+        return (cut > 0).then_some(Change { bytes: None, vlan: frame.meta.vlan, cut });
+    }
+    let vlan = Some(frame.without_tag(room)?);
+    Some(Change { bytes: Some(start..room.len()), vlan, cut })
 }
 
 /// Length of the cooked header that a source has put before the kernel's frame. A frame of a file or of a shared ring
@@ -50,15 +53,14 @@ pub fn without_tags<T>(
         let link = frame.link.description()?;
         let (header, place) = (link.header_len? as usize, link.ethertype_offset? as usize);
         if matches!(frame.data.get(place..place + 2)?, [0x08, 0x00] | [0x86, 0xdd]) {
-            return None;
+            return received(frame, room);
         }
         let layers = walk(frame);
         let mut outer = layers.iter().take_while(|layer| layer.level == 0);
-        let ip = outer.find(|layer| matches!(layer.protocol, Protocol::Ipv4 | Protocol::Ipv6))?;
+        let ip = outer.find(|layer| matches!(layer.protocol, Protocol::Ipv4 | Protocol::Ipv6));
+        let ip = ip.filter(|ip| ip.offset as usize > header && place + 2 <= header);
+        let Some(ip) = ip else { return received(frame, room) };
         let at = ip.offset as usize;
-        if at <= header || place + 2 > header {
-            return None;
-        }
         let ethertype: u16 = if ip.protocol == Protocol::Ipv6 { 0x86dd } else { 0x0800 };
         let (start, vlan) = (room.len(), frame.meta.vlan);
         let vlan = frame.without_tag(room).or(vlan);
@@ -66,7 +68,7 @@ pub fn without_tags<T>(
         room.extend_from_slice(&frame.data[..header]);
         room[start + place..start + place + 2].copy_from_slice(&ethertype.to_be_bytes());
         room.extend_from_slice(&frame.data[at..]);
-        Some(Change { bytes: Some(start..room.len()), vlan, cut: 0 })
+        Some(Change { bytes: Some(start..room.len()), vlan, cut: cooked_len(frame) })
     })
 }
 

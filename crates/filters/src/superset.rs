@@ -9,6 +9,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+/// First number of rows: texts that a tracker's edits accept. They are no filters: a set with rows and no filter still
+/// accepts every frame.
+pub const FIRST_ROW: u64 = 1 << 63;
+
 /// Texts by number.
 pub type Listing = BTreeMap<u64, Arc<str>>;
 

@@ -27,7 +27,7 @@ pub(crate) use view::{IN_ORDER, in_words};
 use crate::error::{FilterError, GroupError};
 use crate::inputs::Inputs;
 use crate::lowered::{Fit, FittingTexts, LoweredTexts};
-use crate::superset::Superset;
+use crate::superset::{FIRST_ROW, Listing, Superset};
 use crate::texts::{Change, Removed, Resolved, Texts};
 use fyke_filter::{Fragments, Options, Reading};
 use fyke_frame::LinkType;
@@ -87,8 +87,8 @@ struct Shared {
 struct Writer {
     /// One for each link type in use, in the order of [`Listed::links`].
     passes: Vec<PassSet>,
-    /// The lower space, if there is one.
-    superset: Option<Arc<dyn Superset>>,
+    /// The lower spaces.
+    supersets: Vec<Arc<dyn Superset>>,
 }
 
 /// The filters in force.
@@ -99,7 +99,30 @@ struct Listed {
     removed: u64,
     /// Names of trackers with passes of their own.
     trackers: BTreeSet<String>,
+    rows: Rows,
     links: Vec<ListedLink>,
+}
+
+/// The rows of trackers by number, for lower spaces.
+#[derive(Debug, Default)]
+struct Rows {
+    texts: Listing,
+    last: u64,
+}
+
+impl Rows {
+    fn add(&mut self, texts: &[String]) -> Vec<u64> {
+        let number = |text: &String| {
+            self.last += 1;
+            self.texts.insert(FIRST_ROW + self.last, text.as_str().into());
+            FIRST_ROW + self.last
+        };
+        texts.iter().map(number).collect()
+    }
+
+    fn remove(&mut self, rows: &[u64]) {
+        rows.iter().for_each(|row| drop(self.texts.remove(row)));
+    }
 }
 
 /// The filters on one link type.
@@ -140,7 +163,7 @@ impl FilterSet {
         let passes: Vec<_> = inputs.links.iter().copied().map(new_passes).collect();
         let links = passes.iter().map(|one| ListedLink::new(one, BTreeMap::new())).collect();
         let shared = Shared {
-            writer: Mutex::new(Writer { passes, superset: None }),
+            writer: Mutex::new(Writer { passes, supersets: Vec::new() }),
             listed: Mutex::new(Listed { links, ..Listed::default() }),
             revealing: Mutex::new(()),
             epoch: AtomicU64::new(0),
@@ -200,8 +223,9 @@ impl FilterSet {
         self.edit(&[Change::Remove(id)]).map(drop).map_err(|refused| refused.error)
     }
 
-    /// Edits the pass set of one link type directly, as trackers do; the changes of `edit` are one epoch. Waits while
-    /// another edit is being applied, but not while its text is being lowered.
+    /// Edits the pass set of one link type directly; the changes of `edit` are one epoch. Waits while another edit is
+    /// being applied, but not while its text is being lowered. Lower spaces pass every frame from now on, because
+    /// nobody says what the new passes accept; [`edit_rows`](Self::edit_rows) does.
     pub fn edit_passes<T>(
         &self,
         link: LinkType,
@@ -209,7 +233,7 @@ impl FilterSet {
     ) -> Result<T, FilterError> {
         let mut writer = lock(&self.shared.writer);
         let index = self.shared.link(&mut writer, link)?;
-        if let Some(superset) = writer.superset.take() {
+        for superset in writer.supersets.drain(..) {
             superset.open_for_good("a tracker adds passes of its own");
         }
         let result = edit(&mut writer.passes[index]);
@@ -217,17 +241,48 @@ impl FilterSet {
         Ok(result)
     }
 
-    /// Sets the lower space that filters before this set does: it gets the texts, and every edit of them. Frames that
-    /// it rejects reach no reader. The set must be read as for a live capture, in compat.
-    pub fn set_superset(&self, superset: Arc<dyn Superset>) {
+    /// Edits the pass set of one link type, as trackers do. Frames that the new passes accept must be accepted by one
+    /// of the texts `added`, the *rows*: lower spaces get them before the edit takes effect. The rows `removed` leave
+    /// them afterwards. Returns the result of `edit` and the numbers of the new rows.
+    ///
+    /// # Errors
+    /// A text is too large for a link type that is new.
+    pub fn edit_rows<T>(
+        &self,
+        link: LinkType,
+        added: &[String],
+        removed: &[u64],
+        edit: impl FnOnce(&mut PassSet) -> T,
+    ) -> Result<(T, Vec<u64>), FilterError> {
         let mut writer = lock(&self.shared.writer);
-        superset.narrow(&|| lock(&self.shared.listed).texts.listed().clone(), &[]);
-        writer.superset = Some(superset);
+        let index = self.shared.link(&mut writer, link)?;
+        let (numbers, unfiltered) = {
+            let mut listed = lock(&self.shared.listed);
+            (listed.rows.add(added), listed.texts.listed().is_empty())
+        };
+        let texts = added.iter().map(String::as_str);
+        let new: Vec<_> = numbers.iter().copied().zip(texts).collect();
+        writer.supersets.iter().for_each(|superset| superset.widen(&new, unfiltered));
+        let result = edit(&mut writer.passes[index]);
+        self.shared.publish();
+        lock(&self.shared.listed).rows.remove(removed);
+        let listing = || lock(&self.shared.listed).listing();
+        writer.supersets.iter().for_each(|superset| superset.narrow(&listing, removed));
+        Ok((result, numbers))
     }
 
-    /// Takes the lower space away again, before it filters.
-    pub fn unset_superset(&self) {
-        lock(&self.shared.writer).superset = None;
+    /// Adds a lower space that filters before this set does: it gets the texts, and every edit of them. Frames that
+    /// it rejects reach no reader. The set must be read as for a live capture, in compat.
+    pub fn add_superset(&self, superset: Arc<dyn Superset>) {
+        let mut writer = lock(&self.shared.writer);
+        superset.narrow(&|| lock(&self.shared.listed).listing(), &[]);
+        writer.supersets.push(superset);
+    }
+
+    /// Takes a lower space away again, before it filters.
+    pub fn remove_superset(&self, superset: &Arc<dyn Superset>) {
+        let is_other = |one: &Arc<dyn Superset>| !Arc::ptr_eq(one, superset);
+        lock(&self.shared.writer).supersets.retain(is_other);
     }
 
     /// Number of applied edits.
@@ -286,24 +341,15 @@ impl Shared {
         lowered.lower(changes, &links, |text, link| self.lower(text, link))?;
         self.check(changes, &lowered)?;
         let resolved = lock(&self.listed).texts.resolve(changes, false)?;
-        let leaving = writer.superset.as_ref().map(|superset| {
-            let text = |&(id, place): &(u64, usize)| Some((id, changes[place].text()?));
-            let added: Vec<_> = resolved.added.iter().filter_map(text).collect();
-            let (texts, removed) = {
-                let listed = lock(&self.listed);
-                (listed.texts.left(&resolved), resolved.removed.numbers(&listed.texts))
-            };
-            superset.widen(&added, texts == 0);
-            (Arc::clone(superset), removed)
-        });
+        let supersets = writer.supersets.clone();
+        let leaving = self.widen(&supersets, changes, &resolved);
         let applied = self.apply(&mut writer, changes, lowered.fitting(), &resolved);
-        if let Some((superset, removed)) = leaving {
-            let removed = match &applied {
-                Ok(()) => removed,
-                Err(_refused) => resolved.added.iter().map(|(id, _)| *id).collect(),
-            };
-            superset.narrow(&|| lock(&self.listed).texts.listed().clone(), &removed);
-        }
+        let removed = match &applied {
+            Ok(()) => leaving,
+            Err(_refused) => resolved.added.iter().map(|(id, _)| *id).collect(),
+        };
+        let listing = || lock(&self.listed).listing();
+        supersets.iter().for_each(|superset| superset.narrow(&listing, &removed));
         applied?;
         let retired = writer.passes.iter().map(PassSet::retired_passes).sum::<usize>();
         drop(writer);
@@ -311,6 +357,26 @@ impl Shared {
             self.free_later();
         }
         Ok(resolved.ids)
+    }
+
+    /// Lets lower spaces pass what a group adds; returns the numbers of the texts that it removes.
+    fn widen(
+        &self,
+        supersets: &[Arc<dyn Superset>],
+        changes: &[Change<'_>],
+        resolved: &Resolved,
+    ) -> Vec<u64> {
+        if supersets.is_empty() {
+            return Vec::new();
+        }
+        let text = |&(id, place): &(u64, usize)| Some((id, changes[place].text()?));
+        let added: Vec<_> = resolved.added.iter().filter_map(text).collect();
+        let (texts, removed) = {
+            let listed = lock(&self.listed);
+            (listed.texts.left(resolved), resolved.removed.numbers(&listed.texts))
+        };
+        supersets.iter().for_each(|superset| superset.widen(&added, texts == 0));
+        removed
     }
 
     fn apply(
@@ -420,6 +486,15 @@ fn new_passes(link: LinkType) -> PassSet {
 }
 
 impl Listed {
+    /// The texts and rows for a lower space; none if every frame is accepted.
+    fn listing(&self) -> Listing {
+        let mut listing = self.texts.listed().clone();
+        if !listing.is_empty() {
+            listing.extend(self.rows.texts.iter().map(|(&id, text)| (id, Arc::clone(text))));
+        }
+        listing
+    }
+
     /// Removes filters and adds others. Returns the removed data, so that the caller can drop it without a lock.
     fn update(
         &mut self,

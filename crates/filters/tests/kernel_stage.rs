@@ -19,7 +19,7 @@ fn open(texts: &[&str]) -> Option<(FilterSet, KernelStage)> {
     for text in texts {
         set.add(text).unwrap();
     }
-    set.set_superset(Arc::new(stage.clone()));
+    set.add_superset(Arc::new(stage.clone()));
     Some((set, stage))
 }
 

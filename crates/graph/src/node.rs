@@ -31,7 +31,8 @@ pub(crate) mod columns;
 mod settings;
 
 pub use class::{
-    COMMON, Check, Class, EXPRESSION, Kind, Make, MakeError, Open, PIECES, Parameter, always, never,
+    COMMON, Check, Class, EXPRESSION, Kind, Make, MakeError, Needs, Open, PIECES, Parameter,
+    always, never,
 };
 pub(crate) use class::Makers;
 pub use settings::{MAX_MEMORY_BYTES, Memory, Settings};
@@ -117,6 +118,13 @@ pub trait Node: Send {
     /// Receives the filters of the nearest editable node before this one; called once when an [`Class::edits`] node
     /// is connected.
     fn connect(&mut self, _filters: &FilterSet) {}
+
+    /// Filter text of all frames that edits by this node may accept, also of frames that arrive before the edit; for
+    /// classes that [edit](Class::edits) filters. A space below the graph must not reject these frames if the filter
+    /// looks back. `None` = not known: the space then passes every frame.
+    fn held(&self) -> Option<String> {
+        None
+    }
 
     /// Takes new parameters and keeps its counts. Returns false if it cannot; then a new node replaces it. The
     /// settings are valid: a node has been made from them.

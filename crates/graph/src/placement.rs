@@ -1,17 +1,30 @@
 //! Placement: which filters of a graph also run in a lower space, before frames reach the graph.
 //!
-//! A filter directly after a device, alone or after a Bloom pre-filter, is placed in the space if nothing else needs
-//! the frames that it rejects. The space passes a superset ([`Superset`]), and the node decides under which epoch a
-//! frame is evaluated. What the space rejects counts as seen and rejected at the device. An edit of the graph that
-//! gives the device another consumer opens the lower filter before the edit takes effect.
+//! The space passes what any consumer of a device needs, a superset of what the graph accepts ([`Superset`]); the
+//! nodes decide under which epoch a frame is evaluated. What the space rejects counts as seen and rejected at the
+//! device.
+//!
+//! | directly after the device, or after Bloom pre-filters there | passes |
+//! |---|---|
+//! | filters | what they accept, what their trackers expect, what look-back must find ([`Node::held`]) |
+//! | demultiplexers | what one of their texts accepts |
+//! | anything else | every frame |
+//!
+//! Every class says what it needs ([`Class::needs`]). An edit of the graph widens the lower filter before it takes
+//! effect and narrows it afterwards. Cost: O(nodes · edges) for an edit of the graph.
 //!
 //! Source: FFPF, sections 2.1 (flowspaces) and 2.3 (placement: the fastest space that offers the class).
+//!
+//! [`Node::held`]: crate::node::Node::held
+//! [`Class::needs`]: crate::node::Class::needs
 
+use crate::node::{Needs, Node};
 use crate::plan::{Plan, PlanNode};
 use crate::runtime::Made;
 use fyke_capture::{Interface, SocketFilter};
 use fyke_filter::Options;
-use fyke_filters::{FilterSet, Superset};
+use fyke_filters::{FilterSet, Member, Superset, Union};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// A space below the graph.
@@ -34,85 +47,247 @@ pub trait LowerFilter: Superset + SocketFilter {
     fn passes_all(&self) -> Option<String>;
 }
 
-/// Place of a filter.
+/// Place of the filters after a device.
 #[derive(Clone)]
 pub struct Placement {
     /// Key of the device's node.
     pub device: u64,
-    /// Key of the filter's node; 0 if the device has none.
-    pub filter: u64,
     /// The filter in the lower space, or the reason why there is none.
     pub lower: Result<Arc<dyn LowerFilter>, String>,
+    members: Option<Members>,
+}
+
+/// The consumers before a lower filter.
+#[derive(Clone)]
+struct Members {
+    union: Union,
+    interface: Interface,
+    netmask: u32,
+    consumers: Vec<Consumer>,
+}
+
+/// A node that gets the frames of a device, and what the lower filter passes for it.
+#[derive(Clone)]
+struct Consumer {
+    /// Key of the node.
+    key: u64,
+    /// Filters of the node, if it has some.
+    filters: Option<Member>,
+    texts: Member,
+    /// The texts of that member.
+    wanted: BTreeSet<String>,
 }
 
 impl Placement {
-    /// Reason why the filter does not run in the lower space now; `None` if it does.
+    /// Reason why the filters do not run in the lower space now; `None` if they do.
     pub fn why_not_lower(&self) -> Option<String> {
+        let of_graph = self.members.as_ref().and_then(|members| members.union.reason());
         match &self.lower {
-            Ok(lower) => lower.passes_all(),
+            Ok(lower) => of_graph.or_else(|| lower.passes_all()),
             Err(why) => Some(why.clone()),
         }
     }
 }
 
-/// Index of the filter after a device, if nothing needs the frames that it rejects.
-fn filter_after(plan: &Plan, device: usize) -> Result<usize, String> {
-    let mut at = device;
-    loop {
-        let fed = |node: &PlanNode| node.feeds.iter().any(|feed| feed.from == at);
-        let mut after = plan.nodes.iter().enumerate().filter(|(_, node)| fed(node));
-        let next = after.next();
-        if after.next().is_some() {
-            return Err(format!("several nodes need the frames of {}", plan.nodes[at].name));
-        }
-        let Some((index, node)) = next else { return Err("no filter follows the device".into()) };
-        let [feed] = &node.feeds[..] else {
-            return Err(format!("{} also has other frames", node.name));
-        };
-        if node.inverted || feed.class.is_some() {
-            return Err(format!("{} needs frames that a filter rejects", node.name));
-        }
-        match node.class.name {
-            "bpf" if node.settings.flag("lookback").unwrap_or(true) => {
-                return Err(format!("{} looks back at frames that it rejected", node.name));
+/// Describes where the filters after devices run; `None` without a device.
+pub fn in_words(placements: &[Placement]) -> Option<String> {
+    let text = |placement: &Placement| match placement.why_not_lower() {
+        None => "the filters run in the kernel, too".to_owned(),
+        Some(why) => format!("the kernel passes every frame: {why}"),
+    };
+    let mut texts: Vec<_> = placements.iter().map(text).collect();
+    texts.dedup();
+    (!texts.is_empty()).then(|| texts.join("; "))
+}
+
+/// What the nodes after a device need of its frames.
+#[derive(Default)]
+struct Wanted {
+    consumers: Vec<WantedBy>,
+    /// Reason why every frame is needed.
+    all: Option<String>,
+}
+
+struct WantedBy {
+    /// Index of the node in the plan.
+    at: usize,
+    /// True for a node with editable filters, which add to the texts.
+    has_filters: bool,
+    texts: BTreeSet<String>,
+    /// True if the texts accept what trackers expect.
+    rows_covered: bool,
+    netmask: u32,
+}
+
+/// Reason for which one lower filter does not do for all consumers.
+const NETMASKS: &str = "the filters are read with different netmasks";
+
+/// True if a set reads its texts with this netmask.
+fn fits(set: &FilterSet, netmask: u32) -> bool {
+    set.reading().0.netmask == Some(netmask)
+}
+
+/// What each node that edits filters says about look-back ([`Node::held`]), by key.
+pub(crate) type Held = HashMap<u64, Option<String>>;
+
+impl Wanted {
+    /// `netmask` is that of the device; `None` before it is open.
+    fn of(plan: &Plan, device: usize, interface: Option<&Interface>, held: &Held) -> Wanted {
+        let mut wanted = Wanted::default();
+        let mut rest = vec![device];
+        while let Some(from) = rest.pop() {
+            let fed = |node: &PlanNode| node.feeds.iter().any(|feed| feed.from == from);
+            let after: Vec<_> = (0..plan.nodes.len()).filter(|&at| fed(&plan.nodes[at])).collect();
+            if after.is_empty() {
+                wanted.needs_all(format!("no filter follows {}", plan.nodes[from].name));
             }
-            "bpf" => return Ok(index),
-            "bloom" if !node.exported => at = index,
-            _ => return Err(format!("{} comes before a filter and needs all frames", node.name)),
+            for at in after {
+                if wanted.add(plan, at, from, interface, held) {
+                    rest.push(at);
+                }
+            }
+        }
+        let netmasks: BTreeSet<u32> = wanted.consumers.iter().map(|one| one.netmask).collect();
+        if netmasks.len() > 1 {
+            wanted.needs_all(NETMASKS.to_owned());
+        }
+        wanted
+    }
+
+    fn needs_all(&mut self, why: String) {
+        self.all.get_or_insert(why);
+    }
+
+    /// Adds what a node needs; returns true if its successors decide.
+    fn add(
+        &mut self,
+        plan: &Plan,
+        at: usize,
+        from: usize,
+        interface: Option<&Interface>,
+        held: &Held,
+    ) -> bool {
+        let node = &plan.nodes[at];
+        let mut from_here = node.feeds.iter().filter(|feed| feed.from == from);
+        if node.inverted || from_here.any(|feed| feed.class.is_some()) {
+            self.needs_all(format!("{} needs frames that a filter rejects", node.name));
+            return false;
+        }
+        if self.consumers.iter().any(|one| one.at == at) {
+            return false;
+        }
+        let settings = node.settings.after(interface.cloned().into_iter().collect());
+        let (texts, has_filters) = match (node.class.needs)(&settings) {
+            Needs::All(why) => {
+                self.needs_all(format!("{} {why}", node.name));
+                return false;
+            }
+            Needs::ThoseAfter if node.exported => {
+                self.needs_all(format!("{} counts all frames", node.name));
+                return false;
+            }
+            Needs::ThoseAfter => return true,
+            Needs::Texts(texts) => (texts.into_iter().collect(), false),
+            Needs::Filters { also } => (also.into_iter().collect(), true),
+        };
+        let rows_covered = has_filters && settings.flag("lookback").unwrap_or(true);
+        let netmask = settings.netmask();
+        let mut one = WantedBy { at, has_filters, texts, rows_covered, netmask };
+        if has_filters {
+            self.add_held(plan, &mut one, held);
+        }
+        self.consumers.push(one);
+        false
+    }
+
+    /// Adds what the nodes that edit the filters of a node need beside these.
+    fn add_held(&mut self, plan: &Plan, one: &mut WantedBy, held: &Held) {
+        let name = &plan.nodes[one.at].name;
+        let all = plan.nodes.iter().enumerate();
+        let editors =
+            all.filter(|(at, node)| node.class.edits && edited(plan, *at) == Some(one.at));
+        let mut known = false;
+        for (_, editor) in editors {
+            known = true;
+            match held.get(&editor.key).and_then(Option::as_ref) {
+                None => self.needs_all(format!(
+                    "{} edits {name} and does not say which frames must be held",
+                    editor.name
+                )),
+                Some(text) if one.rows_covered => {
+                    one.texts.insert(text.clone());
+                }
+                Some(_) => {}
+            }
+        }
+        if one.rows_covered && !known {
+            self.needs_all(format!("{name} looks back at frames that it rejected"));
         }
     }
+}
+
+/// Index of the node whose filters a node edits: the nearest editable one before it.
+fn edited(plan: &Plan, editor: usize) -> Option<usize> {
+    let mut level = vec![editor];
+    // Each level is nearer to the sources, and the graph has no cycles.
+    while !level.is_empty() {
+        let feeds = level.iter().flat_map(|&at| &plan.nodes[at].feeds);
+        level = feeds.map(|feed| feed.from).collect();
+        level.sort_unstable();
+        level.dedup();
+        let found = level.iter().copied().find(|&at| plan.nodes[at].class.editable);
+        if found.is_some() {
+            return found;
+        }
+    }
+    None
+}
+
+fn devices(plan: &Plan) -> impl Iterator<Item = (usize, &PlanNode)> {
+    plan.nodes.iter().enumerate().filter(|(_, node)| node.class.name == "device")
 }
 
 /// Describes where the filters after devices would run, a line for each device; opens nothing.
 pub fn describe(plan: &Plan, workers: usize) -> String {
-    let devices = plan.nodes.iter().enumerate().filter(|(_, node)| node.class.name == "device");
+    let mut held = Held::new();
+    // Without a check of its own, making a node only checks and allocates.
+    let made = plan.nodes.iter().filter(|node| node.class.edits && node.class.check.is_none());
+    for node in made {
+        let made = (node.class.make)(&node.settings).ok();
+        held.insert(node.key, made.and_then(|node| node.held()));
+    }
     let line = |(index, device): (usize, &PlanNode)| {
-        let name = &device.name;
-        match placeable(plan, index, workers) {
-            Ok(filter) => {
-                format!("{}: in the kernel, too, if it can filter there\n", plan.nodes[filter].name)
+        let wanted = Wanted::of(plan, index, None, &held);
+        match wanted.all.or_else(|| of_workers(workers)) {
+            None => {
+                let names = wanted.consumers.iter().map(|one| plan.nodes[one.at].name.as_str());
+                let names = names.collect::<Vec<_>>().join(", ");
+                format!("{names}: in the kernel, too, if it can filter there\n")
             }
-            Err(why) => format!("{name}: the kernel passes every frame: {why}\n"),
+            Some(why) => format!("{}: the kernel passes every frame: {why}\n", device.name),
         }
     };
-    devices.map(line).collect()
+    devices(plan).map(line).collect()
 }
 
-/// The filter of a device that can be placed lower, by its index.
-fn placeable(plan: &Plan, device: usize, workers: usize) -> Result<usize, String> {
-    let filter = filter_after(plan, device)?;
-    if workers > 1 {
-        return Err("every worker has filters of its own".to_owned());
-    }
-    let settings = &plan.nodes[filter].settings;
-    let is_set = |flag| settings.flag(flag).unwrap_or(false);
-    let why_not = match settings.text("tags") {
-        _ if is_set("scoped") => "a scoped text needs all fragments",
-        Some("skip") => "the text is read as if frames had no tags",
-        _ if is_set("live") => return Ok(filter),
-        _ => "the text is read as for a file; live=y reads it as for a capture",
+fn of_workers(workers: usize) -> Option<String> {
+    (workers > 1).then(|| "every worker has filters of its own".to_owned())
+}
+
+/// Asks nodes that are not connected yet what must be held.
+pub(crate) fn held(made: &[(u64, Made)]) -> Held {
+    let node = |(key, made): &(u64, Made)| match made {
+        Made::Node(node) => Some((*key, node.held())),
+        Made::Source(_) => None,
     };
-    Err(why_not.to_owned())
+    made.iter().filter_map(node).collect()
+}
+
+fn node_of(made: &[(u64, Made)], key: u64) -> Option<&dyn Node> {
+    made.iter().find_map(|(known, made)| match made {
+        Made::Node(node) if *known == key => Some(&**node),
+        _ => None,
+    })
 }
 
 /// Places the filters of a graph that is made but not started.
@@ -122,62 +297,225 @@ pub(crate) fn place(
     space: &dyn Space,
     workers: usize,
 ) -> Vec<Placement> {
-    let devices = plan.nodes.iter().enumerate().filter(|(_, node)| node.class.name == "device");
+    let held = held(made);
     let mut placements = Vec::new();
-    for (index, device) in devices {
-        let found = placeable(plan, index, workers);
-        let filter = found.as_ref().map_or(0, |&index| plan.nodes[index].key);
-        let lower = match found {
-            Ok(_) => lower(made, device.key, filter, space),
-            Err(why) => Err(why),
+    for (index, device) in devices(plan) {
+        let placed = match of_workers(workers) {
+            None => place_one(plan, index, made, &held, space),
+            Some(why) => Err(why),
         };
-        placements.push(Placement { device: device.key, filter, lower });
+        let (lower, members) = match placed {
+            Ok((lower, members)) => (Ok(lower), Some(members)),
+            Err(why) => (Err(why), None),
+        };
+        placements.push(Placement { device: device.key, lower, members });
     }
     placements
 }
 
-fn lower(
+fn place_one(
+    plan: &Plan,
+    device: usize,
     made: &mut [(u64, Made)],
-    device: u64,
-    filter: u64,
+    held: &Held,
     space: &dyn Space,
-) -> Result<Arc<dyn LowerFilter>, String> {
-    let set = made.iter().find_map(|(key, made)| match made {
-        Made::Node(node) if *key == filter => node.filters().cloned(),
+) -> Result<(Arc<dyn LowerFilter>, Members), String> {
+    let key = plan.nodes[device].key;
+    let source = made.iter().find_map(|(known, made)| match made {
+        Made::Source(source) if *known == key => Some(source.interfaces()),
         _ => None,
     });
-    let set: FilterSet = set.ok_or("the filter cannot be edited")?;
-    // A program that accepts everything costs more than none.
-    if set.is_empty() {
-        return Err("the capture started without a filter".to_owned());
+    let [interface] = source.ok_or("the device is not a source")? else {
+        return Err("the device has several link types".to_owned());
+    };
+    let interface = interface.clone();
+    let wanted = Wanted::of(plan, device, Some(&interface), held);
+    if let Some(why) = wanted.all {
+        return Err(why);
     }
-    let source = made.iter_mut().find_map(|(key, made)| match made {
-        Made::Source(source) if *key == device => Some(source),
+    let netmask = wanted.consumers.first().map_or(0, |one| one.netmask);
+    let sets = wanted.consumers.iter().filter(|one| one.has_filters);
+    for one in sets {
+        let set = node_of(made, plan.nodes[one.at].key).and_then(|node| node.filters());
+        let set = set.ok_or("the filter cannot be edited")?;
+        // A program that accepts everything costs more than none.
+        if set.is_empty() {
+            return Err("the capture started without a filter".to_owned());
+        }
+        if !fits(set, netmask) {
+            return Err(NETMASKS.to_owned());
+        }
+    }
+    let reading =
+        Options { link: interface.link, netmask: Some(netmask), live: true, ..Options::default() };
+    let lower = space.filter(&interface, reading)?;
+    let union = Union::new(Arc::clone(&lower) as Arc<dyn Superset>);
+    let mut members = Members { union, interface, netmask, consumers: Vec::new() };
+    let mut attached = Vec::new();
+    for one in &wanted.consumers {
+        let node = &plan.nodes[one.at];
+        let set = node_of(made, node.key).and_then(|node| node.filters());
+        let (consumer, given) = members.consumer(node.key, one, set);
+        attached.extend(given);
+        members.consumers.push(consumer);
+    }
+    let source = made.iter_mut().find_map(|(known, made)| match made {
+        Made::Source(source) if *known == key => Some(source),
         _ => None,
     });
     let source = source.ok_or("the device is not a source")?;
-    let [interface] = source.interfaces() else {
-        return Err("the device has several link types".to_owned());
-    };
-    let (reading, _) = set.reading();
-    let lower = space.filter(&interface.clone(), Options { link: interface.link, ..reading })?;
-    set.set_superset(Arc::clone(&lower) as Arc<dyn Superset>);
-    source.set_filter(Arc::clone(&lower) as Arc<dyn SocketFilter>).map_err(|error| {
-        set.unset_superset();
-        error.to_string()
-    })?;
-    Ok(lower)
+    if let Err(error) = source.set_filter(Arc::clone(&lower) as Arc<dyn SocketFilter>) {
+        attached.iter().for_each(|(set, superset)| set.remove_superset(superset));
+        return Err(error.to_string());
+    }
+    Ok((lower, members))
 }
 
-/// Opens the lower filters that an edited graph no longer allows, before it takes effect.
-pub(crate) fn open_for(plan: &Plan, placements: &mut [Placement]) {
-    for placement in placements {
-        let device = plan.nodes.iter().position(|node| node.key == placement.device);
-        let stays = device.is_some_and(|device| {
-            filter_after(plan, device).is_ok_and(|at| plan.nodes[at].key == placement.filter)
+/// A set of filters, and the lower space that it was given.
+type Given = (FilterSet, Arc<dyn Superset>);
+
+impl Members {
+    /// Adds a consumer: the lower filter passes what it needs when this returns.
+    fn consumer(
+        &self,
+        key: u64,
+        wanted: &WantedBy,
+        set: Option<&FilterSet>,
+    ) -> (Consumer, Option<Given>) {
+        let texts = self.union.of_texts();
+        texts.widen_to(&wanted.texts);
+        let mut given = None;
+        let filters = set.filter(|_| wanted.has_filters).map(|set| {
+            let member = self.union.of_filters(wanted.rows_covered);
+            let superset: Arc<dyn Superset> = Arc::new(member.clone());
+            set.add_superset(Arc::clone(&superset));
+            given = Some((set.clone(), superset));
+            member
         });
-        if let (Ok(lower), false) = (&placement.lower, stays) {
-            lower.open_for_good("the graph was edited");
+        if filters.is_none() {
+            texts.narrow_to(&wanted.texts);
+        }
+        (Consumer { key, filters, texts, wanted: wanted.texts.clone() }, given)
+    }
+}
+
+impl Consumer {
+    fn leave(&self) {
+        self.texts.leave();
+        self.filters.iter().for_each(Member::leave);
+    }
+}
+
+/// An edit of a graph, as far as it concerns a placement.
+struct Moved {
+    consumers: Vec<Consumer>,
+    /// Consumers that the edit adds, and those that it removes.
+    new: Vec<Consumer>,
+    gone: Vec<Consumer>,
+    /// Reason why every frame is needed, after the edit and before it.
+    all: Option<String>,
+    before: Option<String>,
+}
+
+/// An edit of a graph whose frames the lower filters already pass. For each placement, the key of its device in the new
+/// plan, and what changes there.
+#[must_use]
+pub(crate) struct Widened(Vec<(Option<u64>, Option<Moved>)>);
+
+/// Lets the lower filters pass what an edited graph needs, before the edit takes effect. `stays` has the old keys of
+/// the nodes that stay; `held` knows all nodes of the plan that edit filters.
+pub(crate) fn widen(
+    plan: &Plan,
+    placements: &[Placement],
+    stays: &HashMap<u64, u64>,
+    made: &[(u64, Made)],
+    held: &Held,
+) -> Widened {
+    let widen = |placement: &Placement| {
+        let old = Some(&placement.device);
+        let device = plan.nodes.iter().position(|node| stays.get(&node.key) == old);
+        let members = placement.members.as_ref();
+        let moved = members.map(|members| members.widen(plan, device, stays, made, held));
+        (device.map(|at| plan.nodes[at].key), moved)
+    };
+    Widened(placements.iter().map(widen).collect())
+}
+
+impl Members {
+    fn widen(
+        &self,
+        plan: &Plan,
+        device: Option<usize>,
+        stays: &HashMap<u64, u64>,
+        made: &[(u64, Made)],
+        held: &Held,
+    ) -> Moved {
+        let wanted = device.map_or_else(Wanted::default, |device| {
+            Wanted::of(plan, device, Some(&self.interface), held)
+        });
+        let before = self.union.reason();
+        let mut moved =
+            Moved { consumers: vec![], new: vec![], gone: vec![], all: wanted.all, before };
+        for one in wanted.consumers {
+            let key = plan.nodes[one.at].key;
+            let old = stays.get(&key);
+            let known = self.consumers.iter().find(|consumer| Some(&consumer.key) == old);
+            let set = node_of(made, key).and_then(|node| node.filters());
+            let consumer = match known {
+                Some(known) => {
+                    known.texts.widen_to(&one.texts);
+                    Consumer { key, wanted: one.texts, ..known.clone() }
+                }
+                None if one.has_filters && !set.is_some_and(|set| fits(set, self.netmask)) => {
+                    moved.all.get_or_insert_with(|| NETMASKS.to_owned());
+                    continue;
+                }
+                None => {
+                    let (consumer, _) = self.consumer(key, &one, set);
+                    moved.new.push(consumer.clone());
+                    consumer
+                }
+            };
+            if one.netmask != self.netmask {
+                moved.all.get_or_insert_with(|| NETMASKS.to_owned());
+            }
+            moved.consumers.push(consumer);
+        }
+        if moved.all.is_some() {
+            self.union.set_open(moved.all.clone());
+        }
+        let stays = |old: &Consumer| {
+            moved.consumers.iter().any(|one| stays.get(&one.key) == Some(&old.key))
+        };
+        moved.gone = self.consumers.iter().filter(|old| !stays(old)).cloned().collect();
+        moved
+    }
+}
+
+impl Widened {
+    /// Rejects what the edited graph needs no longer, after the edit has taken effect.
+    pub fn narrow(self, placements: &mut Vec<Placement>) {
+        for (placement, (device, moved)) in placements.iter_mut().zip(self.0) {
+            placement.device = device.unwrap_or(GONE);
+            let (Some(members), Some(moved)) = (&mut placement.members, moved) else { continue };
+            moved.gone.iter().for_each(Consumer::leave);
+            moved.consumers.iter().for_each(|one| one.texts.narrow_to(&one.wanted));
+            members.union.set_open(moved.all);
+            members.consumers = moved.consumers;
+        }
+        placements.retain(|placement| placement.device != GONE);
+    }
+
+    /// Rejects again what only a refused edit needs.
+    pub fn cancel(self, placements: &[Placement]) {
+        for (placement, (_, moved)) in placements.iter().zip(self.0) {
+            let (Some(members), Some(moved)) = (&placement.members, moved) else { continue };
+            moved.new.iter().for_each(Consumer::leave);
+            members.consumers.iter().for_each(|one| one.texts.narrow_to(&one.wanted));
+            members.union.set_open(moved.before);
         }
     }
 }
+
+/// Key of a device that an edit has removed.
+const GONE: u64 = 0;

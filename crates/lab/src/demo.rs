@@ -36,6 +36,7 @@ pub use tally::Comparison;
 
 use crate::net::{World, WorldError};
 use crate::{background, ftp};
+use fyke_graph::placement::Space;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -117,6 +118,8 @@ pub struct Counts {
     pub late: u64,
     /// Frames that were evaluated and not accepted.
     pub rejected: u64,
+    /// Rejected frames that the kernel rejected.
+    pub in_kernel: u64,
     /// Frames that were lost before evaluation because the ring was full.
     pub lost: u64,
 }
@@ -147,6 +150,8 @@ pub struct Outcome {
     pub no_old_way: Option<String>,
     /// fyke's counts.
     pub accounting: Counts,
+    /// Where fyke's filter ran; `None` without a space below.
+    pub placement: Option<String>,
     /// True if an edit was suppressed as requested.
     pub skipped: bool,
     /// The capture file.
@@ -264,6 +269,18 @@ impl DemoError {
 /// Runs the demonstration and writes its result. May give the process a user namespace of its own; see
 /// [`crate::net`].
 pub fn run(options: Options, out: &mut dyn Write) -> Result<Outcome, DemoError> {
+    run_over(options, None, out)
+}
+
+/// Runs the demonstration; on a wire, fyke's filter also runs in the space below, if it can.
+///
+/// # Errors
+/// As for [`run`].
+pub fn run_over(
+    options: Options,
+    below: Option<&'static (dyn Space + Sync)>,
+    out: &mut dyn Write,
+) -> Result<Outcome, DemoError> {
     options.check()?;
     let json = options.json;
     let reason = match options.from_memory {
@@ -273,7 +290,7 @@ pub fn run(options: Options, out: &mut dyn Write) -> Result<Outcome, DemoError> 
     let outcome = match reason {
         Some(reason) => memory::run(options, reason)?,
         None => match World::create(options.servers, options.servers) {
-            Ok(world) => live::run(&world, options)?,
+            Ok(world) => live::run(&world, options, below)?,
             Err(error @ WorldError::TooManyAddresses { .. }) => return Err(error.into()),
             // Namespaces are refused, or a permission to join them is missing.
             Err(error) => memory::run(options, error.to_string())?,

@@ -40,7 +40,7 @@ impl Track {
             let (options, fragments) = filters.reading();
             PassKeeper::reading(Options { link, ..options }, fragments)
         });
-        let applied = filters.edit_passes(link, |passes| keeper.apply(events, passes));
+        let applied = keeper.edit(link, events, filters);
         self.refused += applied.map_err(NodeError::new)?.failures.len() as u64;
         Ok(())
     }
@@ -106,6 +106,10 @@ impl Node for Track {
             Counter::count("refused", self.refused),
             Counter::count("data_frames", self.data_frames),
         ]
+    }
+
+    fn held(&self) -> Option<String> {
+        self.tracker.held().map(str::to_owned)
     }
 
     fn connect(&mut self, filters: &FilterSet) {

@@ -48,8 +48,13 @@ pub(crate) const KIND: TrackerKind = TrackerKind {
     port: PORT,
     causes: &[PASSIVE, EXTENDED_PASSIVE, ACTIVE, EXTENDED_ACTIVE],
     start_filter,
+    held: Some(HELD),
     make: |ports, limits| Box::new(Ftp::at_ports(ports, limits)),
 };
+
+/// Frames that may belong to a data connection: a reply may announce any host and any port, and the first frames of the
+/// connection may arrive before the reply has been read, even before the first frame of its control connection has.
+const HELD: &str = "tcp";
 
 /// Standard control port.
 const PORT: u16 = 21;
@@ -246,6 +251,10 @@ impl Tracker for Ftp {
 
     fn start_filter(&self) -> &str {
         &self.start_filter
+    }
+
+    fn held(&self) -> Option<&str> {
+        KIND.held
     }
 
     fn frame(&mut self, frame: &Frame, events: &mut Vec<Event>) {

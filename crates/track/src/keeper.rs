@@ -23,6 +23,7 @@ pub use plan::PORTS_PER_PASS;
 
 use crate::{Connection, Event, Protocol};
 use fyke_filter::{Fragments, Options, Reading};
+use fyke_filters::{FilterError, FilterSet};
 use fyke_frame::LinkType;
 use fyke_pass::{Edit, EditError, Epoch, FilterId, LowerError, PassId, PassSet, primitive};
 use plan::{Closing, Opening, Plan};
@@ -81,6 +82,8 @@ pub struct PassKeeper {
     texts: HashMap<(IpAddr, u16, Protocol), (FilterId, u32)>,
     /// The connections that use them.
     in_texts: HashMap<u64, (IpAddr, u16, Protocol)>,
+    /// For each connection the row of the filters that covers its passes.
+    rows: HashMap<u64, u64>,
 }
 
 impl PassKeeper {
@@ -93,7 +96,7 @@ impl PassKeeper {
     /// connection gets a text, because passes test fixed offsets.
     pub fn reading(options: Options, fragments: Fragments) -> Self {
         let (plan, texts, in_texts) = (Plan::default(), HashMap::new(), HashMap::new());
-        PassKeeper { options, fragments, plan, texts, in_texts }
+        PassKeeper { options, fragments, plan, texts, in_texts, rows: HashMap::new() }
     }
 
     /// Number of passes and filters now.
@@ -121,6 +124,40 @@ impl PassKeeper {
             }
         }
         Applied { epoch: edit.commit(), changes, failures }
+    }
+
+    /// Applies the changes that the events require to the passes of a set of filters, as one edit. Spaces before the set
+    /// let the frames of an announced connection pass before the edit takes effect.
+    ///
+    /// # Errors
+    /// The texts of the set are too large for a link type that is new.
+    pub fn edit(
+        &mut self,
+        link: LinkType,
+        events: &[Event],
+        filters: &FilterSet,
+    ) -> Result<Applied, FilterError> {
+        let (mut opened, mut added, mut removed) = (Vec::new(), Vec::new(), Vec::new());
+        for event in events {
+            match event {
+                Event::Open(connection) => {
+                    opened.push(connection.id);
+                    added.push(text(connection));
+                }
+                Event::Close(closed) => {
+                    let id = closed.connection.id;
+                    if let Some(at) = opened.iter().position(|opened| *opened == id) {
+                        opened.remove(at);
+                        added.remove(at);
+                    }
+                    removed.extend(self.rows.remove(&id));
+                }
+            }
+        }
+        let edited = filters.edit_rows(link, &added, &removed, |passes| self.apply(events, passes));
+        let (applied, rows) = edited?;
+        self.rows.extend(opened.into_iter().zip(rows));
+        Ok(applied)
     }
 
     fn open(&mut self, connection: &Connection, edit: &mut Edit) -> Result<bool, KeepError> {

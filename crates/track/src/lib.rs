@@ -55,6 +55,13 @@ pub trait Tracker: Send {
     /// The initial filter text: the control connections and nothing else.
     fn start_filter(&self) -> &str;
 
+    /// Filter text of all frames that may belong to a connection before it is announced, or to the control connections.
+    /// A filter in the kernel keeps them, so that look-back finds those that arrive before the announcement has been
+    /// read. `None` = not known: the kernel then keeps every frame.
+    fn held(&self) -> Option<&str> {
+        None
+    }
+
     /// Reads one captured frame and appends its events. Frames of unknown connections are ignored.
     fn frame(&mut self, frame: &Frame, events: &mut Vec<Event>);
 

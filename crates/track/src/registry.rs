@@ -19,6 +19,8 @@ pub struct TrackerKind {
     /// Returns the filter text that accepts the control connections at these ports and nothing
     /// else.
     pub start_filter: fn(&[u16]) -> String,
+    /// Filter text of all frames that the kernel must keep for look-back ([`Tracker::held`]).
+    pub held: Option<&'static str>,
     /// Makes a tracker of the control connections at these ports.
     pub make: fn(&[u16], Limits) -> Box<dyn Tracker>,
 }
@@ -100,6 +102,10 @@ mod tests {
                 let tracker = (kind.make)(ports, Limits::default());
                 assert_eq!((tracker.name(), tracker.start_filter()), (name, text.as_str()));
                 fyke_filter::compile(&text, &fyke_filter::Options::default()).expect(&text);
+                assert_eq!(tracker.held(), kind.held, "{name}");
+                if let Some(held) = kind.held {
+                    fyke_filter::compile(held, &fyke_filter::Options::default()).expect(held);
+                }
             }
             assert_eq!(find(&name.to_ascii_uppercase()).map(|found| found.name), Some(name));
         }

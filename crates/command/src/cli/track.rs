@@ -32,6 +32,11 @@ pub struct TrackArgs {
     /// Control ports, instead of the protocol's standard port
     #[arg(long = "port", value_name = "N[,N]")]
     pub ports: Option<String>,
+    /// Do not look back: omit the frames of a data connection that arrive before its announcement has been read. The
+    /// kernel then rejects all frames but those of control connections and announced connections; else it keeps all
+    /// frames that may become part of one (FTP: TCP)
+    #[arg(long)]
+    pub no_look_back: bool,
     /// Track inside tunnels too: read filters by meaning (frames with VLAN tags or MPLS labels are tracked anyway)
     #[arg(long)]
     pub scoped: bool,

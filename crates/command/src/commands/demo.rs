@@ -1,8 +1,9 @@
 //! `fyke demo`: shows the main job on generated traffic.
 
 use super::Failure;
+use super::space::Kernel;
 use crate::cli::DemoArgs;
-use fyke_lab::demo::{DemoError, Options, run as run_demo};
+use fyke_lab::demo::{DemoError, Options, run_over};
 
 /// Runs the command. The exit status is 1 if a packet was missed or a count does not add up.
 pub fn run(args: DemoArgs) -> Result<(), Failure> {
@@ -28,9 +29,10 @@ pub fn run(args: DemoArgs) -> Result<(), Failure> {
             options.seconds.ceil()
         );
     }
-    let outcome = run_demo(options, &mut std::io::stdout()).map_err(|error| match error {
-        DemoError::Option { .. } => Failure::Usage(error.to_string()),
-        other => other.into(),
-    })?;
+    let outcome =
+        run_over(options, Some(&Kernel), &mut std::io::stdout()).map_err(|error| match error {
+            DemoError::Option { .. } => Failure::Usage(error.to_string()),
+            other => other.into(),
+        })?;
     if outcome.is_good() { Ok(()) } else { Err(Failure::Status(1)) }
 }

@@ -68,7 +68,9 @@ fn report(live: &Arc<Live>, scoped: bool, view: &GraphView) -> Result<(), Failur
         lines.push_str(&format!("{}\t{text}\n", rule.accepted));
         to_stdout &= endpoint != "-";
     }
-    lines.push_str(&format!("{}\treject\n", count("reject")));
+    // Frames that the kernel rejected did not reach the node.
+    let in_kernel: u64 = view.sources.iter().map(|source| source.stats.filtered).sum();
+    lines.push_str(&format!("{}\treject\n", count("reject") as u64 + in_kernel));
     match to_stdout {
         false => note!("{}", lines.trim_end()),
         true => super::output().write_all(lines.as_bytes())?,

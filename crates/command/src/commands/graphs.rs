@@ -202,6 +202,12 @@ pub fn dump(args: &DumpArgs, dissector: Option<&Path>) -> Result<String, Failure
 /// Builds the graph of `fyke track`.
 pub fn track(args: &TrackArgs) -> Result<String, Failure> {
     let live = args.source.read.is_none();
+    if args.no_look_back && !live {
+        let message = "--no-look-back: a file has no capture ring to look back into; omit this \
+                       option";
+        return Err(Failure::Usage(message.to_owned()));
+    }
+    let look_back = live && !args.no_look_back;
     let ports = args.ports.as_deref();
     let kind = fyke_track::registry::find(&args.protocol);
     let kind = kind.ok_or_else(|| {
@@ -223,10 +229,10 @@ pub fn track(args: &TrackArgs) -> Result<String, Failure> {
             ("live", yes(live)),
             ("tags", (!args.scoped).then(|| "skip".to_owned())),
             ("snaplen", cut(args.source.snaplen)),
-            ("lookback", yes(live)),
+            ("lookback", yes(look_back)),
         ],
     );
-    let mut chain = vec![source(&args.source, live, None)?];
+    let mut chain = vec![source(&args.source, look_back, None)?];
     chain.extend(live.then(|| rules_node(&[])));
     chain.push(format!("{{{FILTER}}}{filter}"));
     chain.extend(args.count_limit.map(limit));

@@ -5,7 +5,7 @@ use fyke_filter::Options;
 use fyke_filters::{KernelStage, Listing, Superset};
 use fyke_frame::LinkType;
 use fyke_graph::GraphHandle;
-use fyke_graph::placement::{LowerFilter, Placement, Space};
+use fyke_graph::placement::{LowerFilter, Space};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -18,14 +18,7 @@ pub struct Kernel;
 
 /// Describes where the filters after devices run; `None` without a device.
 pub fn placement(handle: &GraphHandle) -> Option<String> {
-    let placements = handle.placements();
-    let text = |placement: &Placement| match placement.why_not_lower() {
-        None => "the filters run in the kernel, too".to_owned(),
-        Some(why) => format!("the kernel passes every frame: {why}"),
-    };
-    let mut texts: Vec<_> = placements.iter().map(text).collect();
-    texts.dedup();
-    (!texts.is_empty()).then(|| texts.join("; "))
+    fyke_graph::placement::in_words(&handle.placements())
 }
 
 /// The texts of a filter in the kernel.

@@ -144,6 +144,24 @@ impl Running {
         tool(&format!("kill -{name} {}", self.child.id()));
     }
 
+    /// Sends a request with `fyke ctl`; returns the answer.
+    pub fn ctl(&self, words: &[&str]) -> String {
+        let mut command = Command::new(FYKE);
+        command.args(["ctl", "--pid", &self.child.id().to_string()]).args(words);
+        let output = command.env("FYKE_RUNTIME_DIR", runtime()).output().unwrap();
+        assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// Waits until the frames that were sent have arrived.
+    pub fn settle(&self, seen: u64) {
+        let limit = Instant::now() + Duration::from_secs(20);
+        while !self.ctl(&["stats"]).contains(&format!(" {seen} seen = ")) {
+            assert!(Instant::now() < limit, "not {seen}: {}", self.ctl(&["stats"]));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// Waits for the end. The limit of a minute is not a measurement: it detects a hang even on a busy machine.
     pub fn end(&mut self) -> ExitStatus {
         let start = Instant::now();

@@ -106,6 +106,23 @@ pub fn always(_: &Settings) -> bool {
     true
 }
 
+/// Frames that a node directly after a source needs; a space below the graph may reject the others
+/// ([`placement`](crate::placement)).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Needs {
+    /// All frames, with the reason: "needs all frames".
+    All(&'static str),
+    /// Those that the nodes after it need.
+    ThoseAfter,
+    /// Those that its [filters](Node::filters) accept, and those that this text accepts.
+    Filters {
+        /// The text.
+        also: Option<String>,
+    },
+    /// Those that one of these texts accepts, read as for a live capture, in compat.
+    Texts(Vec<String>),
+}
+
 /// A filter class: a routine under a name.
 #[derive(Debug, Clone, Copy)]
 pub struct Class {
@@ -147,6 +164,8 @@ pub struct Class {
     pub editable: bool,
     /// True if it edits the filters of the nearest editable node before it.
     pub edits: bool,
+    /// Frames that a node with these settings needs.
+    pub needs: fn(&Settings) -> Needs,
     /// True if making a node has a lasting side effect, such as emptying a file; such nodes are made last.
     pub lasting: bool,
     /// True if its nodes write a memory buffer that others may read; only these classes take `mbufsize`.
@@ -216,6 +235,7 @@ impl Class {
         cuts: never,
         editable: false,
         edits: false,
+        needs: |_| Needs::All("needs all frames"),
         lasting: false,
         memory: false,
         waits: false,

@@ -9,7 +9,7 @@ use super::{Engine, InstantiateError, Made};
 use crate::classes::Classes;
 use crate::language::TextError;
 use crate::node::Kind;
-use crate::placement::{self, Placement, Space};
+use crate::placement::{self, Held, Placement, Space};
 use crate::plan::Plan;
 use fyke_capture::Interface;
 use std::collections::{BTreeMap, HashMap};
@@ -264,6 +264,7 @@ struct Editor {
     plan: Plan,
     notes: Vec<String>,
     placements: Vec<Placement>,
+    held: Held,
 }
 
 fn refuse_workers(plan: &Plan) -> Result<(), EditError> {
@@ -326,6 +327,12 @@ impl Editor {
             Ok(nodes.collect())
         };
         (1..self.workers).map(|_| copy()).collect()
+    }
+
+    /// What the nodes of a new plan say must be held: those that stay, and those that are made for it.
+    fn held_after(&self, stays: &HashMap<u64, u64>, made: &[(u64, Made)]) -> Held {
+        let kept = stays.iter().filter_map(|(&new, old)| Some((new, self.held.get(old)?.clone())));
+        kept.chain(placement::held(made)).collect()
     }
 }
 
@@ -390,7 +397,11 @@ impl GraphHandle {
         GraphHandle::open_with(texts, classes, Vec::new(), workers)
     }
 
-    fn open_with(
+    /// The same with nodes and sources that the program has made itself, as for [`start_with`](Self::start_with).
+    ///
+    /// # Errors
+    /// As for [`start_workers`](Self::start_workers).
+    pub fn open_with(
         texts: &[&str],
         classes: Classes,
         given: Vec<(&str, Made)>,
@@ -422,6 +433,7 @@ impl GraphHandle {
             plan,
             notes: Vec::new(),
             placements: Vec::new(),
+            held: placement::held(&made),
         };
         let sources = made.iter().filter_map(|(key, made)| match made {
             Made::Source(source) => Some((*key, source.interfaces().to_vec())),
@@ -490,10 +502,15 @@ impl GraphHandle {
         checked.map_err(|error| error.blame(&list))?;
         let more = editor.copies(&plan, &list, &stays, &open)?;
         let made = Made::all(&plan, &stays, &open).map_err(|error| error.blame(&list))?;
-        placement::open_for(&plan, &mut editor.placements);
+        let held = editor.held_after(&stays, &made);
+        let widened = placement::widen(&plan, &editor.placements, &stays, &made, &held);
         let pending = Pending { plan: plan.clone(), made, more, stays, texts: texts.clone() };
-        self.shared.hand_over(pending)?;
-        (editor.plan, editor.texts, editor.notes) = (plan, texts, notes);
+        if let Err(refused) = self.shared.hand_over(pending) {
+            widened.cancel(&editor.placements);
+            return Err(refused);
+        }
+        widened.narrow(&mut editor.placements);
+        (editor.plan, editor.texts, editor.notes, editor.held) = (plan, texts, notes, held);
         Ok(())
     }
 

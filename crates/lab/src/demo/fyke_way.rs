@@ -11,6 +11,7 @@ use fyke_filters::FilterSet;
 use fyke_frame::{LinkType, Mask};
 use fyke_graph::language::quoted;
 use fyke_graph::node::{Arrival, Class, Emitted, Kind, Node, NodeError};
+use fyke_graph::placement::{self, Space};
 use fyke_graph::{Classes, GraphHandle, Made};
 use fyke_track::{Event, Ftp, KeepError, Limits, PassKeeper, Tracker};
 use std::path::Path;
@@ -19,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Options of the capture.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Settings<'a> {
     pub(crate) limits: Limits,
     /// Suppresses the edit for the n-th announcement.
@@ -27,17 +28,25 @@ pub(crate) struct Settings<'a> {
     pub(crate) write: Option<&'a Path>,
     /// True if timestamps are wall-clock time, so that time passes without frames too.
     pub(crate) live: bool,
+    /// The space below the graph, in which its filter runs, too.
+    pub(crate) below: Below,
 }
 
 /// fyke's side, ready to capture.
 pub(crate) struct FykeWay {
     tracking: Tracking,
+    below: Below,
 }
+
+/// Space below the graph, if there is one.
+pub(crate) type Below = Option<&'static (dyn Space + Sync)>;
 
 /// Results of the capture.
 pub(crate) struct Captured {
     pub(crate) results: Results,
     pub(crate) counts: Counts,
+    /// Where the filter ran; `None` without a space below.
+    pub(crate) placement: Option<String>,
 }
 
 /// Counts of the consumer.
@@ -66,7 +75,7 @@ struct Tracking {
 
 impl FykeWay {
     /// Creates the file and installs the initial filter.
-    pub(crate) fn new(settings: &Settings) -> Result<FykeWay, DemoError> {
+    pub(crate) fn new(settings: &Settings<'_>) -> Result<FykeWay, DemoError> {
         let options = WriteOptions {
             interfaces: vec![Interface::new(CLIENTS_DEVICE, LinkType::EN10MB)],
             ..WriteOptions::default()
@@ -82,23 +91,40 @@ impl FykeWay {
             live: settings.live,
             results: Results::default(),
         };
-        Ok(FykeWay { tracking })
+        Ok(FykeWay { tracking, below: settings.below })
     }
 
-    /// Captures until the source ends.
-    pub(crate) fn capture(self, source: Box<dyn Source>) -> Result<Captured, DemoError> {
+    /// Captures until the source ends; calls `ready` before the first frame is read.
+    pub(crate) fn capture(
+        self,
+        source: Box<dyn Source>,
+        ready: impl FnOnce(),
+    ) -> Result<Captured, DemoError> {
         let never = AtomicBool::new(false);
+        // Only classes of devices are placed in spaces below.
+        let (class, device) = match self.tracking.live {
+            true => ("device", format!("(device, {CLIENTS_DEVICE})")),
+            false => ("wire", "(wire)".to_owned()),
+        };
+        let live = if self.tracking.live { ", live=y" } else { "" };
         let tracking = Arc::new(Mutex::new(self.tracking));
         let given = vec![
-            ("wire", Made::Source(source)),
+            (class, Made::Source(source)),
             ("tracking", Made::Node(Box::new(Shared(Arc::clone(&tracking))))),
         ];
         let start = quoted(START_FILTER);
-        let graph = format!("(wire) > {{filter}}(filter, {start}, lookback=y) > (tracking)");
-        let started = GraphHandle::start_with(&[&graph], classes(), given);
-        let (mut engine, _) = started.map_err(failed)?;
+        let graph =
+            format!("{device} > {{filter}}(filter, {start}{live}, lookback=y) > (tracking)");
+        let opened = GraphHandle::open_with(&[&graph], classes(), given, 1);
+        let mut opened = opened.map_err(failed)?;
+        if let Some(space) = self.below {
+            opened.place(space);
+        }
+        let (mut engine, handle) = opened.start().map_err(failed)?;
         engine.end_at_first_failure();
+        ready();
         engine.run(&never).map_err(failed)?;
+        let placement = self.below.and_then(|_| placement::in_words(&handle.placements()));
         let view = engine.view();
         if let Some(error) = view.nodes.iter().find_map(|node| node.failed.as_ref()) {
             return Err(failed(error));
@@ -106,15 +132,16 @@ impl FykeWay {
         let counts = view.node("filter").map(|node| node.counts).unwrap_or_default();
         let stats = view.sources.first().map(|source| source.stats).unwrap_or_default();
         let counts = Counts {
-            received: stats.received,
-            seen: counts.arrived,
+            received: stats.received + stats.filtered,
+            seen: counts.arrived + stats.filtered,
             delivered: counts.passed,
             late: counts.late,
-            rejected: counts.rejected,
+            rejected: counts.rejected + stats.filtered,
+            in_kernel: stats.filtered,
             lost: stats.dropped,
         };
         let results = std::mem::take(&mut lock(&tracking).results);
-        Ok(Captured { results, counts })
+        Ok(Captured { results, counts, placement })
     }
 }
 
@@ -178,6 +205,10 @@ impl Node for Shared {
         sink.map_or(Ok(()), |sink| sink.finish().map(drop)).map_err(NodeError::new)
     }
 
+    fn held(&self) -> Option<String> {
+        lock(&self.0).tracker.held().map(str::to_owned)
+    }
+
     fn connect(&mut self, filters: &FilterSet) {
         lock(&self.0).filters = Some(filters.clone());
     }
@@ -199,8 +230,7 @@ impl Tracking {
             return false;
         }
         let begin = Instant::now();
-        let edited =
-            filters.edit_passes(LinkType::EN10MB, |passes| self.keeper.apply(&self.events, passes));
+        let edited = self.keeper.edit(LinkType::EN10MB, &self.events, filters);
         let latency = begin.elapsed();
         self.events.clear();
         let failures: Vec<KeepError> = match edited {

@@ -1,6 +1,6 @@
 //! The demonstration on a wire: its threads, their synchronisation, and the end.
 
-use super::fyke_way::{Captured, FykeWay, Settings};
+use super::fyke_way::{Below, Captured, FykeWay, Settings};
 use super::old_way::OldWay;
 use super::recording::{self, UntilStop};
 use super::side::Side;
@@ -23,8 +23,8 @@ const LINGER: Duration = Duration::from_millis(300);
 const SETTLE: Duration = Duration::from_millis(500);
 /// Part of [`TIME_LIMIT`] reserved for the work after the traffic.
 const REPORTING: Duration = Duration::from_secs(3);
-/// Time limit for a thread to open its socket.
-const OPENING: Duration = Duration::from_secs(3);
+/// Time limit for a thread to open its socket; the verifier of the kernel's filter takes 0.2 s.
+const OPENING: Duration = Duration::from_secs(5);
 
 pub(crate) type Started<T> = JoinHandle<std::io::Result<Result<T, String>>>;
 
@@ -42,12 +42,12 @@ impl Drop for OrderOnDrop<'_> {
     }
 }
 
-pub(crate) fn run(world: &World, options: Options) -> Result<Outcome, DemoError> {
+pub(crate) fn run(world: &World, options: Options, below: Below) -> Result<Outcome, DemoError> {
     let traffic = Stop::after(TIME_LIMIT - REPORTING);
     let capture = Stop::after(TIME_LIMIT - REPORTING + SETTLE * 2);
     let _ending = (OrderOnDrop(&traffic), OrderOnDrop(&capture));
     let recorder = start_recorder(world, &capture)?;
-    let fyke = start_fyke(world, &capture, &options)?;
+    let fyke = start_fyke(world, &capture, &options, below)?;
     let old = if options.old_way {
         OldWay::new(limits()).and_then(|old| start_old_way(world, &capture, old))
     } else {
@@ -77,6 +77,7 @@ pub(crate) fn run(world: &World, options: Options) -> Result<Outcome, DemoError>
         },
         duration,
         accounting: captured.counts,
+        placement: captured.placement.clone(),
         skipped: captured.results.skipped,
         fyke: fyke_side(&recording, captured, &log),
         old_way,
@@ -161,17 +162,20 @@ fn start_fyke(
     world: &World,
     stop: &Stop,
     options: &Options,
+    below: Below,
 ) -> Result<Started<Captured>, DemoError> {
     let stop = stop.clone();
     let (write, skip_edit) = (options.write.clone(), options.skip_edit);
     start(world, "fyke", move |ready| {
         let source = ring(10, 1 << 18, 64 << 20)?;
         let settings =
-            Settings { limits: limits(), skip_edit, write: write.as_deref(), live: true };
+            Settings { limits: limits(), skip_edit, write: write.as_deref(), live: true, below };
         let fyke = FykeWay::new(&settings).map_err(|error| error.message())?;
-        let _ = ready.send(());
         let source = UntilStop { source: Box::new(source), stop };
-        fyke.capture(Box::new(source)).map_err(|error| error.message())
+        let ready = || {
+            let _ = ready.send(());
+        };
+        fyke.capture(Box::new(source), ready).map_err(|error| error.message())
     })
 }
 

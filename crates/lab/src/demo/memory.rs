@@ -19,8 +19,9 @@ pub(super) fn run(options: Options, reason: String) -> Result<Outcome, DemoError
         skip_edit: options.skip_edit,
         write: options.write.as_deref(),
         live: false,
+        below: None,
     };
-    let captured = FykeWay::new(&settings)?.capture(Box::new(synthetic.source))?;
+    let captured = FykeWay::new(&settings)?.capture(Box::new(synthetic.source), || ())?;
     let recording = recording(&mut traffic().source)?;
     let (old, no_old_way) = match options.old_way.then(|| OldWay::new(limits())) {
         None => (None, None),
@@ -36,6 +37,7 @@ pub(super) fn run(options: Options, reason: String) -> Result<Outcome, DemoError
         mode: Mode::Memory { reason },
         duration: synthetic.duration,
         accounting: captured.counts,
+        placement: None,
         skipped: captured.results.skipped,
         fyke: fyke_side(&recording, captured, &log),
         old_way: old.map(|old| old_side(&recording, old, &log)),

@@ -2,7 +2,9 @@
 
 use super::tally::Tally;
 use crate::ftp::Stop;
-use fyke_capture::{Interface, Next, ReadError, Source, SourceStats};
+use fyke_capture::{Interface, Next, ReadError, SocketFilter, Source, SourceStats};
+use std::io;
+use std::sync::Arc;
 
 /// Counts until `stop` is set and no more frames come. Also returns the number of lost frames.
 pub(crate) fn record(source: &mut dyn Source, stop: &Stop) -> Result<(Tally, u64), ReadError> {
@@ -45,5 +47,9 @@ impl Source for UntilStop {
 
     fn stats(&mut self) -> SourceStats {
         self.source.stats()
+    }
+
+    fn set_filter(&mut self, filter: Arc<dyn SocketFilter>) -> io::Result<()> {
+        self.source.set_filter(filter)
     }
 }

@@ -79,6 +79,10 @@ fn footer(outcome: &Outcome, out: &mut dyn Write) -> io::Result<()> {
         number(counts.rejected),
         number(counts.lost),
     )?;
+    if let Some(placement) = &outcome.placement {
+        let count = number(counts.in_kernel);
+        writeln!(out, "placement    {placement}; {count} frames rejected there")?;
+    }
     if let Some(written) = &outcome.written {
         let path = written.path.display();
         writeln!(out, "written      {} packets to {path}", number(written.frame_count))?;
@@ -177,6 +181,8 @@ pub(super) fn json(outcome: &Outcome) -> Value {
         "delivered": counts.delivered,
         "late": counts.late,
         "rejected": counts.rejected,
+        "rejected_in_kernel": counts.in_kernel,
+        "placement": outcome.placement,
         "lost": counts.lost,
         "accounting_exact": outcome.is_accounted_for(),
         "fyke": outcome.fyke.json(),

@@ -7,6 +7,7 @@
 use super::super::counts;
 use super::super::graphs::{self, DEMUX, Rules, rule_of};
 use super::super::live::apply_rules;
+use super::super::space::placement;
 use crate::cli::DemuxArgs;
 use fyke_capture::Interface;
 use fyke_control::{
@@ -158,7 +159,7 @@ impl Controlled for Live {
                     nodes: counts::nodes(&view),
                     own_filter: None,
                     no_counts: None,
-                    kernel: None,
+                    kernel: placement(&self.handle),
                 })
             }
             edit => match self.edit(edit) {

@@ -5,7 +5,9 @@
 //! graph. Cost: a few bit tests per frame, whatever the number of rules; nothing while it is disabled. Source: Deri,
 //! *High-Speed Dynamic Packet Filtering*.
 
-use crate::node::{Arrival, Class, Counter, MakeError, Node, NodeError, Parameter, Settings};
+use crate::node::{
+    Arrival, Class, Counter, MakeError, Needs, Node, NodeError, Parameter, Settings,
+};
 use crate::rules::RuleSet;
 use fyke_frame::Mask;
 use fyke_table::prefilter::{Command, PrefilterReader};
@@ -84,6 +86,7 @@ pub const CLASS: Class = Class {
         Parameter { name: "negative", summary: "y: passes frames that certainly match no rule" },
     ],
     repeatable: true,
+    needs: |_| Needs::ThoseAfter,
     live: &["expression", "enable", "negative"],
     make,
     ..Class::NODE

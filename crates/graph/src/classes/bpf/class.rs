@@ -10,7 +10,9 @@ mod look_back;
 
 use fyke_filters::{FilterError, FilterReader, FilterSet, Tags};
 use crate::fits::unfit;
-use crate::node::{Arrival, Class, Counter, MakeError, Node, NodeError, Parameter, Settings};
+use crate::node::{
+    Arrival, Class, Counter, MakeError, Needs, Node, NodeError, Parameter, Settings,
+};
 use fyke_filter::{Options, Reading};
 use fyke_frame::{LinkType, Mask};
 use look_back::LookBack;
@@ -98,6 +100,22 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
     Ok(Box::new(Filter { reader: filters.reader(), filters, look_back }))
 }
 
+/// Frames that change if tags are skipped: those in which the IP header does not follow the link header. The kernel
+/// evaluates texts with the tags that the device has left in a frame.
+const WITH_TAGS: &str = "not ip and not ip6";
+
+fn needs(settings: &Settings) -> Needs {
+    let is_set = |flag| settings.flag(flag).unwrap_or(false);
+    if is_set("scoped") {
+        return Needs::All("has scoped texts, which need all fragments");
+    }
+    if !is_set("live") {
+        return Needs::All("is read as for a file; live=y reads it as for a capture");
+    }
+    let skips = settings.choice("tags", TAGS).is_ok_and(|choice| choice > 0);
+    Needs::Filters { also: skips.then(|| WITH_TAGS.to_owned()) }
+}
+
 /// The class.
 pub const CLASS: Class = Class {
     name: "bpf",
@@ -114,6 +132,7 @@ pub const CLASS: Class = Class {
     repeatable: true,
     cuts: |settings| settings.flag("lookback").unwrap_or(false),
     editable: true,
+    needs,
     live: &["expression"],
     check: Some(check),
     make,

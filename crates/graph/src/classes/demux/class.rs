@@ -12,7 +12,7 @@ mod scoped;
 use fyke_filters::FilterError;
 use crate::fits::unfit;
 use crate::node::{Arrival, Class, Counter, Emitted, MakeError, Node, NodeError};
-use crate::node::{Parameter, Settings};
+use crate::node::{Needs, Parameter, Settings};
 use fyke_filter::{Options, Reading};
 use fyke_flow::Bounds;
 use fyke_frame::{Batch, LinkType, Mask};
@@ -251,6 +251,18 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
     Ok(Box::new(Demux { book, links, scoped }))
 }
 
+fn needs(settings: &Settings) -> Needs {
+    let is_set = |flag| settings.flag(flag).unwrap_or(false);
+    if is_set("scoped") {
+        return Needs::All("has scoped texts, which need all fragments");
+    }
+    if !is_set("live") {
+        return Needs::All("is read as for a file; live=y reads it as for a capture");
+    }
+    let texts = rules(settings).unwrap_or_default();
+    Needs::Texts(texts.into_iter().map(|rule| rule.text.to_string()).collect())
+}
+
 /// The class.
 pub const CLASS: Class = Class {
     name: "demux",
@@ -267,6 +279,7 @@ pub const CLASS: Class = Class {
     classifies: true,
     several_classes: true,
     parallel: true,
+    needs,
     live: &["expression", "first"],
     // While fragments wait, the numbers of filters must not change.
     changes: |settings| !settings.flag("scoped").unwrap_or(true),

@@ -115,11 +115,11 @@ fn way(engine: &str, stop: &Stop, ready: impl FnOnce()) -> Result<Captured, Stri
 /// Runs fyke in user space, with look-back.
 fn fyke_user(stop: &Stop, ready: impl FnOnce()) -> Result<Captured, String> {
     let source = ring(10, 1 << 18, 64 << 20)?;
-    let settings = Settings { limits: limits(), skip_edit: None, write: None, live: true };
+    let settings =
+        Settings { limits: limits(), skip_edit: None, write: None, live: true, below: None };
     let fyke = FykeWay::new(&settings).map_err(|error| error.to_string())?;
-    ready();
     let source = UntilStop { source: Box::new(source), stop: stop.clone() };
-    let captured = fyke.capture(Box::new(source)).map_err(|error| error.to_string())?;
+    let captured = fyke.capture(Box::new(source), ready).map_err(|error| error.to_string())?;
     Ok(Captured {
         updates: captured.results.updates.values().to_vec(),
         lost: captured.counts.lost,

@@ -157,7 +157,7 @@ fn lower(
     });
     let source = source.ok_or("the device is not a source")?;
     let [interface] = source.interfaces() else {
-        return Err("the device has several link types".to_owned());
+        return Err("the device has several interfaces".to_owned());
     };
     let (reading, _) = set.reading();
     let lower = space.filter(&interface.clone(), Options { link: interface.link, ..reading })?;

@@ -121,6 +121,7 @@ fn options(letters: &str) -> Result<(PrintOptions, bool), MakeError> {
 fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
     let (mut options, flush_each) = options(settings.text("expression").unwrap_or_default())?;
     options.nanoseconds = settings.flag("nano")?;
+    options.lengths = settings.flag("lengths")?;
     if settings.flag("live")? {
         options.interface_name = fyke_capture::interface_name;
     }
@@ -149,6 +150,7 @@ pub const CLASS: Class = Class {
         Parameter { name: "live", summary: "y: interface numbers are those of this machine" },
         Parameter { name: "snaplen", summary: "most bytes of a frame (262144)" },
         Parameter { name: "nano", summary: "y: times with nanoseconds, not microseconds" },
+        Parameter { name: "lengths", summary: "y: captured and original length of each frame" },
     ],
     make,
     ..Class::NODE

@@ -34,6 +34,8 @@ pub struct Available {
     pub loopback: bool,
     /// Its IP addresses.
     pub addresses: Vec<IpAddr>,
+    /// Netmask of its first IPv4 address; 0 if there is none.
+    pub netmask: u32,
 }
 
 impl Available {
@@ -78,6 +80,7 @@ pub fn interfaces_available() -> io::Result<Vec<Available>> {
         running: true,
         loopback: false,
         addresses: Vec::new(),
+        netmask: 0,
     });
     Ok(found)
 }
@@ -148,8 +151,9 @@ impl fmt::Display for Available {
 impl From<Device> for Available {
     fn from(device: Device) -> Self {
         let (link, _) = link_of(device.hardware);
-        let Device { name, index, up, running, loopback, addresses, .. } = device;
-        Available { name, ifindex: index, link, up, running, loopback, addresses }
+        let Device { name, index, up, running, loopback, addresses, netmask, .. } = device;
+        let netmask = netmask.unwrap_or(0);
+        Available { name, ifindex: index, link, up, running, loopback, addresses, netmask }
     }
 }
 

@@ -6,6 +6,7 @@
 //! | [`ring`] | live, from a ring that the kernel fills | `-i` |
 //! | [`shared`] | frames that another process stores in shared memory | `-i ring:NAME` |
 //! | [`memory`] | stored frames, repeated | tests, generators, benches |
+//! | [`merged`] | several sources as one, in the order of time | `-i` several times |
 //! | [`mod@fan`] | a share of another source for each of several workers | more than one core |
 //! | [`flow`] | the assignment of frames to workers | |
 //! | [`fault`] | another source with dropped, duplicated, cut and reordered frames | tests |
@@ -36,6 +37,7 @@ pub mod flow;
 mod inputs;
 pub mod interfaces;
 pub mod memory;
+pub mod merged;
 mod rebind;
 pub mod ring;
 pub mod shared;
@@ -51,6 +53,7 @@ pub use file::{FileOptions, FileSource, open_before, open_file};
 pub use flow::FlowHash;
 pub use interfaces::{ANY, Available, interface_name, interfaces_available, local_offset_s};
 pub use memory::MemorySource;
+pub use merged::MergedSource;
 pub use rebind::PacketSockets;
 pub use ring::{RingOptions, RingSource};
 pub use shared::SharedSource;

@@ -18,7 +18,9 @@ mod machine;
 mod ruler;
 mod rules;
 mod run;
+pub mod tcpdump;
 mod track;
+mod unknown;
 
 #[cfg(feature = "lab")]
 pub use bench::*;
@@ -35,6 +37,7 @@ pub use ruler::*;
 pub use rules::*;
 pub use run::*;
 pub use track::*;
+pub use unknown::explained;
 
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -112,19 +115,22 @@ pub struct PrivilegeArgs {
 #[derive(Debug, Args)]
 pub struct SourceArgs {
     /// Interface to capture on, by name or by its number in `dump -D`; `any` for all interfaces; ring:PATH for a ring
-    /// of `fyke demux`
+    /// of `fyke demux`. Several -i: one capture of all of them, in the order of time
     #[arg(short, long, value_name = "IF", conflicts_with = "read")]
-    pub interface: Option<String>,
+    pub interface: Vec<String>,
+    /// Network namespace to capture in: a name of `ip netns`, or the id of a process in it
+    #[arg(long, value_name = "NAME|PID", conflicts_with = "read")]
+    pub netns: Option<String>,
     /// Read frames from FILE (pcap, pcapng, gzip or zstd; `-` = standard input)
     #[arg(short, long, value_name = "FILE")]
     pub read: Option<PathBuf>,
     /// Bytes of each captured frame to print, write or send, at most 262144 (0 = 262144). Filters and trackers read
     /// whole frames; frames of a file stay whole
-    #[arg(short, long, value_name = "LEN", default_value_t = 0)]
+    #[arg(short, long, alias = "snapshot-length", value_name = "LEN", default_value_t = 0)]
     #[arg(value_parser = clap::value_parser!(u32).range(..=262_144))]
     pub snaplen: u32,
     /// Do not put the interface into promiscuous mode
-    #[arg(short = 'p', long)]
+    #[arg(short = 'p', long, alias = "no-promiscuous-mode")]
     pub no_promiscuous: bool,
     /// Size of the capture ring in KiB (32768), allocated while the capture runs. Each 128 KiB hold at least 20 ms of
     /// frames, so 32768 hold the frames of a 5 s pause

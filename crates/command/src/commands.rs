@@ -23,6 +23,7 @@ pub mod rules;
 pub mod run;
 mod signals;
 mod space;
+pub mod tcpdump;
 pub mod track;
 
 pub use output::{one_line, output, safe};
@@ -137,14 +138,12 @@ pub fn open(args: &SourceArgs, look_back: bool) -> Result<Box<dyn Source>, Failu
     if let Some(path) = &args.read {
         return Ok(Box::new(fyke_capture::open_file(path)?));
     }
-    if let Some((name, path)) =
-        args.interface.as_deref().and_then(|name| Some((name, name.strip_prefix("ring:")?)))
-    {
-        return Ok(Box::new(SharedSource::connect(name, Path::new(path), None)?));
+    let interface = interface(args)?;
+    if let Some(path) = interface.strip_prefix("ring:") {
+        return Ok(Box::new(SharedSource::connect(&interface, Path::new(path), None)?));
     }
-    let interface = Some(interface(args)?).filter(|name| name != fyke_capture::ANY);
     let options = RingOptions {
-        interface,
+        interface: Some(interface).filter(|name| name != fyke_capture::ANY),
         promiscuous: !args.no_promiscuous,
         look_back_blocks: if look_back { RingOptions::default().look_back_blocks } else { 0 },
         block_count: (args.buffer_size.unwrap_or(DEFAULT_BUFFER_KIB)
@@ -160,9 +159,31 @@ pub fn snaplen(given: u32) -> u32 {
     if given == 0 { MAX_SNAPLEN } else { given }
 }
 
-/// Returns the interface in the arguments, by name or `dump -D` number; by default, the first that is up.
+/// Returns the interface in the arguments, by name or `dump -D` number; by default, the first that is up. For commands
+/// and options that take one interface.
 pub fn interface(args: &SourceArgs) -> Result<String, Failure> {
-    args.interface.as_deref().map_or_else(first_interface, numbered)
+    match &interfaces(args)?[..] {
+        [one] => Ok(one.clone()),
+        several => Err(Failure::Usage(format!(
+            "-i {}: one interface can be named here; -i any captures from all",
+            several.join(" -i ")
+        ))),
+    }
+}
+
+/// Returns the interfaces in the arguments, at least one, as [`interface`] does.
+pub fn interfaces(args: &SourceArgs) -> Result<Vec<String>, Failure> {
+    match &args.interface[..] {
+        [] => Ok(vec![first_interface()?]),
+        given => given.iter().map(|name| numbered(name)).collect(),
+    }
+}
+
+/// Enters the network namespace in the arguments, if there is one. Must be called before anything else: all sockets of
+/// the process are then made there.
+pub fn enter_namespace(args: &SourceArgs) -> Result<(), Failure> {
+    let Some(given) = &args.netns else { return Ok(()) };
+    Ok(fyke_privilege::namespace::enter(given)?)
 }
 
 /// Returns the name of an interface given by name or by its number in `dump -D`.

@@ -28,31 +28,20 @@ fn main() -> ExitCode {
         );
         return ExitCode::from(1);
     }
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        // Help and version texts are our own; an error repeats the arguments, so `note!` escapes it.
-        Err(error) if !error.use_stderr() => error.exit(),
-        Err(error) => {
-            note!("{}", error.to_string().trim_end());
-            return ExitCode::from(2);
-        }
-    };
-    let result = match cli.command {
-        Command::Dump(args) => commands::dump::run(*args),
-        Command::Explain(args) => commands::explain::run(args),
-        Command::Run(args) => commands::run::run(args),
-        Command::Ctl(args) => commands::ctl::run(args),
-        Command::Exec(args) => commands::exec::run(args),
-        Command::Lend(args) => commands::lend::run(args),
-        Command::Rules(args) => commands::rules::run(args),
-        Command::Track(args) => commands::track::run(args),
-        Command::Demux(args) => commands::demux::run(args),
-        Command::Machine(args) => commands::machine::run(args),
-        Command::Ruler(args) => commands::ruler::run(args),
-        #[cfg(feature = "lab")]
-        Command::Demo(args) => commands::demo::run(args),
-        #[cfg(feature = "lab")]
-        Command::Bench(args) => commands::bench::run(args),
+    let result = match commands::tcpdump::is_called() {
+        true => commands::tcpdump::run(),
+        false => match Cli::try_parse() {
+            Ok(cli) => run(cli.command),
+            // Help and version texts are our own; an error repeats the arguments, so `note!` escapes it.
+            Err(error) if !error.use_stderr() => error.exit(),
+            Err(error) => {
+                let words: Vec<_> = std::env::args_os().skip(1).collect();
+                let words: Vec<_> =
+                    words.iter().map(|word| word.to_string_lossy().into()).collect();
+                note!("{}", cli::explained(&error, &words));
+                return ExitCode::from(2);
+            }
+        },
     };
     if let Some(helper) = fyke_privilege::helper::current().filter(|helper| !helper.end()) {
         note!("fyke: the helper process {} does not end (`kill -KILL` as root)", helper.pid());
@@ -69,5 +58,25 @@ fn main() -> ExitCode {
             note!("fyke: {}", failure.message());
             ExitCode::from(1)
         }
+    }
+}
+
+fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Dump(args) => commands::dump::run(*args),
+        Command::Explain(args) => commands::explain::run(args),
+        Command::Run(args) => commands::run::run(args),
+        Command::Ctl(args) => commands::ctl::run(args),
+        Command::Exec(args) => commands::exec::run(args),
+        Command::Lend(args) => commands::lend::run(args),
+        Command::Rules(args) => commands::rules::run(args),
+        Command::Track(args) => commands::track::run(args),
+        Command::Demux(args) => commands::demux::run(args),
+        Command::Machine(args) => commands::machine::run(args),
+        Command::Ruler(args) => commands::ruler::run(args),
+        #[cfg(feature = "lab")]
+        Command::Demo(args) => commands::demo::run(args),
+        #[cfg(feature = "lab")]
+        Command::Bench(args) => commands::bench::run(args),
     }
 }

@@ -30,11 +30,11 @@ mod class;
 pub(crate) mod columns;
 mod settings;
 
+pub(crate) use class::Makers;
 pub use class::{
     COMMON, Check, Class, EXPRESSION, Kind, Make, MakeError, Needs, Open, PIECES, Parameter,
     always, never,
 };
-pub(crate) use class::Makers;
 pub use settings::{MAX_MEMORY_BYTES, Memory, Settings};
 
 use crate::rules::RuleSet;

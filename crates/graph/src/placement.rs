@@ -326,7 +326,7 @@ fn place_one(
         _ => None,
     });
     let [interface] = source.ok_or("the device is not a source")? else {
-        return Err("the device has several link types".to_owned());
+        return Err("the device has several interfaces".to_owned());
     };
     let interface = interface.clone();
     let wanted = Wanted::of(plan, device, Some(&interface), held);

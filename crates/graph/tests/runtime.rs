@@ -444,7 +444,10 @@ fn graphs_that_cannot_be_are_refused_with_their_place() {
         ),
         ("!(frames,1)", "`!` has no input"),
         ("(frames,1) > !(frames,2)", "takes no input"),
-        ("(frames,1) > (accept) > {x}(frames,2) > (drop)", "                          ^^^^^^^^^^^^^\n"),
+        (
+            "(frames,1) > (accept) > {x}(frames,2) > (drop)",
+            "                          ^^^^^^^^^^^^^\n",
+        ),
         ("[(frames,1) > (accept) | (frames,2)] > (drop)", "around each branch"),
         ("{x}(frames,1) > (accept) > {x}() > (drop)", "{x}() is a source of frames"),
         ("(frames,1) > (bpf,\"tcp prot 1\")", "^"),

@@ -83,6 +83,9 @@ impl Printer {
         if self.options.number {
             let _ = write!(out, "{:5}  ", self.frame_count);
         }
+        if self.options.lengths {
+            let _ = write!(out, "caplen {} len {} ", frame.data.len(), frame.wire_len);
+        }
         self.clock.print(frame.timestamp_ns, &self.options, out);
         let layers = walk(frame);
         let (link, wire_len) = (frame.link, frame.wire_len as usize);

@@ -29,6 +29,8 @@ pub struct PrintOptions {
     pub absolute_sequence: bool,
     /// `-#`: the number of the frame at the start of the line.
     pub number: bool,
+    /// `--lengths`: the captured and the original length of the frame, before the time.
+    pub lengths: bool,
     /// Names of ports; `None` (`-n`) prints numbers.
     pub services: Option<Services>,
     /// Exactly tcpdump's lines: packets in tunnels that tcpdump does not follow are not shown.
@@ -50,6 +52,7 @@ impl Default for PrintOptions {
             interface_name: |_| None,
             absolute_sequence: false,
             number: false,
+            lengths: false,
             services: None,
             like_tcpdump: false,
         }

@@ -5,6 +5,7 @@
 //! | [`user`] | root: the process becomes another user, without groups and capabilities | any |
 //! | [`sandbox`] | files (Landlock), system calls (seccomp) | 5.13, 3.17 |
 //! | [`helper`] | nothing: a small process that does privileged work later, from a fixed list of requests | any |
+//! | [`namespace`] | nothing: enters a network namespace, before anything is opened | 3.0 |
 //! | [`place`] | nothing: opens files without following what other users have planted | any |
 //!
 //! The order of a command: [`helper::start`] while there is one thread; open sockets and files; [`Helper::seal`];
@@ -16,6 +17,7 @@
 #![deny(unsafe_code)]
 
 pub mod helper;
+pub mod namespace;
 pub mod place;
 pub mod sandbox;
 #[allow(unsafe_code, reason = "users, groups and fork have no safe calls that reach all threads")]

@@ -1,12 +1,12 @@
 //! Arguments of `fyke dump`, which captures or reads, filters, prints or writes frames.
 
 use super::{PrivilegeArgs, SourceArgs, from_one};
-use clap::{ArgAction, Args};
+use clap::{ArgAction, Args, ValueEnum};
 use std::path::PathBuf;
 
 /// `fyke dump`.
 #[derive(Debug, Args)]
-#[command(after_help = DUMP_EXAMPLES)]
+#[command(after_help = DUMP_EXAMPLES, version, disable_version_flag = true)]
 pub struct DumpArgs {
     #[command(flatten)]
     pub source: SourceArgs,
@@ -48,9 +48,15 @@ pub struct DumpArgs {
     /// With -C: keep N files and overwrite the oldest; with -G: stop after N files
     #[arg(short = 'W', value_name = "N", requires = "write", value_parser = from_one())]
     pub file_count: Option<u32>,
-    /// Print timestamps, and write those of .pcap files, in nanoseconds, not microseconds (.pcapng files always have
-    /// nanoseconds)
-    #[arg(long)]
+    /// Digits of printed timestamps, and of those in .pcap files (.pcapng files always have nanoseconds)
+    #[arg(long, value_name = "PRECISION", value_enum, default_value_t = Precision::Micro)]
+    #[arg(overrides_with_all = ["micro", "nano"])]
+    pub time_stamp_precision: Precision,
+    /// Short for --time-stamp-precision=micro
+    #[arg(long, overrides_with_all = ["time_stamp_precision", "nano"])]
+    pub micro: bool,
+    /// Short for --time-stamp-precision=nano
+    #[arg(long, overrides_with_all = ["time_stamp_precision", "micro"])]
     pub nano: bool,
     /// Permission bits of new output files, in octal; an existing file keeps its own
     #[arg(long, value_name = "MODE", default_value = "600", requires = "write")]
@@ -65,16 +71,65 @@ pub struct DumpArgs {
     #[arg(short = 'y', long = "linktype", value_name = "LINK")]
     pub link_type: Option<String>,
     /// List the link types that the interface offers
-    #[arg(short = 'L', long)]
+    #[arg(short = 'L', long = "list-data-link-types", alias = "list-link-types")]
     pub list_link_types: bool,
     /// List the interfaces that can be captured on
     #[arg(short = 'D', long)]
     pub list_interfaces: bool,
+    /// Capture only frames that this host receives (in) or sends (out)
+    #[arg(short = 'Q', long, value_name = "DIRECTION", value_enum)]
+    pub direction: Option<Direction>,
+    /// Clock of the timestamps; -J lists those that the interface offers
+    #[arg(short = 'j', long, value_name = "TYPE")]
+    pub time_stamp_type: Option<String>,
+    /// List the clocks that the interface offers
+    #[arg(short = 'J', long)]
+    pub list_time_stamp_types: bool,
+    /// Deliver frames within a millisecond, not after up to 20; the capture ring then holds a shorter pause
+    #[arg(long)]
+    pub immediate_mode: bool,
+    /// Print the filter as a program of classic BPF and stop; -dd: as C; -ddd: as numbers. The link type is that of
+    /// -r, -i or -y, else Ethernet
+    #[arg(short = 'd', action = ArgAction::Count)]
+    pub dump_program: u8,
+    /// Print the version
+    #[arg(long, action = ArgAction::Version)]
+    pub version: Option<bool>,
+    /// Called as `tcpdump`: its files and messages.
+    #[arg(skip)]
+    pub as_tcpdump: bool,
     #[command(flatten)]
     pub print_options: PrintArgs,
     /// Filter expression in the pcap language
     #[arg(value_name = "EXPR")]
     pub expression: Vec<String>,
+}
+
+/// Digits of timestamps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Precision {
+    /// Six.
+    Micro,
+    /// Nine.
+    Nano,
+}
+
+/// Direction of captured frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Direction {
+    /// Received by this host.
+    In,
+    /// Sent by this host.
+    Out,
+    /// Both.
+    Inout,
+}
+
+impl DumpArgs {
+    /// True if timestamps have nanoseconds.
+    pub fn nanoseconds(&self) -> bool {
+        self.nano || self.time_stamp_precision == Precision::Nano
+    }
 }
 
 const DUMP_EXAMPLES: &str = "\
@@ -120,25 +175,40 @@ pub struct PrintArgs {
     /// Flush standard output after every line
     #[arg(short = 'l')]
     pub line_buffered: bool,
-    /// Flush the output file after every frame
-    #[arg(short = 'U')]
+    /// Flush the output file, and standard output, after every frame
+    #[arg(short = 'U', long)]
     pub packet_buffered: bool,
     /// Number the frames
     #[arg(short = '#', long)]
     pub number: bool,
+    /// Print the captured and the original length of each frame
+    #[arg(long)]
+    pub lengths: bool,
     /// Print absolute TCP sequence numbers, not relative to the start of the conversation
-    #[arg(short = 'S')]
+    #[arg(short = 'S', long = "absolute-tcp-sequence-numbers")]
     pub absolute_sequence: bool,
     /// Print exactly tcpdump's lines, without the packets in tunnels that tcpdump does not follow (docs/lines.md)
     #[arg(long)]
     pub like_tcpdump: bool,
     /// Ignored, for compatibility with tcpdump: fyke never verifies checksums
-    #[arg(short = 'K', hide = true)]
+    #[arg(short = 'K', long = "dont-verify-checksums", hide = true)]
     pub no_checksums: bool,
-    /// Ignored, for compatibility with tcpdump
+    /// Ignored, for compatibility with tcpdump: names of addresses are never looked up
     #[arg(short = 'N', hide = true)]
     pub no_domains: bool,
-    /// Ignored, for compatibility with tcpdump: there is no optimiser to switch off
-    #[arg(short = 'O', hide = true)]
+    /// Ignored, for compatibility with tcpdump: names of addresses are never looked up
+    #[arg(short = 'f', hide = true)]
+    pub foreign_numeric: bool,
+    /// Ignored, for compatibility with tcpdump: no NFS handle is decoded
+    #[arg(short = 'u', hide = true)]
+    pub undecoded_handles: bool,
+    /// Ignored, for compatibility with tcpdump: no number of an autonomous system is printed
+    #[arg(short = 'b', hide = true)]
+    pub as_dot: bool,
+    /// Ignored, as in tcpdump
+    #[arg(short = 'a', hide = true)]
+    pub address_names: bool,
+    /// With -d: do not optimise the program
+    #[arg(short = 'O', long = "no-optimize")]
     pub no_optimise: bool,
 }

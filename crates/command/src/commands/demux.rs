@@ -21,9 +21,10 @@ use std::sync::Arc;
 /// Runs the command.
 pub fn run(mut args: DemuxArgs) -> Result<(), Failure> {
     let rules = graphs::endpoints(&args.rules)?;
+    super::enter_namespace(&args.source)?;
     // Edits repeat the source. An interface number may change its meaning until then; a name does not.
     if args.source.read.is_none() {
-        args.source.interface = Some(super::interface(&args.source)?);
+        args.source.interface = super::interfaces(&args.source)?;
     }
     let privileges = Privileges::prepare(&args.privilege, true)?;
     // An edit may add an endpoint.
@@ -42,7 +43,7 @@ pub fn run(mut args: DemuxArgs) -> Result<(), Failure> {
     let stop = stop_on_signals()?;
     report_on_signal(move || accounts(&handle.view()))?;
     if is_live {
-        announce(engine.interfaces().next(), snaplen, server.is_some().then_some(&*clients));
+        announce(engine.interfaces(), snaplen, server.is_some().then_some(&*clients));
     }
     let result = engine.run(&stop);
     let view = engine.view();

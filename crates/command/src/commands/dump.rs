@@ -3,19 +3,25 @@
 //! It runs the graph `source > filter > print | tofile | packetcount` ([`graphs`]). The control socket ([`Live`])
 //! shares its filters, so an edit from another terminal takes effect at the next batch and loses no frame.
 
+mod offered;
+mod program;
+
+pub use offered::{is_time_stamp_type, link_type};
+
 use super::dissect::Dissector;
 use super::graphs::{self, FILTER};
 use super::live::Live;
 use super::privilege::{Doors, Privileges, Sockets};
 use super::signals::{report_on_signal, stop_on_signals};
-use super::{Failure, interface};
-use crate::cli::{DumpArgs, SourceArgs};
+use super::{Failure, tcpdump};
+use crate::cli::DumpArgs;
 use fyke_capture::Interface;
 use fyke_control::Server;
-use fyke_frame::LinkType;
 use fyke_graph::{Engine, GraphHandle};
+use offered::{Offered, TimeStamps, list_interfaces};
 use std::io::Write;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Runs the command.
 pub fn run(args: DumpArgs) -> Result<(), Failure> {
@@ -24,13 +30,26 @@ pub fn run(args: DumpArgs) -> Result<(), Failure> {
             "-D lists interfaces, -r reads a file; omit one of them".into(),
         ));
     }
+    super::enter_namespace(&args.source)?;
     if args.list_interfaces {
-        return list_interfaces();
+        return match args.as_tcpdump {
+            true => tcpdump::report::interfaces(&fyke_capture::interfaces_available()?),
+            false => list_interfaces(),
+        };
+    }
+    if args.dump_program > 0 {
+        return program::print(&args);
+    }
+    if args.list_time_stamp_types {
+        return print_list(&args, TimeStamps::of(&args.source)?.list());
+    }
+    if let Some(name) = &args.time_stamp_type {
+        TimeStamps::of(&args.source)?.check(name)?;
     }
     if args.list_link_types || args.link_type.is_some() {
         let offered = Offered::of(&args.source)?;
         match &args.link_type {
-            _ if args.list_link_types => return offered.list(),
+            _ if args.list_link_types => return print_list(&args, offered.list()),
             Some(name) => offered.check(name)?,
             None => {}
         }
@@ -51,20 +70,30 @@ pub fn run(args: DumpArgs) -> Result<(), Failure> {
     let server = if args.no_control { None } else { serve(&live, entered.sockets, is_live) };
     let stop = stop_on_signals()?;
     let counts = Arc::clone(&live);
-    report_on_signal(move || counts.summary(args.stats))?;
-    if is_live {
-        announce(
-            engine.interfaces().next(),
-            args.source.snaplen,
-            server.is_some().then_some(&*clients),
-        );
+    let (stats, as_tcpdump) = (args.stats, args.as_tcpdump);
+    report_on_signal(move || match as_tcpdump {
+        true => tcpdump::report::summary(&counts.snapshot(), false),
+        false => counts.summary(stats),
+    })?;
+    if as_tcpdump {
+        tcpdump::report::start(&args, engine.interfaces());
+    } else if is_live {
+        announce(engine.interfaces(), args.source.snaplen, server.is_some().then_some(&*clients));
     }
     let result = engine.run(&stop);
-    if args.stats || (is_live && !args.count) {
+    // As tcpdump: the line after a ^C of the terminal.
+    if as_tcpdump && is_live && args.write.is_none() && stop.load(Ordering::Relaxed) {
+        writeln!(super::output())?;
+    }
+    if as_tcpdump && is_live {
+        note!("{}", tcpdump::report::summary(&live.snapshot(), true));
+    } else if args.stats || (is_live && !args.count) {
         note!("{}", live.summary(args.stats).trim_end());
     }
-    if args.count {
-        writeln!(super::output(), "{}", live.accounting().delivered)?;
+    match args.count {
+        true if as_tcpdump => tcpdump::report::count(live.accounting().delivered)?,
+        true => writeln!(super::output(), "{}", live.accounting().delivered)?,
+        false => {}
     }
     let view = engine.view();
     drop(engine);
@@ -72,6 +101,15 @@ pub fn run(args: DumpArgs) -> Result<(), Failure> {
     graphs::say_unfit(&view);
     graphs::node_failure(&view)?;
     Ok(result?)
+}
+
+/// Prints a list: on standard output; called as `tcpdump`, on standard error.
+fn print_list(args: &DumpArgs, list: String) -> Result<(), Failure> {
+    match args.as_tcpdump {
+        true => note!("{}", list.trim_end()),
+        false => super::output().write_all(list.as_bytes())?,
+    }
+    Ok(())
 }
 
 /// Refuses rotation options that cannot work together.
@@ -87,60 +125,6 @@ fn check_rotation(args: &DumpArgs) -> Result<(), Failure> {
         }
         _ => Ok(()),
     }
-}
-
-/// The link types that an interface offers; on Linux it is one, and two for `any`.
-struct Offered {
-    interface: String,
-    links: Vec<LinkType>,
-}
-
-impl Offered {
-    fn of(args: &SourceArgs) -> Result<Offered, Failure> {
-        if args.read.is_some() {
-            return Err(Failure::Usage(
-                "-y and -L are for interfaces; a file has its own link types, so omit these options \
-                 (fyke explain --link NAME shows how a filter is read for another link type)"
-                    .to_owned(),
-            ));
-        }
-        let interface = interface(args)?;
-        let available = fyke_capture::interfaces_available()?;
-        match available.into_iter().find(|one| one.name == interface) {
-            Some(found) => Ok(Offered { interface, links: found.links() }),
-            None => Err(Failure::Running(anyhow::anyhow!(
-                "there is no interface {interface}; -D lists the interfaces"
-            ))),
-        }
-    }
-
-    fn titles(&self) -> impl Iterator<Item = String> {
-        self.links.iter().map(|link| {
-            let title = link.description().map_or("unknown", |link| link.title);
-            format!("{link} ({title})")
-        })
-    }
-
-    fn list(&self) -> Result<(), Failure> {
-        let mut out = super::output();
-        writeln!(out, "Data link types for {} (use option -y to set):", self.interface)?;
-        self.titles().try_for_each(|title| Ok(writeln!(out, "  {title}")?))
-    }
-
-    fn check(&self, name: &str) -> Result<(), Failure> {
-        let problem = match link_type(name) {
-            Some(link) if self.links.contains(&link) => return Ok(()),
-            Some(link) => format!("{} does not offer link type {link}", self.interface),
-            None => format!("unknown link type {name:?}"),
-        };
-        let titles: Vec<String> = self.titles().collect();
-        Err(Failure::Usage(format!("{problem}; {} offers {}", self.interface, titles.join(", "))))
-    }
-}
-
-/// Returns the link type for the argument of -y.
-pub fn link_type(name: &str) -> Option<LinkType> {
-    LinkType::from_name(name.strip_prefix("DLT_").unwrap_or(name))
 }
 
 /// Makes the filters and counts of a graph available to the control socket.
@@ -174,24 +158,21 @@ pub fn edit_hint(clients: Option<&str>) -> String {
     clients.map(hint).unwrap_or_default()
 }
 
-/// Announces the interface of a capture, and how to edit it.
-pub fn announce(interface: Option<&Interface>, snaplen: u32, clients: Option<&str>) {
-    if let Some(interface) = interface {
+/// Announces the interfaces of a capture, and how to edit it.
+pub fn announce<'i>(
+    interfaces: impl Iterator<Item = &'i Interface>,
+    snaplen: u32,
+    clients: Option<&str>,
+) {
+    let interfaces: Vec<_> = interfaces.collect();
+    for (index, interface) in interfaces.iter().enumerate() {
+        let hint = if index + 1 == interfaces.len() { edit_hint(clients) } else { String::new() };
         note!(
-            "listening on {}, link type {} ({}), snap length {} bytes{}",
+            "listening on {}, link type {} ({}), snap length {} bytes{hint}",
             interface.name,
             interface.link,
             interface.link.description().map_or("unknown", |link| link.title),
             super::snaplen(snaplen).min(interface.snaplen),
-            edit_hint(clients)
         );
     }
-}
-
-fn list_interfaces() -> Result<(), Failure> {
-    let mut out = super::output();
-    for (number, interface) in fyke_capture::interfaces_available()?.iter().enumerate() {
-        writeln!(out, "{}.{interface}", number + 1)?;
-    }
-    Ok(())
 }

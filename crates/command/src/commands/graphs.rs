@@ -6,8 +6,10 @@
 
 use super::privilege::{Doors, Entered, Needs, Privileges};
 use super::space::Kernel;
-use super::{DEFAULT_BUFFER_KIB, Failure, expression, interface, snaplen};
-use crate::cli::{Cli, Command, DemuxArgs, DumpArgs, PrintArgs, RulesArgs, SourceArgs, TrackArgs};
+use super::{DEFAULT_BUFFER_KIB, Failure, expression, interface, interfaces, snaplen};
+use crate::cli::{
+    Cli, Command, DemuxArgs, Direction, DumpArgs, PrintArgs, RulesArgs, SourceArgs, TrackArgs,
+};
 use clap::Parser;
 use fyke_capture::WriteError;
 use fyke_filters::FilterError;
@@ -29,6 +31,8 @@ pub const FILTER: &str = "filter";
 pub const RULES: &str = "rules";
 /// Name of the node that matches payloads.
 pub const PAYLOAD: &str = "payload";
+/// Name of the node that matches the direction of frames.
+const DIRECTION: &str = "direction";
 /// Name of the dispatching node in the graph of `demux`.
 pub const DEMUX: &str = "demux";
 /// Name of the tracking node in the graph of `track`.
@@ -71,30 +75,39 @@ fn output_cut(args: &SourceArgs) -> Option<String> {
     cut(args.snaplen).filter(|_| args.read.is_none())
 }
 
-fn source(args: &SourceArgs, look_back: bool, link: Option<LinkType>) -> Result<String, Failure> {
+/// Builds the source of a command that has no options for it but those of all commands.
+fn plain_source(args: &SourceArgs, look_back: bool) -> Result<String, Failure> {
+    source(args, look_back, None, false)
+}
+
+fn source(
+    args: &SourceArgs,
+    look_back: bool,
+    link: Option<LinkType>,
+    immediate: bool,
+) -> Result<String, Failure> {
     check_source(args)?;
     if let Some(file) = &args.read {
         return Ok(node("pcapin", &[("expression", path(file)?)]));
     }
-    let name = interface(args)?;
+    let names = if look_back { vec![interface(args)?] } else { interfaces(args)? };
     let buffer = args.buffer_size.unwrap_or(DEFAULT_BUFFER_KIB).to_string();
-    Ok(node(
-        "device",
-        &[
-            ("expression", Some(name)),
-            ("link", link.map(|link| link.to_string())),
-            ("promiscuous", args.no_promiscuous.then(|| "n".to_owned())),
-            ("buffer", Some(buffer)),
-            ("user", args.ring_user.clone()),
-            ("lookback", yes(look_back)),
-        ],
-    ))
+    let mut parameters: Vec<_> = names.into_iter().map(|name| ("expression", Some(name))).collect();
+    parameters.extend([
+        ("link", link.map(|link| link.to_string())),
+        ("promiscuous", args.no_promiscuous.then(|| "n".to_owned())),
+        ("buffer", Some(buffer)),
+        ("user", args.ring_user.clone()),
+        ("lookback", yes(look_back)),
+        ("immediate", yes(immediate)),
+    ]);
+    Ok(node("device", &parameters))
 }
 
 /// Refuses options of a source that would do nothing.
 pub fn check_source(args: &SourceArgs) -> Result<(), Failure> {
-    let ring = args.interface.as_deref().is_some_and(|name| name.starts_with("ring:"));
-    if args.interface.as_deref() == Some("ring:") {
+    let ring = args.interface.iter().any(|name| name.starts_with("ring:"));
+    if args.interface.iter().any(|name| name == "ring:") {
         return Err(Failure::Usage("-i ring: the path of the ring is missing (ring:PATH)".into()));
     }
     let no_capture = match args.read.is_some() {
@@ -114,7 +127,7 @@ pub fn check_source(args: &SourceArgs) -> Result<(), Failure> {
 
 /// Refuses options of `fyke dump` that would do nothing.
 fn check_dump(args: &DumpArgs) -> Result<(), Failure> {
-    let ring = args.source.interface.as_deref().is_some_and(|name| name.starts_with("ring:"));
+    let ring = args.source.interface.iter().any(|name| name.starts_with("ring:"));
     let problem = match args.source.read.is_some() {
         true if args.look_back => {
             "--look-back: a file has no capture ring to look back into; read the file again with \
@@ -127,8 +140,15 @@ fn check_dump(args: &DumpArgs) -> Result<(), Failure> {
         _ if args.print && args.count => {
             "--print: with --count no frame is printed; leave one of them out"
         }
-        _ if args.nano && args.count && args.write.is_none() => {
+        _ if args.nanoseconds() && args.count && args.write.is_none() => {
             "--nano: no timestamp is printed or written with --count; leave one of them out"
+        }
+        true if args.direction.is_some() => {
+            "-Q: for a capture; a file is read whole, so omit this option"
+        }
+        true if args.immediate_mode => "--immediate-mode: for a capture; omit this option",
+        _ if args.immediate_mode && ring => {
+            "--immediate-mode: a ring is captured by the fyke that publishes it; omit this option"
         }
         _ => return Ok(()),
     };
@@ -141,7 +161,7 @@ pub fn dump(args: &DumpArgs, dissector: Option<&Path>) -> Result<String, Failure
     let text = expression(&args.expression, args.expression_file.as_deref())?;
     let snaplen = output_cut(&args.source);
     let link = args.link_type.as_deref().and_then(super::dump::link_type);
-    let mut chain = vec![source(&args.source, args.look_back, link)?];
+    let mut chain = vec![source(&args.source, args.look_back, link, args.immediate_mode)?];
     let filter = node(
         "filter",
         &[
@@ -154,6 +174,7 @@ pub fn dump(args: &DumpArgs, dissector: Option<&Path>) -> Result<String, Failure
     );
     chain.extend(args.source.read.is_none().then(|| rules_node(&[])));
     chain.push(format!("{{{FILTER}}}{filter}"));
+    chain.extend(args.direction.and_then(direction));
     if let Some(pattern) = &args.payload {
         let rules = node("ruler", &[("pattern", Some(pattern.clone()))]);
         chain.push(format!("{{{PAYLOAD}}}{rules}"));
@@ -165,12 +186,13 @@ pub fn dump(args: &DumpArgs, dissector: Option<&Path>) -> Result<String, Failure
             "tofile",
             &[
                 ("expression", path(file)?),
+                ("format", args.as_tcpdump.then(|| "pcap".to_owned())),
                 ("snaplen", snaplen.clone()),
                 ("size", args.file_size.map(|size| size.to_string())),
                 ("seconds", args.rotate_seconds.map(|seconds| seconds.to_string())),
                 ("files", args.file_count.map(|count| count.to_string())),
                 ("flush", yes(args.print_options.packet_buffered)),
-                ("nano", yes(args.nano)),
+                ("nano", yes(args.nanoseconds())),
                 ("mode", (args.file_mode != "600").then(|| args.file_mode.clone())),
             ],
         ));
@@ -186,7 +208,8 @@ pub fn dump(args: &DumpArgs, dissector: Option<&Path>) -> Result<String, Failure
                 ("expression", (!letters.is_empty()).then_some(letters)),
                 ("live", yes(args.source.read.is_none())),
                 ("snaplen", snaplen),
-                ("nano", yes(args.nano)),
+                ("nano", yes(args.nanoseconds())),
+                ("lengths", yes(args.print_options.lengths)),
                 ("like_tcpdump", yes(args.print_options.like_tcpdump)),
             ],
         ));
@@ -232,7 +255,7 @@ pub fn track(args: &TrackArgs) -> Result<String, Failure> {
             ("lookback", yes(look_back)),
         ],
     );
-    let mut chain = vec![source(&args.source, look_back, None)?];
+    let mut chain = vec![plain_source(&args.source, look_back)?];
     chain.extend(live.then(|| rules_node(&[])));
     chain.push(format!("{{{FILTER}}}{filter}"));
     chain.extend(args.count_limit.map(limit));
@@ -318,7 +341,7 @@ pub fn demux_of(args: &DemuxArgs, rules: &Rules) -> Result<String, Failure> {
         ("snaplen", cut(args.source.snaplen)),
         ("export", yes(true)),
     ]);
-    let mut chain = vec![source(&args.source, false, None)?];
+    let mut chain = vec![plain_source(&args.source, false)?];
     chain.extend(args.limit.map(limit));
     chain.push(format!("{{{DEMUX}}}{}", node(DEMUX, &parameters)));
     let mut first = chain.join(" > ");
@@ -373,6 +396,18 @@ fn rules(args: &RulesArgs) -> Result<String, Failure> {
     Ok(format!("{device} > {} > {{{FILTER}}}(filter)", rules_node(&parameters)))
 }
 
+/// Builds the node for -Q. It follows the filter, so that edits of the filter keep the direction.
+fn direction(given: Direction) -> Option<String> {
+    let expression = match given {
+        Direction::In => "inbound",
+        Direction::Out => "outbound",
+        Direction::Inout => return None,
+    };
+    let text = Some(expression.to_owned());
+    let filter = node("filter", &[("expression", text), ("live", yes(true))]);
+    Some(format!("{{{DIRECTION}}}{filter}"))
+}
+
 fn limit(frames: u64) -> String {
     node("limit", &[("expression", Some(frames.to_string()))])
 }
@@ -388,7 +423,7 @@ fn letters(args: &PrintArgs) -> String {
         ('X', args.hex_text.min(2)),
         ('A', args.text.min(2)),
         ('t', args.time.min(5)),
-        ('l', u8::from(args.line_buffered)),
+        ('l', u8::from(args.line_buffered || args.packet_buffered)),
         ('S', u8::from(args.absolute_sequence)),
         ('#', u8::from(args.number)),
     ];

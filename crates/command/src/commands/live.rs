@@ -50,6 +50,11 @@ impl Live {
         counts::accounting(&self.handle.snapshot())
     }
 
+    /// Returns all counts so far, of one moment.
+    pub fn snapshot(&self) -> Arc<GraphView> {
+        self.handle.snapshot()
+    }
+
     /// Formats the counts; with `filters`, the hits of each filter too.
     pub fn summary(&self, filters: bool) -> String {
         let mut text = String::new();

@@ -97,7 +97,9 @@ impl Needs {
                 let (size_millions, seconds) = (number("size"), number("seconds"));
                 let rotation = Rotation { size_millions, seconds, count: None };
                 let file = node.settings.text("expression").unwrap_or_default();
-                if rotation.rotates() {
+                // -G with -W 1 ends after the first file.
+                let is_single = size_millions.is_none() && number("files") == Some(1);
+                if rotation.rotates() && !is_single {
                     needs.rotates(Path::new(file), &rotation);
                 }
             }

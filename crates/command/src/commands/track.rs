@@ -12,6 +12,7 @@ use crate::cli::TrackArgs;
 
 /// Runs the command.
 pub fn run(args: TrackArgs) -> Result<(), Failure> {
+    super::enter_namespace(&args.source)?;
     let is_live = args.source.read.is_none();
     let privileges = Privileges::prepare(&args.privilege, true)?;
     let (mut engine, handle, entered) =
@@ -26,11 +27,7 @@ pub fn run(args: TrackArgs) -> Result<(), Failure> {
     let counts = std::sync::Arc::clone(&live);
     report_on_signal(move || counts.summary(false))?;
     if is_live {
-        announce(
-            engine.interfaces().next(),
-            args.source.snaplen,
-            server.is_some().then_some(&*clients),
-        );
+        announce(engine.interfaces(), args.source.snaplen, server.is_some().then_some(&*clients));
     }
     let result = engine.run(&stop);
     let view = engine.view();

@@ -276,9 +276,10 @@ fn place_of(plan: &Plan, name: &str, given: &Made) -> Result<u64, EditError> {
     let refuse = |problem| Err(EditError::Given { name: name.to_owned(), problem });
     let tagged = plan.nodes.iter().find(|node| node.tags.contains(name));
     let class = name.to_ascii_lowercase();
-    let mut of_class = plan.nodes.iter().filter(|node| {
-        node.class.name == class || node.class.aliases.contains(&class.as_str())
-    });
+    let mut of_class = plan
+        .nodes
+        .iter()
+        .filter(|node| node.class.name == class || node.class.aliases.contains(&class.as_str()));
     let (node, second) = match tagged {
         Some(node) => (node, None),
         None => match of_class.next() {

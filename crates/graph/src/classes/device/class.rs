@@ -2,12 +2,22 @@
 //! frames are copied from a ring of another process.
 
 use crate::node::{Class, Kind, MakeError, Parameter, Settings};
-use fyke_capture::{RingOptions, RingSource, SharedSource, Source};
+use fyke_capture::{MergedSource, RingOptions, RingSource, SharedSource, Source};
 use fyke_frame::LinkType;
 use std::path::Path;
+use std::time::Duration;
 
-fn options(settings: &Settings) -> Result<RingOptions, MakeError> {
-    let name = settings.required("expression")?;
+/// Time that a frame of one of several interfaces waits for earlier frames of the others, beyond the time after which
+/// the kernel hands over frames.
+const SLACK_MS: u32 = 10;
+
+/// The names of the interfaces.
+fn names(settings: &Settings) -> Vec<&str> {
+    let given = settings.pairs().iter().filter(|(name, _)| name == "expression");
+    given.map(|(_, value)| value.as_str()).collect()
+}
+
+fn options(settings: &Settings, name: &str) -> Result<RingOptions, MakeError> {
     let defaults = RingOptions::default();
     let longest = u64::from(defaults.snaplen);
     let snaplen = settings.number_or("snaplen", 1..=longest, longest)?;
@@ -16,6 +26,7 @@ fn options(settings: &Settings) -> Result<RingOptions, MakeError> {
     let blocks = buffer / u64::from(defaults.block_size / 1024);
     let held = if settings.flag("lookback")? { defaults.look_back_blocks } else { 0 };
     let block_count = blocks.max(4) as u32;
+    let retire_ms = if settings.flag("immediate")? { 1 } else { defaults.retire_ms };
     let link = match settings.text("link") {
         None => None,
         Some(link) => Some(LinkType::from_name(link).ok_or_else(|| {
@@ -29,6 +40,7 @@ fn options(settings: &Settings) -> Result<RingOptions, MakeError> {
         promiscuous: settings.choice("promiscuous", &["y", "n"])? == 0,
         look_back_blocks: held.min(block_count / 2),
         block_count,
+        retire_ms,
         timeout_ms: 20,
         ..defaults
     })
@@ -48,13 +60,26 @@ fn user(settings: &Settings) -> Result<Option<u32>, MakeError> {
 fn check(settings: &Settings) -> Result<(), MakeError> {
     let name = settings.required("expression")?;
     let is_ring = name.starts_with("ring:");
+    let names = names(settings);
+    let alone = |name: &&str| *name == "any" || name.starts_with("ring:");
+    if let Some(name) = names.iter().find(|name| names.len() > 1 && alone(name)) {
+        let message = format!("{name} cannot be captured together with other interfaces");
+        return Err(MakeError::new("expression", message));
+    }
+    if let Some(at) = (1..names.len()).find(|&at| names[..at].contains(&names[at])) {
+        return Err(MakeError::new("expression", format!("{} is named twice", names[at])));
+    }
+    if names.len() > 1 && settings.flag("lookback")? {
+        let message = "frames of several interfaces are not held; name one interface";
+        return Err(MakeError::new("lookback", message));
+    }
     if name == "ring:" {
         return Err(MakeError::new("expression", "the path of the ring is missing (ring:PATH)"));
     }
     if user(settings)?.is_some() && !is_ring {
         return Err(MakeError::new("user", "is for `ring:PATH`, not for an interface"));
     }
-    options(settings).map(drop)
+    options(settings, name).map(drop)
 }
 
 /// The class.
@@ -62,12 +87,13 @@ pub const CLASS: Class = Class {
     name: "device",
     summary: "frames of the interface `expression`; `any` for all, ring:PATH for a ring",
     parameters: &[
-        Parameter { name: "expression", summary: "the interface, `any`, or ring:PATH" },
+        Parameter { name: "expression", summary: "an interface (several: merged), `any`, or ring:PATH" },
         Parameter { name: "snaplen", summary: "bytes of a frame that filters, too, see (262144)" },
         Parameter { name: "link", summary: "for `any`: LINUX_SLL or LINUX_SLL2 (default)" },
         Parameter { name: "promiscuous", summary: "n: only frames addressed to this machine" },
         Parameter { name: "buffer", summary: "KiB of the capture ring (32768)" },
         Parameter { name: "user", summary: "also reads rings of this user" },
+        Parameter { name: "immediate", summary: "y: frames within 1 ms, not 20" },
         Parameter { name: "lookback", summary: "y: hold frames for filters that look back" },
     ],
     kind: Kind::Source,
@@ -82,9 +108,20 @@ pub const CLASS: Class = Class {
             let source = source.map_err(|error| MakeError::refused("expression", error))?;
             return Ok(Box::new(source) as Box<dyn Source>);
         }
-        let source = RingSource::open(options(settings)?);
-        let source = source.map_err(|error| MakeError::refused("expression", error))?;
-        Ok(Box::new(source) as Box<dyn Source>)
+        let mut sources = Vec::new();
+        let mut window_ms = SLACK_MS;
+        for name in names(settings) {
+            let options = options(settings, name)?;
+            window_ms = SLACK_MS + 2 * options.retire_ms;
+            let source = RingSource::open(options);
+            let source = source.map_err(|error| MakeError::refused("expression", error))?;
+            sources.push(Box::new(source) as Box<dyn Source>);
+        }
+        let window = Duration::from_millis(window_ms.into());
+        match sources.len() {
+            1 => Ok(sources.remove(0)),
+            _ => Ok(Box::new(MergedSource::new(sources, window)) as Box<dyn Source>),
+        }
     },
     ..Class::NODE
 };

@@ -121,6 +121,7 @@ fn options(letters: &str) -> Result<(PrintOptions, bool), MakeError> {
 fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
     let (mut options, flush_each) = options(settings.text("expression").unwrap_or_default())?;
     options.nanoseconds = settings.flag("nano")?;
+    options.lengths = settings.flag("lengths")?;
     options.like_tcpdump = settings.flag("like_tcpdump")?;
     if settings.flag("live")? || options.like_tcpdump {
         options.interface_name = fyke_capture::interface_name;
@@ -151,6 +152,7 @@ pub const CLASS: Class = Class {
         Parameter { name: "snaplen", summary: "most bytes of a frame (262144)" },
         Parameter { name: "nano", summary: "y: times with nanoseconds, not microseconds" },
         Parameter { name: "like_tcpdump", summary: "y: exactly tcpdump's lines" },
+        Parameter { name: "lengths", summary: "y: captured and original length of each frame" },
     ],
     make,
     ..Class::NODE

@@ -7,7 +7,7 @@ use crate::fits::PASSED_OVER;
 use crate::losses::Losses;
 use crate::node::{Arrival, Class, Counter, Emitted, MakeError, Node, NodeError};
 use crate::node::{Parameter, Settings};
-use fyke_capture::{Account, Interface, PRIVATE, Rotation, Sink, WriteOptions};
+use fyke_capture::{Account, Format, Interface, PRIVATE, Rotation, Sink, WriteOptions};
 use fyke_frame::{Frame, Mask};
 use std::cell::Cell;
 use std::path::Path;
@@ -139,8 +139,19 @@ pub fn rotation(settings: &Settings) -> Result<Rotation, MakeError> {
     Ok(Rotation { size_millions: some("size")?, seconds: some("seconds")?, count: some("files")? })
 }
 
+/// The format, if it does not depend on the name.
+fn format(settings: &Settings) -> Result<Option<Format>, MakeError> {
+    match settings.text("format") {
+        None => Ok(None),
+        Some("pcap") => Ok(Some(Format::Pcap)),
+        Some("pcapng") => Ok(Some(Format::Pcapng)),
+        Some(_) => Err(MakeError::new("format", "pcap or pcapng")),
+    }
+}
+
 fn options(settings: &Settings) -> Result<WriteOptions, MakeError> {
     Ok(WriteOptions {
+        format: format(settings)?,
         snaplen: settings.number_or("snaplen", 1..=262_144, 262_144)? as u32,
         nanoseconds: Some(settings.flag("nano")?),
         flush_each: settings.flag("flush")?,
@@ -194,6 +205,7 @@ pub const CLASS: Class = Class {
     summary: "writes frames to the capture file `expression` and passes them",
     parameters: &[
         Parameter { name: "expression", summary: "the file; .pcap, else pcapng" },
+        Parameter { name: "format", summary: "pcap or pcapng (by the name)" },
         Parameter { name: "limit", summary: "most frames that are written (all)" },
         Parameter { name: "snaplen", summary: "most bytes of a frame (262144)" },
         Parameter { name: "size", summary: "start another file after this many million bytes" },

@@ -1,0 +1,86 @@
+//! `fyke dump -d`: the filter as a program of classic BPF, in tcpdump's three forms.
+//!
+//! The link type is that of the file (-r) or of the interface (-i, -y), else Ethernet. The program may have other
+//! instructions than libpcap's; it accepts the same frames.
+
+use super::super::{Failure, expression, privilege};
+use super::link_type;
+use super::offered::Offered;
+use crate::cli::DumpArgs;
+use anyhow::Context;
+use fyke_capture::Source;
+use fyke_filter::bpf::{Instruction, lower, lower_in_order};
+use fyke_filter::{Options, Reading};
+use fyke_frame::LinkType;
+use fyke_frame::bpf::code::RET_K;
+use fyke_machine::bpf::Dialect;
+use fyke_machine::bpf::disassemble::{Format, disassemble};
+use std::io::Write;
+
+/// Prints the program.
+pub fn print(args: &DumpArgs) -> Result<(), Failure> {
+    let text = expression(&args.expression, args.expression_file.as_deref())?;
+    let (link, netmask) = frames_of(args)?;
+    let options = Options {
+        link,
+        netmask: Some(netmask),
+        snaplen: super::super::snaplen(args.source.snaplen),
+        live: args.source.read.is_none() && !args.source.interface.is_empty(),
+        reading: if args.scoped { Reading::Scoped } else { Reading::Compat },
+        ..Options::default()
+    };
+    let predicate =
+        fyke_filter::compile(&text, &options).map_err(|error| Failure::Usage(error.to_string()))?;
+    let program = match args.print_options.no_optimise {
+        false => lower(&predicate, options.snaplen),
+        true => lower_in_order(&predicate).map(|program| returning(program, options.snaplen)),
+    };
+    let program = program
+        .map_err(|error| Failure::Usage(format!("no classic BPF program exists: {error}")))?;
+    let format = match args.dump_program {
+        1 => Format::Listing,
+        2 => Format::C,
+        _ => Format::Decimal,
+    };
+    let text = disassemble(&program, Dialect::Bpf, format);
+    Ok(super::super::output().write_all(text.as_bytes())?)
+}
+
+/// Makes a program that returns 1 for accepted frames return the snap length.
+fn returning(mut program: Vec<Instruction>, snaplen: u32) -> Vec<Instruction> {
+    for last in program.iter_mut().filter(|one| one.code == RET_K && one.k != 0) {
+        last.k = snaplen;
+    }
+    program
+}
+
+/// Returns the link type of the frames to filter, and the netmask of their interface.
+fn frames_of(args: &DumpArgs) -> Result<(LinkType, u32), Failure> {
+    let source = &args.source;
+    if source.read.is_none() && source.interface.is_empty() {
+        let Some(name) = &args.link_type else {
+            if args.as_tcpdump {
+                note!("Warning: assuming Ethernet");
+            }
+            return Ok((LinkType::EN10MB, 0));
+        };
+        let unknown = || Failure::Usage(format!("unknown link type {name:?}"));
+        return Ok((link_type(name).ok_or_else(unknown)?, 0));
+    }
+    if let Some(path) = &source.read {
+        privilege::read_only(&args.privilege, path, &privilege::Needs::default())?;
+        let file = fyke_capture::open_file(path)?;
+        let first = file.interfaces().first().map(|first| first.link);
+        let link = first.with_context(|| format!("{} names no interface", path.display()))?;
+        return Ok((link, 0));
+    }
+    let offered = Offered::of(source)?;
+    let link = match &args.link_type {
+        Some(name) => {
+            offered.check(name)?;
+            link_type(name)
+        }
+        None => None,
+    };
+    Ok((link.unwrap_or(offered.link()), offered.netmask()))
+}

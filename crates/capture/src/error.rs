@@ -48,6 +48,22 @@ pub enum ReadError {
         /// Name of the ring, as given.
         name: String,
     },
+    /// The number of files that are read as one capture is wrong.
+    #[error("{given} files cannot be read as one capture: from 1 to {limit} can")]
+    FileCount {
+        /// Number of files.
+        given: usize,
+        /// Most files.
+        limit: usize,
+    },
+    /// Several of the files that are read as one capture are damaged.
+    #[error("{first}; and {}", others.join("; and "))]
+    Several {
+        /// The first damage.
+        first: Box<ReadError>,
+        /// Descriptions of the others.
+        others: Vec<String>,
+    },
     /// A live capture could not start or continue.
     #[error("{0}")]
     Live(#[from] LiveError),

@@ -1,11 +1,15 @@
-//! Frames from capture files: pcap and pcapng, plain, gzip or zstd, from a name, standard input or any reader.
+//! Frames from capture files: pcap and pcapng, plain, gzip, zstd or lz4, from a name, standard input or any reader.
 //!
-//! Bytes are read into one buffer (in steps of 1 MiB), records are decoded in place, and up to 256 frames are lent at
-//! a time without copying. A pipe delivers a frame as soon as it is complete. Memory is bounded by the longest record
+//! Bytes are read in blocks, records are decoded in place, and up to 256 frames are lent at a time without copying.
+//! Blocks of regular files are read ahead by two threads, and compressed files are decompressed in a thread of their
+//! own ([`ahead`]); these threads start with the first call of [`Source::next`]. A pipe delivers a frame as soon as it is complete. Memory is bounded by the longest record
 //! that the format allows, and the buffer grows only as bytes arrive.
 
+mod ahead;
 mod buffer;
 mod input;
+mod lz4;
+mod merged;
 mod order;
 mod pcap;
 mod pcapng;
@@ -14,12 +18,14 @@ mod pseudo;
 mod tests;
 
 pub use input::open_before;
+pub use merged::{MAX_FILES, MergedFiles};
 
 use crate::error::{Problem, ReadError};
+use crate::inputs::Reading;
 use crate::source::{HeldFrames, HeldMark, Interface, LookBack, Next, Source, SourceStats};
 use buffer::{Buffer, Fill};
 use fyke_frame::{BATCH_CAPACITY, Batch, Direction, Frame, LinkType, Meta};
-use input::Patience;
+use input::{Opened, Patience};
 use std::collections::VecDeque;
 use std::io::Read;
 use std::path::Path;
@@ -34,11 +40,20 @@ pub fn open_file(path: &Path) -> Result<FileSource, ReadError> {
 }
 
 /// Options for reading a capture file.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct FileOptions {
     /// Number of bytes before a batch (in the decompressed file) whose frames are held for look-back; 0 holds none.
     /// Needs the same amount of memory.
     pub look_back_bytes: usize,
+    /// True if other threads read the file ahead, and decompress it. They start with the first call of
+    /// [`Source::next`]. If false, there are no threads.
+    pub read_ahead: bool,
+}
+
+impl Default for FileOptions {
+    fn default() -> FileOptions {
+        FileOptions { look_back_bytes: 0, read_ahead: true }
+    }
 }
 
 /// Frames of one capture file.
@@ -50,16 +65,30 @@ pub struct FileSource {
     interfaces: Vec<Interface>,
     /// Held frames, oldest first, followed by those of the current batch.
     held: VecDeque<Placed>,
+    /// Starts of the records of a batch in a plain file, from the first one.
+    starts: Vec<u32>,
+    /// Offset of the first of them in the stream.
+    scanned: u64,
     options: FileOptions,
     delivered: u64,
     clamped_times: u64,
     failure: Option<ReadError>,
+    started: bool,
     ended: bool,
+    _reading: Option<Reading>,
 }
 
 enum Format {
     Pcap(pcap::Pcap),
     Pcapng(pcapng::Pcapng),
+}
+
+/// Result of gathering frames.
+enum Gathered {
+    /// This number of frames, at least one.
+    Frames(usize),
+    Idle,
+    End,
 }
 
 /// Result of decoding the next bytes.
@@ -101,9 +130,18 @@ impl FileSource {
     /// # Errors
     /// As [`open_file`].
     pub fn open(path: &Path, options: FileOptions) -> Result<Self, ReadError> {
-        let patience = Patience::default();
-        let (name, input) = input::open(path, &patience)?;
-        Self::start(name, input, options, patience)
+        Self::open_with(path, options, Patience::default())
+    }
+
+    fn open_with(path: &Path, options: FileOptions, patience: Patience) -> Result<Self, ReadError> {
+        let opened = input::open(path, &patience)?;
+        Self::start(opened, options, patience)
+    }
+
+    /// Frees the memory of a file that has ended.
+    fn close(&mut self) {
+        self.buffer.close();
+        self.held = VecDeque::new();
     }
 
     /// Reads a capture file from any reader. `name` is for error texts.
@@ -116,7 +154,8 @@ impl FileSource {
         options: FileOptions,
     ) -> Result<Self, ReadError> {
         let input = input::unpack(name, reader)?;
-        Self::start(name.to_owned(), input, options, Patience::default())
+        let opened = Opened { name: name.to_owned(), input, reading: None };
+        Self::start(opened, options, Patience::default())
     }
 
     /// True if the format may describe more interfaces after the first frames.
@@ -125,8 +164,7 @@ impl FileSource {
     }
 
     fn start(
-        name: String,
-        input: Box<dyn Read + Send>,
+        Opened { name, input, reading }: Opened,
         options: FileOptions,
         patience: Patience,
     ) -> Result<Self, ReadError> {
@@ -153,11 +191,15 @@ impl FileSource {
             format,
             interfaces,
             held: VecDeque::new(),
+            starts: Vec::with_capacity(BATCH_CAPACITY),
+            scanned: 0,
             options,
             delivered: 0,
             clamped_times: 0,
             failure: None,
+            started: false,
             ended: false,
+            _reading: reading,
         };
         source.find_interfaces()?;
         Ok(source)
@@ -171,7 +213,7 @@ impl FileSource {
                 Ok(Step::Frame { .. }) => return Ok(()),
                 Ok(Step::Need { .. }) if !self.interfaces.is_empty() => return Ok(()),
                 Ok(Step::Need { what, bytes }) => {
-                    let filled = self.buffer.fill(self.buffer.position(), bytes);
+                    let filled = self.buffer.fill(self.buffer.position(), bytes, Duration::ZERO);
                     match filled.map_err(|source| self.io_error(source))? {
                         Fill::More | Fill::Idle => {}
                         Fill::End => return self.end(what, bytes),
@@ -247,17 +289,83 @@ impl FileSource {
     }
 
     fn lend(&mut self, count: usize) -> Next<'_> {
-        let before = self.held.len() - count;
         let first_sequence = self.delivered;
         self.delivered += count as u64;
         let mut batch = Batch::new();
         batch.first_sequence = first_sequence;
-        for placed in self.held.range(before..) {
-            let pushed = batch.push(placed.frame(&self.buffer));
-            debug_assert!(pushed.is_ok(), "collected frames of one link type, not too many");
+        for index in 0..count {
+            let pushed = batch.push(self.gathered(index, count));
+            debug_assert!(pushed.is_ok(), "gathered frames of one link type, not too many");
         }
+        if self.options.look_back_bytes == 0 {
+            return Next::Frames(batch, LookBack::none(&self.interfaces));
+        }
+        let before = self.held.len() - count;
         let mark = [before as u64, first_sequence - before as u64, 0, 0];
         Next::Frames(batch, LookBack::new(&*self, mark, &self.interfaces))
+    }
+
+    /// Finds the records of the next batch, if the file is plain and no frames are held. Returns their number.
+    fn scan(&mut self) -> usize {
+        let Format::Pcap(pcap) = &self.format else { return 0 };
+        if self.options.look_back_bytes > 0 || !pcap.is_plain() {
+            return 0;
+        }
+        let len = pcap.scan(self.buffer.unparsed(), &mut self.starts, BATCH_CAPACITY);
+        self.scanned = self.buffer.position();
+        self.buffer.advance(len);
+        self.starts.len()
+    }
+
+    /// Finds the next frames, at most [`BATCH_CAPACITY`] of one link type; the earlier ones are gone.
+    fn gather(&mut self) -> Result<Gathered, ReadError> {
+        self.starts.clear();
+        self.forget();
+        loop {
+            if self.ended {
+                return Ok(Gathered::End);
+            }
+            let scanned = self.scan();
+            if scanned > 0 {
+                return Ok(Gathered::Frames(scanned));
+            }
+            let (count, lack) = self.collect();
+            if count > 0 {
+                return Ok(Gathered::Frames(count));
+            }
+            if let Some(failure) = self.failure.take() {
+                self.ended = true;
+                return Err(failure);
+            }
+            let Some((what, bytes)) = lack else { continue };
+            let keep = self.forget();
+            match self.buffer.fill(keep, bytes, self.patience.get()) {
+                Ok(Fill::More) => {}
+                Ok(Fill::Idle) => return Ok(Gathered::Idle),
+                Ok(Fill::End) => self.end(what, bytes)?,
+                Err(source) => {
+                    self.ended = true;
+                    return Err(self.io_error(source));
+                }
+            }
+        }
+    }
+
+    /// Frame `index` of those gathered.
+    fn gathered(&self, index: usize, count: usize) -> Frame<'_> {
+        match (&self.format, self.starts.get(index)) {
+            (Format::Pcap(pcap), Some(start)) => {
+                pcap.frame(self.buffer.from(self.scanned + u64::from(*start)))
+            }
+            _ => self.held[self.held.len() - count + index].frame(&self.buffer),
+        }
+    }
+
+    /// Reads ahead from now on.
+    fn start_ahead(&mut self) {
+        if !std::mem::replace(&mut self.started, true) {
+            self.buffer.read_ahead();
+        }
     }
 
     fn end(&mut self, what: &'static str, bytes: usize) -> Result<(), ReadError> {
@@ -285,30 +393,13 @@ impl Source for FileSource {
     }
 
     fn next(&mut self) -> Result<Next<'_>, ReadError> {
-        self.forget();
-        loop {
-            if self.ended {
-                return Ok(Next::End);
-            }
-            let (count, lack) = self.collect();
-            if count > 0 {
-                return Ok(self.lend(count));
-            }
-            if let Some(failure) = self.failure.take() {
-                self.ended = true;
-                return Err(failure);
-            }
-            let Some((what, bytes)) = lack else { continue };
-            let keep = self.forget();
-            match self.buffer.fill(keep, bytes) {
-                Ok(Fill::More) => {}
-                Ok(Fill::Idle) => return Ok(Next::Idle),
-                Ok(Fill::End) => self.end(what, bytes)?,
-                Err(source) => {
-                    self.ended = true;
-                    return Err(self.io_error(source));
-                }
-            }
+        if self.options.read_ahead {
+            self.start_ahead();
+        }
+        match self.gather()? {
+            Gathered::Frames(count) => Ok(self.lend(count)),
+            Gathered::Idle => Ok(Next::Idle),
+            Gathered::End => Ok(Next::End),
         }
     }
 
@@ -371,7 +462,7 @@ fn require<const N: usize>(
         if let Some(bytes) = buffer.unparsed().first_chunk::<N>() {
             return Ok(*bytes);
         }
-        let filled = buffer.fill(0, N).map_err(|source| {
+        let filled = buffer.fill(0, N, Duration::ZERO).map_err(|source| {
             let offset = buffer.unparsed().len() as u64;
             ReadError::Io { name: name.to_owned(), offset, source }
         })?;

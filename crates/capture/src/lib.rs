@@ -2,7 +2,7 @@
 //!
 //! | module | what | when |
 //! |---|---|---|
-//! | [`file`](mod@file) | pcap and pcapng files, gzip and zstd, pipes | `-r` |
+//! | [`file`](mod@file) | pcap and pcapng files, gzip, zstd and lz4, pipes; several, merged by time | `-r` |
 //! | [`ring`] | live, from a ring that the kernel fills | `-i` |
 //! | [`shared`] | frames that another process stores in shared memory | `-i ring:NAME` |
 //! | [`memory`] | stored frames, repeated | tests, generators, benches |
@@ -49,7 +49,7 @@ mod sys;
 pub use error::{LiveError, Problem, ReadError};
 pub use fan::{FanSource, fan_out};
 pub use fault::{FaultSource, FaultStats, Faults};
-pub use file::{FileOptions, FileSource, open_before, open_file};
+pub use file::{FileOptions, FileSource, MAX_FILES, MergedFiles, open_before, open_file};
 pub use flow::FlowHash;
 pub use interfaces::{ANY, Available, interface_name, interfaces_available, local_offset_s};
 pub use memory::MemorySource;
@@ -58,8 +58,8 @@ pub use rebind::PacketSockets;
 pub use ring::{RingOptions, RingSource};
 pub use shared::SharedSource;
 pub use sink::{
-    Account, Format, InterfaceLosses, InterfaceSink, Output, PRIVATE, Rotation, Sink, SinkStats,
-    WriteError, WriteOptions, create_file, create_output,
+    Account, Compression, Format, InterfaceLosses, InterfaceSink, Output, PRIVATE, Rotation, Sink,
+    SinkStats, WriteError, WriteOptions, create_file, create_output,
 };
 pub use source::{
     DEFAULT_SNAPLEN, HeldFrames, HeldMark, Interface, LinkState, LookBack, Next, Notice,

@@ -1,21 +1,25 @@
 //! Sinks of frames: the trait, its options and errors.
 //!
 //! A sink takes frames one by one, copies the bytes that it needs and counts the frames that it wrote. File sinks
-//! write pcapng unless the name ends in `.pcap` or `.cap`; libpcap reads both formats. `-` is standard output. A
+//! write pcapng unless the name ends in `.pcap` or `.cap`; libpcap reads both formats. They compress if the name has
+//! one more ending, `.gz`, `.zst` or `.lz4`. `-` is standard output. A
 //! regular file has one sink at a time (flock(2)); pipes, terminals and devices may be shared.
 
 mod channel;
 mod file;
 mod interface;
 mod output;
+mod packed;
 mod pcap;
 mod pcapng;
 mod rotate;
 #[cfg(test)]
 mod tests;
+mod writer;
 
 pub use interface::{InterfaceLosses, InterfaceSink};
 pub use output::Output;
+pub use packed::Compression;
 pub use rotate::Rotation;
 
 use crate::source::{DEFAULT_SNAPLEN, Interface};
@@ -121,7 +125,7 @@ pub struct Account {
 pub struct SinkStats {
     /// Frames.
     pub frames: u64,
-    /// Bytes, file headers included.
+    /// Bytes before compression, file headers included.
     pub bytes: u64,
     /// Files.
     pub files: u64,
@@ -156,8 +160,10 @@ impl Rotation {
 }
 
 impl Format {
-    /// Selects the format by the extension of a file name.
+    /// Selects the format by the extension of a file name, without that of its [`Compression`].
     pub fn of(path: &Path) -> Format {
+        let packed = Compression::of(path) != Compression::None;
+        let path = Path::new(path.file_stem().filter(|_| packed).unwrap_or(path.as_os_str()));
         let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
         match ending.to_ascii_lowercase().as_str() {
             "pcap" | "cap" => Format::Pcap,
@@ -182,8 +188,10 @@ pub struct WriteOptions {
     /// Interfaces of the frames. The first is written before any frame, so that a file without frames is complete and a
     /// reader of a pipe can start; the others are written with their first frame.
     pub interfaces: Vec<Interface>,
-    /// When to start another file.
+    /// When to start another file. Sizes are those before compression.
     pub rotation: Rotation,
+    /// Compression; `None` = by the extension of the name.
+    pub compression: Option<Compression>,
     /// Permission bits of new files, less those of the umask; an existing file keeps its own.
     pub mode: u32,
 }
@@ -201,6 +209,7 @@ impl Default for WriteOptions {
             waits: true,
             interfaces: Vec::new(),
             rotation: Rotation::default(),
+            compression: None,
             mode: PRIVATE,
         }
     }

@@ -121,9 +121,13 @@ pub struct SourceArgs {
     /// Network namespace to capture in: a name of `ip netns`, or the id of a process in it
     #[arg(long, value_name = "NAME|PID", conflicts_with = "read")]
     pub netns: Option<String>,
-    /// Read frames from FILE (pcap, pcapng, gzip or zstd; `-` = standard input)
-    #[arg(short, long, value_name = "FILE")]
-    pub read: Option<PathBuf>,
+    /// Read frames from FILE (pcap or pcapng, also gzip, zstd or lz4; `-` = standard input). Several files, each with
+    /// its own -r, are read as one capture, merged by time
+    #[arg(short, long, value_name = "FILE", action = clap::ArgAction::Append)]
+    pub read: Option<Vec<PathBuf>>,
+    /// Read the files named in LIST, one name on a line, as if each had its -r (`-` = standard input)
+    #[arg(short = 'V', long, value_name = "LIST", conflicts_with = "interface")]
+    pub file_list: Option<PathBuf>,
     /// Bytes of each captured frame to print, write or send, at most 262144 (0 = 262144). Filters and trackers read
     /// whole frames; frames of a file stay whole
     #[arg(short, long, alias = "snapshot-length", value_name = "LEN", default_value_t = 0)]

@@ -30,8 +30,11 @@ pub use output::{one_line, output, safe};
 
 use crate::cli::SourceArgs;
 use anyhow::Context;
-use fyke_capture::{RingOptions, RingSource, SharedSource, Source};
-use std::path::Path;
+use fyke_capture::{
+    FileOptions, FileSource, MAX_FILES, MergedFiles, RingOptions, RingSource, SharedSource, Source,
+};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
 /// Largest snap length, as in libpcap; 0 means this value.
 pub const MAX_SNAPLEN: u32 = 262_144;
@@ -121,6 +124,13 @@ pub fn read_text(file: &Path) -> std::io::Result<String> {
 
 /// Reads a text from any reader, up to the limit.
 pub fn read_limited(from: impl std::io::Read) -> std::io::Result<String> {
+    use std::io::{Error, ErrorKind};
+    let not_text = |_| Error::new(ErrorKind::InvalidData, "not UTF-8 text");
+    String::from_utf8(read_bytes(from)?).map_err(not_text)
+}
+
+/// Reads all bytes of a reader, up to the limit.
+fn read_bytes(from: impl std::io::Read) -> std::io::Result<Vec<u8>> {
     use std::io::{Error, ErrorKind, Read};
     let mut bytes = Vec::new();
     from.take(MAX_TEXT_BYTES + 1).read_to_end(&mut bytes)?;
@@ -128,15 +138,46 @@ pub fn read_limited(from: impl std::io::Read) -> std::io::Result<String> {
         let message = format!("longer than {MAX_TEXT_BYTES} bytes");
         return Err(Error::new(ErrorKind::FileTooLarge, message));
     }
-    let not_text = |_| Error::new(ErrorKind::InvalidData, "not UTF-8 text");
-    String::from_utf8(bytes).map_err(not_text)
+    Ok(bytes)
 }
 
-/// Opens the file or the interface in the arguments; by default, the first interface that is up. Frames are whole:
+/// Adds the files of the list of -V to those of -r. Must be called before the source is used.
+pub fn read_list(args: &mut SourceArgs) -> Result<(), Failure> {
+    use std::os::unix::ffi::OsStringExt;
+    let Some(list) = args.file_list.take() else { return Ok(()) };
+    let refused = |why: String| Failure::Usage(format!("-V {}: {why}", list.display()));
+    let text = match list.as_os_str() == "-" {
+        true => read_bytes(std::io::stdin().lock()),
+        false => std::fs::File::open(&list).and_then(read_bytes),
+    };
+    let text = text.map_err(|error| refused(error.to_string()))?;
+    let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    let files = args.read.get_or_insert_default();
+    let before = files.len();
+    files.extend(lines.map(|line| PathBuf::from(OsString::from_vec(line.to_vec()))));
+    match files.len() {
+        count if count == before => {
+            Err(refused("the list is empty; it names one file a line".into()))
+        }
+        count if count > MAX_FILES => {
+            let why =
+                format!("{count} files are more than the {MAX_FILES} that can be read at once");
+            Err(refused(format!("{why}; merge some of them first")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Opens the files or the interface in the arguments; by default, the first interface that is up. Frames are whole:
 /// outputs cut them to the snap length.
 pub fn open(args: &SourceArgs, look_back: bool) -> Result<Box<dyn Source>, Failure> {
-    if let Some(path) = &args.read {
-        return Ok(Box::new(fyke_capture::open_file(path)?));
+    if let Some(files) = &args.read {
+        let files: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
+        let options = FileOptions::default();
+        return match files[..] {
+            [file] => Ok(Box::new(FileSource::open(file, options)?)),
+            _ => Ok(Box::new(MergedFiles::open(&files, &options)?)),
+        };
     }
     let interface = interface(args)?;
     if let Some(path) = interface.strip_prefix("ring:") {

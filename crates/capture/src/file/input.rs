@@ -3,6 +3,7 @@
 //! Compression is recognised by the first bytes, so `-` may be compressed too. Reads from an uncompressed pipe have a
 //! time-out, so a reader of a quiet pipe stays responsive; no read goes beyond the bytes that have arrived.
 
+use super::lz4;
 use crate::error::ReadError;
 use crate::inputs::Reading;
 use crate::sys;
@@ -34,6 +35,10 @@ impl Default for Patience {
 }
 
 impl Patience {
+    pub(super) fn get(&self) -> Duration {
+        Duration::from_millis(self.0.load(Ordering::Relaxed).into())
+    }
+
     pub(super) fn set(&self, patience: Duration) {
         self.0.store(patience.as_millis().min(60_000) as u16, Ordering::Relaxed);
     }
@@ -44,7 +49,30 @@ const ZSTD: [u8; 4] = 0xfd2f_b528_u32.to_le_bytes();
 /// Magic numbers 0x184d2a50 to 0x184d2a5f start a zstd frame that decoders skip.
 const ZSTD_SKIPPABLE: [u8; 3] = [0x2a, 0x4d, 0x18];
 
-pub(super) type Input = Box<dyn Read + Send>;
+type Reader = Box<dyn Read + Send>;
+
+/// Bytes of a capture, decompressed.
+pub(super) enum Input {
+    /// From a reader that may be slow or have a time-out, such as a pipe.
+    Stream(Reader),
+    /// From a regular file, at any offset.
+    File {
+        file: File,
+        /// Offset of the capture in the file.
+        start: u64,
+    },
+    /// From a decompressor.
+    Packed(Reader),
+}
+
+/// An open capture file.
+pub(super) struct Opened {
+    /// Name for error texts.
+    pub(super) name: String,
+    pub(super) input: Input,
+    /// Makes sinks of this process refuse to write to the file.
+    pub(super) reading: Option<Reading>,
+}
 
 /// Files that were opened before the process gave up its privileges.
 static OPEN: Mutex<Vec<(PathBuf, File)>> = Mutex::new(Vec::new());
@@ -88,8 +116,8 @@ fn opened_before(path: &Path) -> Option<File> {
     }
 }
 
-/// Opens a file by name; `-` is standard input. Returns its name for error texts.
-pub(super) fn open(path: &Path, patience: &Patience) -> Result<(String, Input), ReadError> {
+/// Opens a file by name; `-` is standard input.
+pub(super) fn open(path: &Path, patience: &Patience) -> Result<Opened, ReadError> {
     let standard_input = path.as_os_str() == "-";
     let name = match standard_input {
         true => "standard input".to_owned(),
@@ -110,13 +138,20 @@ pub(super) fn open(path: &Path, patience: &Patience) -> Result<(String, Input), 
     let (file, regular) = opened.map_err(|error| not_open(&name, error))?;
     let reading = Reading::of(&file);
     let (start, encoding) = peek(&name, &mut &file)?;
-    let file = Noted { file, _reading: reading };
-    let input: Input = match encoding {
-        Encoding::Plain if regular => Box::new(Cursor::new(start).chain(file)),
-        Encoding::Plain => Box::new(Cursor::new(start).chain(Patient(file.file, patience.clone()))),
-        packed => unpacker(packed, Cursor::new(start).chain(Waiting(file))),
+    let read = start.len() as u64;
+    let start = Cursor::new(start);
+    let input = match encoding {
+        // The offset of standard input is shared with other processes, which may go on where this one ends.
+        Encoding::Plain if regular && standard_input => Input::Stream(Box::new(start.chain(file))),
+        Encoding::Plain if regular => {
+            let at = (&file).stream_position();
+            let at = at.map_err(|error| not_open(&name, error))?;
+            Input::File { file, start: at.saturating_sub(read) }
+        }
+        Encoding::Plain => Input::Stream(Box::new(start.chain(Patient(file, patience.clone())))),
+        packed => unpacker(packed, start.chain(Waiting(file))),
     };
-    Ok((name, input))
+    Ok(Opened { name, input, reading })
 }
 
 /// Decompresses the bytes of a reader, if they are compressed.
@@ -127,7 +162,7 @@ pub(super) fn unpack(
     let (start, encoding) = peek(name, &mut reader)?;
     let whole = Cursor::new(start).chain(reader);
     Ok(match encoding {
-        Encoding::Plain => Box::new(whole),
+        Encoding::Plain => Input::Stream(Box::new(whole)),
         packed => unpacker(packed, whole),
     })
 }
@@ -137,6 +172,7 @@ enum Encoding {
     Plain,
     Gzip,
     Zstd,
+    Lz4,
 }
 
 fn peek(name: &str, reader: &mut impl Read) -> Result<(Vec<u8>, Encoding), ReadError> {
@@ -158,6 +194,7 @@ fn peek(name: &str, reader: &mut impl Read) -> Result<(Vec<u8>, Encoding), ReadE
         [a, b, ..] if [a, b] == GZIP => Encoding::Gzip,
         [a, b, c, d] if [a, b, c, d] == ZSTD => Encoding::Zstd,
         [a, b, c, d] if a & 0xf0 == 0x50 && [b, c, d] == ZSTD_SKIPPABLE => Encoding::Zstd,
+        [a, b, c, d] if [a, b, c, d] == lz4::MAGIC => Encoding::Lz4,
         _ => Encoding::Plain,
     };
     Ok((start, encoding))
@@ -165,21 +202,10 @@ fn peek(name: &str, reader: &mut impl Read) -> Result<(Vec<u8>, Encoding), ReadE
 
 fn unpacker(encoding: Encoding, packed: impl Read + Send + 'static) -> Input {
     match encoding {
-        Encoding::Plain => Box::new(packed),
-        Encoding::Gzip => Box::new(MultiGzDecoder::new(packed)),
-        Encoding::Zstd => Box::new(Zstd::new(packed)),
-    }
-}
-
-/// A file that sinks of this process refuse to write to while it is open.
-struct Noted {
-    file: File,
-    _reading: Option<Reading>,
-}
-
-impl Read for Noted {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.file.read(buffer)
+        Encoding::Plain => Input::Stream(Box::new(packed)),
+        Encoding::Gzip => Input::Packed(Box::new(MultiGzDecoder::new(packed))),
+        Encoding::Zstd => Input::Packed(Box::new(Zstd::new(packed))),
+        Encoding::Lz4 => Input::Packed(Box::new(lz4::Lz4::new(packed))),
     }
 }
 
@@ -197,14 +223,14 @@ impl Read for Patient {
 
 /// A file or pipe with unlimited waits, whatever its mode, because decompressors would lose the bytes that they have
 /// read.
-struct Waiting(Noted);
+struct Waiting(File);
 
 impl Read for Waiting {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             match self.0.read(buffer) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    sys::poll::readable(self.0.file.as_fd(), IDLE_MS)?;
+                    sys::poll::readable(self.0.as_fd(), IDLE_MS)?;
                 }
                 read => return read,
             }

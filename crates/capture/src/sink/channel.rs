@@ -9,21 +9,22 @@ use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::OpenOptionsExt;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Number of bytes that a descriptor accepts if poll(2) reports it writable.
 const PAGE: usize = 4096;
 
 /// The channel of an output to the operating system.
-pub(super) trait Channel: Send {
+pub(super) trait Channel: Send + Sync {
     /// Writes some bytes without waiting; [`io::ErrorKind::WouldBlock`] if there is no space.
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
+    fn write(&self, bytes: &[u8]) -> io::Result<usize>;
 
     /// Waits for space.
     fn wait(&self, patience: Duration);
 
     /// Removes the last bytes that were written; true if that was possible.
-    fn cut(&mut self, bytes: u64) -> bool;
+    fn cut(&self, bytes: u64) -> bool;
 
     /// The file, for changes to bytes that have been written.
     fn file(&self) -> Option<&File> {
@@ -31,32 +32,50 @@ pub(super) trait Channel: Send {
     }
 }
 
+impl Channel for Arc<dyn Channel> {
+    fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        (**self).write(bytes)
+    }
+
+    fn wait(&self, patience: Duration) {
+        (**self).wait(patience);
+    }
+
+    fn cut(&self, bytes: u64) -> bool {
+        (**self).cut(bytes)
+    }
+
+    fn file(&self) -> Option<&File> {
+        (**self).file()
+    }
+}
+
 /// The channel for an open file.
-pub(super) fn of(file: File) -> Box<dyn Channel> {
+pub(super) fn of(file: File) -> Arc<dyn Channel> {
     let kind = file.metadata().map(|metadata| metadata.file_type());
     if kind.is_ok_and(|kind| kind.is_file()) {
-        return Box::new(Regular(file));
+        return Arc::new(Regular(file));
     }
     let again = format!("/proc/self/fd/{}", file.as_raw_fd());
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
     match File::options().write(true).custom_flags(flags).open(again) {
-        Ok(again) => Box::new(Stream { file: again, by_page: false }),
-        Err(_) => Box::new(Stream { file, by_page: true }),
+        Ok(again) => Arc::new(Stream { file: again, by_page: false }),
+        Err(_) => Arc::new(Stream { file, by_page: true }),
     }
 }
 
 struct Regular(File);
 
 impl Channel for Regular {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes)
+    fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        (&self.0).write(bytes)
     }
 
     fn wait(&self, patience: Duration) {
         std::thread::sleep(patience.min(Duration::from_millis(1)));
     }
 
-    fn cut(&mut self, bytes: u64) -> bool {
+    fn cut(&self, bytes: u64) -> bool {
         let cut = || {
             let end = (&self.0).stream_position()?;
             // Standard output may be a file that others write to as well: only bytes at its end that are ours are
@@ -82,14 +101,14 @@ struct Stream {
 }
 
 impl Channel for Stream {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+    fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         if !self.by_page {
-            return self.file.write(bytes);
+            return (&self.file).write(bytes);
         }
         if !sys::poll::writable(self.file.as_fd(), 0)? {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        self.file.write(&bytes[..bytes.len().min(PAGE)])
+        (&self.file).write(&bytes[..bytes.len().min(PAGE)])
     }
 
     fn wait(&self, patience: Duration) {
@@ -100,7 +119,7 @@ impl Channel for Stream {
         }
     }
 
-    fn cut(&mut self, _bytes: u64) -> bool {
+    fn cut(&self, _bytes: u64) -> bool {
         false
     }
 }

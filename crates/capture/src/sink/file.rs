@@ -1,14 +1,14 @@
 //! A sink that writes files, one or, with rotation, several.
 //!
 //! Frames are encoded into the buffer of an [`Output`]. The buffer is written to the operating system when it has
-//! grown to 256 KiB, on [`Sink::flush`], with every frame if requested, and at the end. If writing fails, the file
+//! grown to 256 KiB (that of a regular file by a thread, if there are several processors), on [`Sink::flush`], with every frame if requested, and at the end. If writing fails, the file
 //! ends with its last complete record, and the other frames count as lost.
 
 use super::output::Output;
 use super::pcap::{self, Pcap};
 use super::pcapng::{Accounted, Pcapng};
 use super::rotate::{Names, NextFile};
-use super::{Account, Format, Sink, SinkStats, WriteError, WriteOptions};
+use super::{Account, Compression, Format, Sink, SinkStats, WriteError, WriteOptions};
 use crate::source::Interface;
 use fyke_frame::{Frame, LinkType};
 use fyke_privilege::place::{Accepts, Place};
@@ -30,6 +30,9 @@ pub(super) struct FileSink {
     name: String,
     /// True if bytes that have been written can be changed, which is impossible in a pipe.
     can_patch: bool,
+    compression: Compression,
+    /// True if regular files are written by a thread.
+    has_threads: bool,
     names: Names,
     /// Folder of later files, kept open because the process may not be able to open it later.
     folder: Option<OwnedFd>,
@@ -54,6 +57,14 @@ struct Untouched {
     is_new: bool,
 }
 
+/// Frames of one interface and link type in one file.
+struct Run {
+    link: LinkType,
+    /// Number of the interface in the file.
+    number: usize,
+    snaplen: usize,
+}
+
 enum Encoder {
     Pcap(Pcap),
     Pcapng(Pcapng),
@@ -74,11 +85,15 @@ impl FileSink {
             false => open(&names.path(), Role::First { rotates: names.rotates() }, options.mode)?,
         };
         let folder = names.rotates().then(|| names.folder()).flatten();
-        let can_patch = !standard_output && output.file().is_some();
+        let compression = options.compression.unwrap_or_else(|| Compression::of(path));
+        let plain = compression == Compression::None;
+        let can_patch = !standard_output && plain && output.file().is_some();
         let mut sink = FileSink {
             output,
             name,
             can_patch,
+            compression,
+            has_threads: std::thread::available_parallelism().is_ok_and(|count| count.get() > 1),
             names,
             folder,
             format: options.format.unwrap_or_else(|| Format::of(path)),
@@ -105,6 +120,10 @@ impl FileSink {
     /// Writes the start of a file, as far as it is known.
     fn start(&mut self) {
         self.encoder = None;
+        self.output.compress(self.compression);
+        if self.has_threads && self.output.file().is_some() && !self.options.flush_each {
+            self.output.use_thread();
+        }
         let first = self.options.interfaces.first().cloned();
         if self.format == Format::Pcapng {
             let mut pcapng = Pcapng::start(self.output.buffer());
@@ -145,6 +164,11 @@ impl FileSink {
             header.copy_from_slice(&bytes);
             return Ok(());
         }
+        if !self.can_patch {
+            return Ok(());
+        }
+        // The header may be with the thread.
+        self.hand_over(None)?;
         let Some(file) = self.output.file() else { return Ok(()) };
         file.write_all_at(&bytes, at as u64).map_err(|source| self.failed(source))
     }
@@ -241,33 +265,20 @@ impl FileSink {
         }
     }
 
-    /// Writes one frame. `described` is the link type and the number of the interface in this file, after it has been
-    /// looked up.
-    fn write_one(
-        &mut self,
-        interface: &Interface,
-        frame: &Frame<'_>,
-        described: &mut Option<(LinkType, usize)>,
-    ) -> Result<(), WriteError> {
-        let link = written_link(frame.link);
+    /// Prepares for frames of an interface and a link type: describes the interface in this file, or starts the file.
+    fn prepare(&mut self, interface: &Interface, given: LinkType) -> Result<Run, WriteError> {
+        let link = written_link(given);
         let snaplen = self.snaplen(interface);
         if self.encoder.is_none() {
             self.start_pcap(interface, link);
         }
-        let data = &frame.data[..frame.data.len().min(snaplen as usize)];
-        let mut raised = false;
+        let (mut number, mut raised) = (0, false);
         match &mut self.encoder {
             Some(Encoder::Pcapng(pcapng)) => {
-                let number = match *described {
-                    Some((known, number)) if known == frame.link => number,
-                    _ => pcapng.describe(interface, link, snaplen, self.output.buffer()),
-                };
-                *described = Some((frame.link, number));
-                pcapng.frame(number, frame, data, self.output.buffer());
+                number = pcapng.describe(interface, link, snaplen, self.output.buffer());
             }
             Some(Encoder::Pcap(pcap)) if pcap.link() == link => {
-                raised = pcap.raise_snaplen(snaplen);
-                pcap.frame(frame, data, self.output.buffer());
+                raised = pcap.raise_snaplen(snaplen)
             }
             Some(Encoder::Pcap(pcap)) => {
                 let (name, holds) = (self.name.clone(), pcap.link());
@@ -275,23 +286,46 @@ impl FileSink {
             }
             None => {}
         }
-        self.output.mark(true);
         if raised {
             self.patch_snaplen(snaplen)?;
         }
-        if self.options.flush_each || self.output.waiting() >= BUFFER {
+        Ok(Run { link: given, number, snaplen: snaplen as usize })
+    }
+
+    /// Writes one frame.
+    fn write_one(&mut self, frame: &Frame<'_>, run: &Run) -> Result<(), WriteError> {
+        let data = &frame.data[..frame.data.len().min(run.snaplen)];
+        match &mut self.encoder {
+            Some(Encoder::Pcapng(pcapng)) => {
+                pcapng.frame(run.number, frame, data, self.output.buffer());
+            }
+            Some(Encoder::Pcap(pcap)) => pcap.frame(frame, data, self.output.buffer()),
+            None => {}
+        }
+        self.output.mark(true);
+        if self.options.flush_each {
             self.hand_over(self.patience())?;
+        } else if self.output.waiting() >= BUFFER {
+            self.open_up()?;
+            let passed = self.output.pass_on(self.patience());
+            passed.map_err(|source| self.failed(source))?;
+        }
+        Ok(())
+    }
+
+    /// Empties an existing file before the first bytes are written to it.
+    fn open_up(&mut self) -> Result<(), WriteError> {
+        if self.untouched.take().is_some_and(|untouched| !untouched.is_new)
+            && let Some(file) = self.output.file()
+        {
+            file.set_len(0).map_err(|source| self.failed(source))?;
         }
         Ok(())
     }
 
     /// Writes the buffer to the operating system; true if all of it is written.
     fn hand_over(&mut self, patience: Option<Duration>) -> Result<bool, WriteError> {
-        if self.untouched.take().is_some_and(|untouched| !untouched.is_new)
-            && let Some(file) = self.output.file()
-        {
-            file.set_len(0).map_err(|source| self.failed(source))?;
-        }
+        self.open_up()?;
         self.output.drain(patience).map_err(|source| self.failed(source))
     }
 }
@@ -316,12 +350,15 @@ impl Sink for FileSink {
         now: &mut dyn FnMut() -> Option<Account>,
     ) -> Result<(), WriteError> {
         // PERF: comparing the interface with the described ones for every frame took 62 % of a capture's time.
-        let mut described = None;
+        let mut run: Option<Run> = None;
         for frame in frames {
             if self.names.rotates() && self.rotate(interface, now)? {
-                described = None;
+                run = None;
             }
-            self.write_one(interface, frame, &mut described)?;
+            let known = run.take().filter(|run| run.link == frame.link);
+            let known = known.map_or_else(|| self.prepare(interface, frame.link), Ok)?;
+            self.write_one(frame, &known)?;
+            run = Some(known);
         }
         Ok(())
     }

@@ -4,13 +4,18 @@
 //! operating system and waits at most a given time, whatever the receiver does. If writing fails, a regular file is
 //! cut to the end of its last complete record, the other frames count as lost, and nothing more is written.
 //!
+//! Blocks for a regular file can be written by a [thread](super::writer) instead ([`Output::use_thread`]).
+//!
 //! Invariant: `taken = written + waiting + lost`, in frames. Cost: 16 bytes for each record that waits, one system
 //! call for each drain that finds space.
 
 use super::channel::Channel;
+use super::packed::{Compression, Packed};
+use super::writer::Writer;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Longest wait in one system call.
@@ -18,10 +23,16 @@ const SLICE: Duration = Duration::from_secs(1);
 
 /// A buffered output.
 pub struct Output {
-    channel: Box<dyn Channel>,
+    channel: Arc<dyn Channel>,
+    /// Thread that writes the blocks.
+    writer: Option<Writer>,
+    /// True if the thread may be started.
+    may_start_writer: bool,
     buffer: Vec<u8>,
     /// Offset of the buffer in this output.
     base: u64,
+    /// Number of bytes that have been written, as of the last look; those up to `base` are with the thread.
+    sent: u64,
     /// Number of bytes at the start of the buffer that have been written.
     handed: usize,
     /// Ends of the records that have not been written completely; true for frames.
@@ -59,9 +70,12 @@ impl Output {
         self.closed
     }
 
-    pub(super) fn over(channel: Box<dyn Channel>) -> Output {
+    pub(super) fn over(channel: Arc<dyn Channel>) -> Output {
         Output {
             channel,
+            writer: None,
+            may_start_writer: false,
+            sent: 0,
             buffer: Vec::new(),
             base: 0,
             handed: 0,
@@ -73,9 +87,22 @@ impl Output {
         }
     }
 
+    /// Compresses everything that is written from now on.
+    pub(super) fn compress(&mut self, compression: Compression) {
+        if compression != Compression::None {
+            self.channel = Arc::new(Packed::new(Arc::clone(&self.channel), compression));
+        }
+    }
+
+    /// Has a thread write the blocks of [`pass_on`](Self::pass_on). It starts with the first of them. For channels whose
+    /// writes end without the help of another process.
+    pub(super) fn use_thread(&mut self) {
+        self.may_start_writer = true;
+    }
+
     /// Replaces the channel, before anything has been written to it.
     #[cfg(test)]
-    pub(super) fn set_channel(&mut self, channel: Box<dyn Channel>) {
+    pub(super) fn set_channel(&mut self, channel: Arc<dyn Channel>) {
         self.channel = channel;
     }
 
@@ -127,6 +154,14 @@ impl Output {
     /// If writing fails. Then the output is closed: the waiting bytes are lost, and so is everything that is marked
     /// later.
     pub fn drain(&mut self, patience: Option<Duration>) -> io::Result<bool> {
+        if let Some(writer) = &self.writer {
+            if !self.buffer.is_empty() {
+                self.base += self.buffer.len() as u64;
+                writer.push(&mut self.buffer);
+            }
+            writer.wait();
+            return self.look().map(|()| true);
+        }
         let deadline = patience.map(|patience| Instant::now() + patience);
         while self.waiting() > 0 {
             match self.channel.write(&self.buffer[self.handed..]) {
@@ -149,9 +184,46 @@ impl Output {
         Ok(true)
     }
 
+    /// Passes the buffer on: to the thread, if there is one, without waiting for the result; else as
+    /// [`drain`](Self::drain) does. An error of the thread is returned by a later call.
+    ///
+    /// # Errors
+    /// As [`drain`](Self::drain).
+    pub(super) fn pass_on(&mut self, patience: Option<Duration>) -> io::Result<()> {
+        if std::mem::take(&mut self.may_start_writer) && self.waiting() == self.buffer.len() {
+            // Without a thread, blocks are written here.
+            self.writer = Writer::start(Arc::clone(&self.channel), self.base).ok();
+        }
+        let Some(writer) = &self.writer else { return self.drain(patience).map(drop) };
+        self.base += self.buffer.len() as u64;
+        writer.push(&mut self.buffer);
+        self.look()
+    }
+
+    /// Looks how far the thread is.
+    fn look(&mut self) -> io::Result<()> {
+        let Some(writer) = &self.writer else { return Ok(()) };
+        let (written, error) = writer.progress();
+        self.sent = written;
+        self.settle_records();
+        match error {
+            None => Ok(()),
+            Some(error) => {
+                self.close();
+                Err(error)
+            }
+        }
+    }
+
     /// Gives up the waiting bytes: they are lost, and so is everything that is marked later.
     pub fn give_up(&mut self) {
-        self.settle();
+        if let Some(writer) = &self.writer {
+            writer.wait();
+            // The error has no receiver; what is lost is counted.
+            let _ = self.look();
+        } else {
+            self.settle();
+        }
         if self.waiting() > 0 {
             self.close();
         }
@@ -160,17 +232,22 @@ impl Output {
 
     /// Removes the bytes that have been written.
     fn settle(&mut self) {
-        let end = self.base + self.handed as u64;
-        while let Some((at, _)) = self.ends.front().filter(|(at, _)| *at <= end) {
-            self.whole = *at;
-            self.ends.pop_front();
-        }
-        self.base = end;
+        self.base += self.handed as u64;
+        self.sent = self.base;
+        self.settle_records();
         match self.handed == self.buffer.len() {
             true => self.buffer.clear(),
             false => drop(self.buffer.drain(..self.handed)),
         }
         self.handed = 0;
+    }
+
+    /// Removes the ends of records that have been written.
+    fn settle_records(&mut self) {
+        while let Some((at, _)) = self.ends.front().filter(|(at, _)| *at <= self.sent) {
+            self.whole = *at;
+            self.ends.pop_front();
+        }
     }
 
     fn fail(&mut self, error: io::Error) -> io::Error {
@@ -182,7 +259,8 @@ impl Output {
     /// Cuts the file to its last complete record and counts the rest as lost.
     fn close(&mut self) {
         self.closed = true;
-        let part = self.base - self.whole;
+        self.base = self.sent;
+        let part = self.sent - self.whole;
         if part > 0 && self.channel.cut(part) {
             self.base = self.whole;
         }

@@ -49,9 +49,13 @@ impl Pcap {
         let seconds = u32::try_from(frame.timestamp_ns / 1_000_000_000).unwrap_or(u32::MAX);
         let nanoseconds = (frame.timestamp_ns % 1_000_000_000) as u32;
         let fraction = if self.nanoseconds { nanoseconds } else { nanoseconds / 1000 };
-        for word in [seconds, fraction, data.len() as u32, frame.wire_len] {
-            out.extend_from_slice(&word.to_ne_bytes());
+        let mut header = [0; 16];
+        let words = [seconds, fraction, data.len() as u32, frame.wire_len];
+        for (place, word) in header.chunks_exact_mut(4).zip(words) {
+            place.copy_from_slice(&word.to_ne_bytes());
         }
+        out.reserve(header.len() + data.len());
+        out.extend_from_slice(&header);
         out.extend_from_slice(data);
     }
 }

@@ -139,19 +139,27 @@ impl Pcapng {
         out: &mut Vec<u8>,
     ) {
         self.described[interface].frames += 1;
-        block(ENHANCED_PACKET, out, |out| {
-            let [high, low] = halves(frame.timestamp_ns);
-            for word in [interface as u32, high, low, data.len() as u32, frame.wire_len] {
-                out.extend_from_slice(&word.to_ne_bytes());
-            }
-            out.extend_from_slice(data);
-            pad(data.len(), out);
-            let flags = flags(frame.meta.direction);
-            if flags != 0 {
-                option(2, &flags.to_ne_bytes(), out);
-                end_of_options(out);
-            }
-        });
+        const HEADER: usize = 28;
+        let flags = flags(frame.meta.direction);
+        let options = if flags == 0 { 0 } else { 12 };
+        let padded = data.len().next_multiple_of(4);
+        let total = (HEADER + padded + options + 4) as u32;
+        let [high, low] = halves(frame.timestamp_ns);
+        let (interface, captured) = (interface as u32, data.len() as u32);
+        let words = [ENHANCED_PACKET, total, interface, high, low, captured, frame.wire_len];
+        let mut header = [0; HEADER];
+        for (place, word) in header.chunks_exact_mut(4).zip(words) {
+            place.copy_from_slice(&word.to_ne_bytes());
+        }
+        out.reserve(total as usize);
+        out.extend_from_slice(&header);
+        out.extend_from_slice(data);
+        out.extend_from_slice(&[0; 3][..padded - data.len()]);
+        if flags != 0 {
+            option(2, &flags.to_ne_bytes(), out);
+            end_of_options(out);
+        }
+        out.extend_from_slice(&total.to_ne_bytes());
     }
 
     /// The interfaces of this file, once each, with the number of their first description. An interface with frames of

@@ -3,7 +3,7 @@
 use super::channel::Channel;
 use super::file::FileSink;
 use super::output::Output;
-use super::{Format, Sink, SinkStats, WriteOptions};
+use super::{Compression, Format, Sink, SinkStats, WriteOptions};
 use crate::file::{FileOptions, FileSource};
 use crate::source::{Interface, Next, Source};
 use fyke_frame::{Frame, LinkType};
@@ -30,19 +30,20 @@ impl Write for Disk {
 
 /// A channel with faults: short writes, interruptions, no space for a while, and an error at a random byte.
 struct FaultyChannel {
-    faulty: Faulty<Disk>,
+    faulty: Mutex<Faulty<Disk>>,
     can_cut: bool,
 }
 
 impl Channel for FaultyChannel {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.faulty.write(bytes)
+    fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.faulty.lock().unwrap().write(bytes)
     }
 
     fn wait(&self, _patience: Duration) {}
 
-    fn cut(&mut self, bytes: u64) -> bool {
-        let disk = self.faulty.get_mut();
+    fn cut(&self, bytes: u64) -> bool {
+        let mut faulty = self.faulty.lock().unwrap();
+        let disk = faulty.get_mut();
         let mut written = disk.0.lock().unwrap();
         let end = written.len() - bytes as usize;
         if self.can_cut {
@@ -69,7 +70,8 @@ fn what_is_not_written_whole_is_lost_once() {
         let (can_cut, fails) = (seed % 3 > 0, fails_at < all.len());
         let faulty = Faulty::new(disk.clone(), seed).blocks();
         let faulty = faulty.breaks(fails_at as u64, BROKEN[seed as usize % 4]);
-        let mut output = Output::over(Box::new(FaultyChannel { faulty, can_cut }));
+        let faulty = Mutex::new(faulty);
+        let mut output = Output::over(Arc::new(FaultyChannel { faulty, can_cut }));
         let mut errors = 0;
         for (number, record) in records.iter().enumerate() {
             output.buffer().extend_from_slice(record);
@@ -95,12 +97,88 @@ fn what_is_not_written_whole_is_lost_once() {
     }
 }
 
+/// The same with a thread that writes: what is lost is known after the last block, and the counts are the same.
+#[test]
+fn a_thread_writes_the_same_and_its_accounts_close() {
+    let records: Vec<Vec<u8>> = (0..400).map(record).collect();
+    let all = records.concat();
+    for seed in 0..200u64 {
+        let disk = Disk::default();
+        let fails_at = Random::new(seed).below(all.len() + 500);
+        let (can_cut, fails) = (seed % 3 > 0, fails_at < all.len());
+        let faulty = Faulty::new(disk.clone(), seed).blocks();
+        let faulty = Mutex::new(faulty.breaks(fails_at as u64, BROKEN[seed as usize % 4]));
+        let mut output = Output::over(Arc::new(FaultyChannel { faulty, can_cut }));
+        output.use_thread();
+        let mut errors = 0;
+        for (number, record) in records.iter().enumerate() {
+            output.buffer().extend_from_slice(record);
+            output.mark(true);
+            if number % 16 == 15 {
+                errors += usize::from(output.pass_on(None).is_err());
+            }
+            if seed % 5 == 0 && number % 100 == 99 {
+                errors += usize::from(output.drain(Some(Duration::ZERO)).is_err());
+            }
+        }
+        errors += usize::from(output.drain(None).is_err());
+        assert_eq!(errors, usize::from(fails), "seed {seed}: an error is told once");
+        let whole: usize = records[..output.frames() as usize].iter().map(Vec::len).sum();
+        assert_eq!(output.frames() + output.lost(), 400, "seed {seed}");
+        let written = disk.0.lock().unwrap();
+        assert!(all.starts_with(&written), "seed {seed}: nothing is written twice or left out");
+        if can_cut {
+            assert_eq!((written.len(), output.bytes()), (whole, whole as u64), "seed {seed}");
+        }
+    }
+}
+
+/// Compressed blocks through faults: with and without a thread, all that counts as written can be read back.
+#[test]
+fn compressed_blocks_are_whole_or_lost() {
+    let frames = frames();
+    let mut broken = 0;
+    for seed in 0..90u64 {
+        let compression = Compression::NAMES[1 + seed as usize % 3].1;
+        let disk = Disk::default();
+        let at = Random::new(seed).below(200_000) as u64;
+        let faulty = Faulty::new(disk.clone(), seed).blocks();
+        let faulty = Mutex::new(faulty.breaks(at, BROKEN[seed as usize % 4]));
+        let mut output = Output::over(Arc::new(FaultyChannel { faulty, can_cut: true }));
+        output.compress(compression);
+        if seed % 2 == 0 {
+            output.use_thread();
+        }
+        let interface = Interface::new("v0", LinkType::EN10MB);
+        let pcap = super::pcap::Pcap::start(interface.link, 65_535, true, output.buffer());
+        output.mark(false);
+        let mut errors = 0;
+        for (number, data) in frames.iter().enumerate() {
+            pcap.frame(&Frame::new(LinkType::EN10MB, data), data, output.buffer());
+            output.mark(true);
+            if number % 64 == 63 {
+                errors += usize::from(output.pass_on(None).is_err());
+            }
+        }
+        errors += usize::from(output.drain(None).is_err());
+        let (read, whole) = read_back(disk.0.lock().unwrap().clone());
+        assert_eq!(output.frames() + output.lost(), frames.len() as u64, "seed {seed}");
+        assert_eq!(errors, usize::from(output.lost() > 0), "seed {seed}");
+        assert!(read == frames[..read.len()], "seed {seed}");
+        assert_eq!(read.len() as u64, output.frames(), "seed {seed}: {compression:?}");
+        assert!(whole || output.frames() == 0, "seed {seed}: the file ends with a complete unit");
+        broken += errors;
+    }
+    assert!((20..85).contains(&broken), "{broken} of 90 broke");
+}
+
 #[test]
 fn what_nobody_takes_is_given_up() {
     for seed in 0..50u64 {
         let disk = Disk::default();
         let faulty = Faulty::new(disk.clone(), seed).blocks();
-        let mut output = Output::over(Box::new(FaultyChannel { faulty, can_cut: false }));
+        let faulty = Mutex::new(faulty);
+        let mut output = Output::over(Arc::new(FaultyChannel { faulty, can_cut: false }));
         for number in 0..100 {
             output.buffer().extend_from_slice(&record(number));
             output.mark(true);
@@ -147,7 +225,7 @@ fn write_through(
     flush_each: bool,
 ) -> (SinkStats, Option<String>) {
     let mut sink = FileSink::create(Path::new("/dev/null"), options.clone()).unwrap();
-    sink.output().set_channel(Box::new(channel));
+    sink.output().set_channel(Arc::new(channel));
     let interface = Interface::new("v0", LinkType::EN10MB);
     let mut told: Option<String> = None;
     for data in frames() {
@@ -185,6 +263,7 @@ fn files_written_through_faults_are_whole_and_their_accounts_close() {
         let error = BROKEN[seed as usize / 4 % 4];
         let faulty = Faulty::new(disk.clone(), seed).blocks().breaks(at, error);
         let can_cut = seed % 3 > 0;
+        let faulty = Mutex::new(faulty);
         let (stats, told) =
             write_through(&options, FaultyChannel { faulty, can_cut }, seed % 5 == 0);
         let (read, whole) = read_back(disk.0.lock().unwrap().clone());

@@ -12,7 +12,8 @@ pub struct DumpArgs {
     pub source: SourceArgs,
     #[command(flatten)]
     pub privilege: PrivilegeArgs,
-    /// Write frames to FILE instead of printing them (.pcap or pcapng by the name; `-` = standard output)
+    /// Write frames to FILE instead of printing them (.pcap or pcapng by the name, compressed if it also ends in .gz,
+    /// .zst or .lz4; `-` = standard output)
     #[arg(short, long, value_name = "FILE")]
     pub write: Option<PathBuf>,
     /// With -w: print frames too
@@ -61,6 +62,10 @@ pub struct DumpArgs {
     /// Permission bits of new output files, in octal; an existing file keeps its own
     #[arg(long, value_name = "MODE", default_value = "600", requires = "write")]
     pub file_mode: String,
+    /// Compress output files while capturing, whatever their names; -C counts bytes before compression
+    #[arg(long, value_name = "FORMAT", requires = "write")]
+    #[arg(value_parser = ["none", "gzip", "zstd", "lz4"])]
+    pub compress: Option<String>,
     /// Do not open a control socket; this capture cannot be edited while it runs
     #[arg(long)]
     pub no_control: bool,

@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 /// Runs the command.
 pub fn run(mut args: DemuxArgs) -> Result<(), Failure> {
+    super::read_list(&mut args.source)?;
     let rules = graphs::endpoints(&args.rules)?;
     super::enter_namespace(&args.source)?;
     // Edits repeat the source. An interface number may change its meaning until then; a name does not.

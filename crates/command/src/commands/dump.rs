@@ -24,7 +24,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Runs the command.
-pub fn run(args: DumpArgs) -> Result<(), Failure> {
+pub fn run(mut args: DumpArgs) -> Result<(), Failure> {
+    super::read_list(&mut args.source)?;
     if args.list_interfaces && args.source.read.is_some() {
         return Err(Failure::Usage(
             "-D lists interfaces, -r reads a file; omit one of them".into(),

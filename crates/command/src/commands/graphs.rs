@@ -87,8 +87,9 @@ fn source(
     immediate: bool,
 ) -> Result<String, Failure> {
     check_source(args)?;
-    if let Some(file) = &args.read {
-        return Ok(node("pcapin", &[("expression", path(file)?)]));
+    if let Some(files) = &args.read {
+        let files = files.iter().map(|file| Ok(("expression", path(file)?)));
+        return Ok(node("pcapin", &files.collect::<Result<Vec<_>, Failure>>()?));
     }
     let names = if look_back { vec![interface(args)?] } else { interfaces(args)? };
     let buffer = args.buffer_size.unwrap_or(DEFAULT_BUFFER_KIB).to_string();
@@ -193,6 +194,7 @@ pub fn dump(args: &DumpArgs, dissector: Option<&Path>) -> Result<String, Failure
                 ("files", args.file_count.map(|count| count.to_string())),
                 ("flush", yes(args.print_options.packet_buffered)),
                 ("nano", yes(args.nanoseconds())),
+                ("compress", args.compress.clone()),
                 ("mode", (args.file_mode != "600").then(|| args.file_mode.clone())),
             ],
         ));
@@ -570,9 +572,18 @@ pub fn explain(words: &[String]) -> Result<String, Failure> {
     let line = std::iter::once("fyke").chain(words.iter().map(String::as_str));
     let command = Cli::try_parse_from(line).map_err(|error| Failure::Usage(error.to_string()))?;
     let texts = match command.command {
-        Command::Dump(args) => vec![dump(&args, None)?],
-        Command::Track(args) => vec![track(&args)?],
-        Command::Demux(args) => vec![demux(&args)?],
+        Command::Dump(mut args) => {
+            super::read_list(&mut args.source)?;
+            vec![dump(&args, None)?]
+        }
+        Command::Track(mut args) => {
+            super::read_list(&mut args.source)?;
+            vec![track(&args)?]
+        }
+        Command::Demux(mut args) => {
+            super::read_list(&mut args.source)?;
+            vec![demux(&args)?]
+        }
         Command::Rules(args) => vec![rules(&args)?],
         Command::Run(args) => args.graph,
         _ => {

@@ -219,7 +219,8 @@ fn one_filter(program: &Program, name: Option<&str>) -> Result<usize, Failure> {
     }
 }
 
-fn run_frames(args: RulerRunArgs) -> Result<(), Failure> {
+fn run_frames(mut args: RulerRunArgs) -> Result<(), Failure> {
+    super::read_list(&mut args.source)?;
     let program = read(&args.file)?;
     let roots = match &args.filter {
         Some(name) => vec![one_filter(&program, Some(name))?],

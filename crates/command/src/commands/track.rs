@@ -11,7 +11,8 @@ use super::signals::{report_on_signal, stop_on_signals};
 use crate::cli::TrackArgs;
 
 /// Runs the command.
-pub fn run(args: TrackArgs) -> Result<(), Failure> {
+pub fn run(mut args: TrackArgs) -> Result<(), Failure> {
+    super::read_list(&mut args.source)?;
     super::enter_namespace(&args.source)?;
     let is_live = args.source.read.is_none();
     let privileges = Privileges::prepare(&args.privilege, true)?;

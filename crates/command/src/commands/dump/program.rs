@@ -67,7 +67,7 @@ fn frames_of(args: &DumpArgs) -> Result<(LinkType, u32), Failure> {
         let unknown = || Failure::Usage(format!("unknown link type {name:?}"));
         return Ok((link_type(name).ok_or_else(unknown)?, 0));
     }
-    if let Some(path) = &source.read {
+    if let Some(path) = source.read.as_ref().and_then(|files| files.first()) {
         privilege::read_only(&args.privilege, path, &privilege::Needs::default())?;
         let file = fyke_capture::open_file(path)?;
         let first = file.interfaces().first().map(|first| first.link);

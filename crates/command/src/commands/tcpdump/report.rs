@@ -44,10 +44,12 @@ pub fn start<'i>(args: &DumpArgs, interfaces: impl Iterator<Item = &'i Interface
     let Some(interface) = { interfaces }.next() else { return };
     let link = titled(interface);
     let snaplen = commands::snaplen(args.source.snaplen).min(interface.snaplen);
-    if let Some(file) = &args.source.read {
+    if let Some(files) = &args.source.read {
         let snaplen = interface.snaplen;
-        let file = file.display();
-        note!("reading from file {file}, link-type {link}, snapshot length {snaplen}");
+        for file in files {
+            let file = file.display();
+            note!("reading from file {file}, link-type {link}, snapshot length {snaplen}");
+        }
         return;
     }
     let name = &interface.name;

@@ -7,7 +7,7 @@ use crate::fits::PASSED_OVER;
 use crate::losses::Losses;
 use crate::node::{Arrival, Class, Counter, Emitted, MakeError, Node, NodeError};
 use crate::node::{Parameter, Settings};
-use fyke_capture::{Account, Format, Interface, PRIVATE, Rotation, Sink, WriteOptions};
+use fyke_capture::{Account, Compression, Format, Interface, PRIVATE, Rotation, Sink, WriteOptions};
 use fyke_frame::{Frame, Mask};
 use std::cell::Cell;
 use std::path::Path;
@@ -127,6 +127,16 @@ fn mode(settings: &Settings) -> Result<u32, MakeError> {
     mode.ok_or_else(|| MakeError::new("mode", "permission bits in octal, from 000 to 777"))
 }
 
+/// The compression; by the name of the file if none is given.
+fn compression(settings: &Settings) -> Result<Option<Compression>, MakeError> {
+    let Some(given) = settings.text("compress") else { return Ok(None) };
+    let known = Compression::NAMES.iter().find(|(name, _)| name.eq_ignore_ascii_case(given));
+    known.map(|(_, compression)| Some(*compression)).ok_or_else(|| {
+        let names: Vec<_> = Compression::NAMES.iter().map(|(name, _)| *name).collect();
+        MakeError::new("compress", format!("{given} is not one of: {}", names.join(", ")))
+    })
+}
+
 /// Reads when to start another file, from the parameters of the class.
 ///
 /// # Errors
@@ -159,6 +169,7 @@ fn options(settings: &Settings) -> Result<WriteOptions, MakeError> {
         interfaces: settings.interfaces().to_vec(),
         rotation: rotation(settings)?,
         mode: mode(settings)?,
+        compression: compression(settings)?,
         ..WriteOptions::default()
     })
 }
@@ -204,7 +215,7 @@ pub const CLASS: Class = Class {
     aliases: &["to_file", "pcapout"],
     summary: "writes frames to the capture file `expression` and passes them",
     parameters: &[
-        Parameter { name: "expression", summary: "the file; .pcap, else pcapng" },
+        Parameter { name: "expression", summary: "the file; .pcap, else pcapng; .gz, .zst, .lz4" },
         Parameter { name: "format", summary: "pcap or pcapng (by the name)" },
         Parameter { name: "limit", summary: "most frames that are written (all)" },
         Parameter { name: "snaplen", summary: "most bytes of a frame (262144)" },
@@ -213,6 +224,7 @@ pub const CLASS: Class = Class {
         Parameter { name: "files", summary: "number of files, written in turn" },
         Parameter { name: "flush", summary: "y: each frame is written at once" },
         Parameter { name: "nano", summary: "y: .pcap with nanoseconds, not microseconds" },
+        Parameter { name: "compress", summary: "none, gzip, zstd or lz4 (by the name)" },
         Parameter { name: "mode", summary: "permission bits of new files, in octal (600)" },
     ],
     // Both depend on the order of all frames: which frames are the first N, and when the next file begins.

@@ -1,4 +1,5 @@
-//! Lists the class folders, so that adding a class changes nothing but its folder.
+//! Lists the class folders, so that adding a class changes nothing but its folder, and gathers their `README.md` files
+//! into one page for the documentation.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -23,6 +24,22 @@ fn main() {
     let list: Vec<_> = names.iter().map(|name| format!("{name}::CLASS")).collect();
     writeln!(text, "static ALL: &[Class] = &[{}];", list.join(", ")).expect("a string takes it");
     let out = std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR");
-    std::fs::write(Path::new(&out).join("classes.rs"), text)
-        .expect("the output folder is writable");
+    let write = |name: &str, text: String| {
+        std::fs::write(Path::new(&out).join(name), text).expect("the output folder is writable");
+    };
+    write("classes.rs", text);
+    write("classes.md", names.iter().map(|name| section(&folder.join(name))).collect());
+}
+
+/// Returns the description of a class as a section of the page: its headings one level deeper, and its links to other
+/// classes as links within the page.
+fn section(folder: &Path) -> String {
+    let path = folder.join("README.md");
+    let text = std::fs::read_to_string(&path)
+        .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let deeper = text.lines().map(|line| match line.starts_with('#') {
+        true => format!("#{line}\n"),
+        false => format!("{}\n", line.replace("](../", "](#").replace("/README.md)", ")")),
+    });
+    deeper.collect::<String>() + "\n"
 }

@@ -7,14 +7,15 @@
 //! not kept. For an interface, several rings avoid the copy: [`crate::RingSource::open_several`].
 //!
 //! ```
-//! use fyke_capture::{MemorySource, Next, Source, fan_out};
-//! use fyke_frame::{Frame, LinkType};
+//! # mod fyke { pub use fyke_capture as capture; pub use fyke_frame as frame; }
+//! use fyke::capture::{MemorySource, Next, Source, fan_out};
+//! use fyke::frame::{Frame, LinkType};
 //!
 //! let mut source = MemorySource::new(LinkType::EN10MB);
 //! source.push(&Frame::new(LinkType::EN10MB, &[0; 60]));
 //! source.repeat(1_000);
 //! let shares = fan_out(source, 2)?;
-//! let count = |mut share: fyke_capture::FanSource| {
+//! let count = |mut share: fyke::capture::FanSource| {
 //!     let mut count = 0;
 //!     loop {
 //!         match share.next().expect("memory cannot fail") {

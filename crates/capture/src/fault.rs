@@ -5,14 +5,15 @@
 //! changes within a bounded distance.
 //!
 //! ```
-//! use fyke_capture::{FaultSource, Faults, MemorySource, Next, Source};
-//! use fyke_frame::{Frame, LinkType};
+//! # mod fyke { pub use fyke_capture as capture; pub use fyke_frame as frame; }
+//! use fyke::capture::{FaultSource, Faults, MemorySource, Next, Source};
+//! use fyke::frame::{Frame, LinkType};
 //!
 //! let mut source = MemorySource::new(LinkType::EN10MB);
 //! source.push(&Frame::new(LinkType::EN10MB, &[0; 60]));
 //! let mut source = FaultSource::new(source, Faults::default()); // none so far
 //! assert!(matches!(source.next()?, Next::Frames(batch, _) if batch.len() == 1));
-//! # Ok::<(), fyke_capture::ReadError>(())
+//! # Ok::<(), fyke::capture::ReadError>(())
 //! ```
 
 use crate::error::ReadError;

@@ -17,14 +17,15 @@
 //! has lent for [`LookBack`].
 //!
 //! ```
-//! use fyke_capture::{MemorySource, Next, Source};
-//! use fyke_frame::{Frame, LinkType};
+//! # mod fyke { pub use fyke_capture as capture; pub use fyke_frame as frame; }
+//! use fyke::capture::{MemorySource, Next, Source};
+//! use fyke::frame::{Frame, LinkType};
 //!
 //! let mut source = MemorySource::new(LinkType::EN10MB);
 //! source.push(&Frame::new(LinkType::EN10MB, &[0; 60]));
 //! let Next::Frames(batch, held) = source.next()? else { panic!("there is a frame") };
 //! assert_eq!((batch.len(), held.frames().count()), (1, 0));
-//! # Ok::<(), fyke_capture::ReadError>(())
+//! # Ok::<(), fyke::capture::ReadError>(())
 //! ```
 #![deny(unsafe_code)]
 

@@ -11,8 +11,9 @@ use std::sync::Arc;
 /// A source that replays stored frames.
 ///
 /// ```
-/// use fyke_capture::{MemorySource, Next, Source};
-/// use fyke_frame::{Frame, LinkType};
+/// # mod fyke { pub use fyke_capture as capture; pub use fyke_frame as frame; }
+/// use fyke::capture::{MemorySource, Next, Source};
+/// use fyke::frame::{Frame, LinkType};
 ///
 /// let mut source = MemorySource::new(LinkType::EN10MB);
 /// source.push(&Frame::new(LinkType::EN10MB, &[0; 60]));

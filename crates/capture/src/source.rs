@@ -51,7 +51,7 @@ pub trait Source: Send {
     /// batch.
     fn interfaces(&self) -> &[Interface];
 
-    /// Returns the next frames: at most [`fyke_frame::BATCH_CAPACITY`], of one link type, in order.
+    /// Returns the next frames: at most [`BATCH_CAPACITY`](fyke_frame::BATCH_CAPACITY), of one link type, in order.
     ///
     /// # Errors
     /// If the source is damaged or gone. Complete frames before the error have already been returned; every later

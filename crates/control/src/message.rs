@@ -6,7 +6,8 @@
 //! a field that it does not know, because ignoring the field would change the meaning.
 //!
 //! ```
-//! use fyke_control::Request;
+//! # mod fyke { pub use fyke_control as control; }
+//! use fyke::control::Request;
 //!
 //! let request = Request::from_line(br#"{"request":"add","text":"host 10.0.0.1"}"#)?;
 //! assert!(matches!(request, Request::Add { text, .. } if text == "host 10.0.0.1"));

@@ -13,7 +13,8 @@
 //! `/tmp` another user could have made it first.
 //!
 //! ```
-//! use fyke_control::RuntimeDir;
+//! # mod fyke { pub use fyke_control as control; }
+//! use fyke::control::RuntimeDir;
 //!
 //! let dir = RuntimeDir::at("/run/user/1000/fyke");
 //! assert!(dir.socket(17).starts_with(dir.path()));

@@ -10,13 +10,14 @@
 //! Cost: about 1 kB per `host`.
 //!
 //! ```
-//! use fyke_filter::{Node, Options, compile};
+//! # mod fyke { pub use fyke_filter as filter; }
+//! use fyke::filter::{Node, Options, compile};
 //!
 //! let predicate = compile("tcp port 80 or not ip", &Options::default())?;
 //! assert!(matches!(predicate.root(), Node::Any(parts) if parts.len() == 2));
 //! let primitives: Vec<_> = predicate.root().primitives().map(ToString::to_string).collect();
 //! assert_eq!(primitives, ["tcp port 80", "ip"]);
-//! # Ok::<(), fyke_filter::Error>(())
+//! # Ok::<(), fyke::filter::Error>(())
 //! ```
 
 use fyke_frame::condition::Width;
@@ -226,7 +227,7 @@ pub enum Header {
     Icmp6,
 }
 
-/// Operators of byte expressions, as in [`fyke_frame::condition::Operator`].
+/// Operators of byte expressions, as in [`Operator`](fyke_frame::condition::Operator).
 pub use fyke_frame::condition::Operator;
 
 /// Packet of the nest that is tested.

@@ -2,15 +2,16 @@
 //! simply; faster engines must agree with this evaluator.
 //!
 //! ```
-//! use fyke_filter::{Options, compile};
-//! use fyke_frame::{Frame, LinkType};
+//! # mod fyke { pub use fyke_filter as filter; pub use fyke_frame as frame; }
+//! use fyke::filter::{Options, compile};
+//! use fyke::frame::{Frame, LinkType};
 //!
 //! let predicate = compile("tcp port 80 or 443", &Options::default())?;
 //! assert_eq!(predicate.to_string(), "tcp port 80 or tcp port 443");
 //! assert!(!predicate.accepts(&Frame::new(LinkType::EN10MB, &[0; 60])));
 //! let error = compile("tcp prot 80", &Options::default()).unwrap_err();
 //! assert_eq!(error.hint(), Some("did you mean \"port\"?"));
-//! # Ok::<(), fyke_filter::Error>(())
+//! # Ok::<(), fyke::filter::Error>(())
 //! ```
 //!
 //! The usual reading is *compat*: exactly libpcap 1.10.3's for a capture file, including its traps:

@@ -1,6 +1,6 @@
 //! Scoped: the same texts, read by meaning instead of by offsets.
 //!
-//! A frame is a nest of packets; the header walk (`fyke_frame::walk`) finds them. In this reading
+//! A frame is a nest of packets; the header [`walk`](fn@fyke_frame::walk) finds them. In this reading
 //! every primitive and every byte expression tests *one* of them: the innermost that could be
 //! decoded. `outer (…)`, `layer N (…)` and `any (…)` select another one, and the text in the
 //! brackets is bound as a whole, `not` included: for `any (tcp and not port 80)` a single packet
@@ -24,8 +24,9 @@
 //! supported: `decnet`, and scopes inside each other.
 //!
 //! ```
-//! use fyke_filter::{Options, Reading, compile};
-//! use fyke_frame::{Frame, LinkType};
+//! # mod fyke { pub use fyke_filter as filter; pub use fyke_frame as frame; }
+//! use fyke::filter::{Options, Reading, compile};
+//! use fyke::frame::{Frame, LinkType};
 //!
 //! let mut tagged = [0; 60]; // Ethernet with VLAN tag 5, IPv4, protocol 17
 //! tagged[12..20].copy_from_slice(&[0x81, 0x00, 0, 5, 0x08, 0x00, 0x45, 0]);
@@ -35,7 +36,7 @@
 //! let scoped = Options { reading: Reading::Scoped, ..Options::default() };
 //! assert!(compile("udp", &scoped)?.accepts(&frame));
 //! assert!(!compile("udp", &Options::default())?.accepts(&frame)); // libpcap's reading
-//! # Ok::<(), fyke_filter::Error>(())
+//! # Ok::<(), fyke::filter::Error>(())
 //! ```
 
 mod bytes;

@@ -23,9 +23,10 @@
 //! | [`received`] | frames as filters evaluate them: as the device delivered them, or without tags |
 //!
 //! ```
-//! use fyke_filter::Options;
-//! use fyke_filters::FilterSet;
-//! use fyke_frame::{Batch, Frame, LinkType};
+//! # mod fyke { pub use fyke_filter as filter; pub use fyke_filters as filters; pub use fyke_frame as frame; }
+//! use fyke::filter::Options;
+//! use fyke::filters::FilterSet;
+//! use fyke::frame::{Batch, Frame, LinkType};
 //!
 //! let filters = FilterSet::new(Options::default());
 //! filters.set("less 60")?;
@@ -35,7 +36,7 @@
 //! let accepted = reader.evaluate(&batch, batch.all())?;
 //! reader.count(accepted);
 //! assert_eq!(filters.counts()[0].accepted, 1);
-//! # Ok::<(), fyke_filters::FilterError>(())
+//! # Ok::<(), fyke::filters::FilterError>(())
 //! ```
 #![forbid(unsafe_code)]
 

@@ -7,7 +7,8 @@
 //! deadline each. Cost: O(log n) per other change, O(1) per look-up.
 //!
 //! ```
-//! use fyke_flow::Ageing;
+//! # mod fyke { pub use fyke_flow as flow; }
+//! use fyke::flow::Ageing;
 //!
 //! let mut table = Ageing::new(2);
 //! for key in 1..=3 {

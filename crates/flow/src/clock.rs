@@ -2,7 +2,8 @@
 //! everything.
 //!
 //! ```
-//! use fyke_flow::Clock;
+//! # mod fyke { pub use fyke_flow as flow; }
+//! use fyke::flow::Clock;
 //!
 //! let mut clock = Clock::default();
 //! assert_eq!(clock.advance(5_000), 5_000);

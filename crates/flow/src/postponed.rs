@@ -8,9 +8,10 @@
 //! Memory: limited in packets and bytes; the oldest are dropped first. Cost: O(log n) per key.
 //!
 //! ```
-//! use fyke_flow::Postponed;
-//! use fyke_flow::postponed::Limits;
-//! use fyke_frame::{Frame, LinkType};
+//! # mod fyke { pub use fyke_flow as flow; pub use fyke_frame as frame; }
+//! use fyke::flow::Postponed;
+//! use fyke::flow::postponed::Limits;
+//! use fyke::frame::{Frame, LinkType};
 //!
 //! let mut waiting: Postponed<&str, ()> = Postponed::new(Limits::default());
 //! waiting.hold(&Frame::new(LinkType::RAW, &[1, 2]), &["a key"], 1_000, (), |_dropped| {});

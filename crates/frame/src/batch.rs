@@ -123,7 +123,8 @@ impl<'a> Batch<'a> {
     /// An empty batch with the memory of this one, for frames of another lifetime.
     ///
     /// ```
-    /// use fyke_frame::{Batch, Frame, LinkType};
+    /// # mod fyke { pub use fyke_frame as frame; }
+    /// use fyke::frame::{Batch, Frame, LinkType};
     ///
     /// let mut kept = Batch::new();
     /// for length in [60, 90] {

@@ -12,8 +12,9 @@
 //! McCanne & Jacobson 1993; the semantics of libpcap's interpreter.
 //!
 //! ```
-//! use fyke_frame::condition::{Load, Width};
-//! use fyke_frame::{Condition, Frame, LinkType};
+//! # mod fyke { pub use fyke_frame as frame; }
+//! use fyke::frame::condition::{Condition, Load, Width};
+//! use fyke::frame::{Frame, LinkType};
 //!
 //! // An Ethernet frame that carries ARP, and not what a load out of bounds rejects.
 //! let arp = Condition::Load(Load::equal(12, Width::Two, 0xffff, 0x0806));

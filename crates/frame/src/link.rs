@@ -6,7 +6,8 @@
 //! files.
 //!
 //! ```
-//! use fyke_frame::{LinkType, link};
+//! # mod fyke { pub use fyke_frame as frame; }
+//! use fyke::frame::{LinkType, link};
 //!
 //! let ethernet = LinkType::from_name("EN10MB").expect("a known name");
 //! assert_eq!(ethernet, LinkType::EN10MB);

@@ -4,7 +4,8 @@
 //! unroll all loops over them.
 //!
 //! ```
-//! use fyke_frame::Mask;
+//! # mod fyke { pub use fyke_frame as frame; }
+//! use fyke::frame::Mask;
 //!
 //! let (first, mut chosen) = (Mask::first(100), Mask::EMPTY);
 //! chosen.set(7);

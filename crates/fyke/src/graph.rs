@@ -9,9 +9,9 @@
 //! let mut source = MemorySource::new(LinkType::EN10MB);
 //! source.push(&Frame::new(LinkType::EN10MB, &[0; 60]));
 //! source.repeat(1_000);
-//! let text = "(pcapin, expression=trace.pcap) > {f}(bpf, expression=\"tcp\") > (packetcount)";
-//! // pcapin reads a file, and (device, expression=IF) captures; here a given source replaces the file.
-//! let given = vec![("pcapin", Made::Source(Box::new(source)))];
+//! let text = "{in}(pcapin, expression=trace.pcap) > {f}(bpf, expression=\"tcp\") > (packetcount)";
+//! // pcapin reads a file, and (device, expression=IF) captures; here a given source takes the place of `in`.
+//! let given = vec![("in", Made::Source(Box::new(source)))];
 //! let (mut engine, handle) = GraphHandle::start_with(&[text], Classes::new(), given)?;
 //! engine.run(&AtomicBool::new(false))?; // meanwhile, other threads edit the graph by `handle`
 //! let filter = handle.view();
@@ -22,19 +22,21 @@
 //! ```
 //!
 //! [`language`] has the grammar, [`Classes`] the classes, [`node`] the contract of a class of your own
-//! (`examples/own_class.rs`). `fyke run --list` shows every class with its parameters; its class
-//! `track` is not among those of [`Classes::new`], so register it: `classes.register(fyke::track::CLASS)`.
+//! (`examples/own_class.rs`). [`reference`] has every class with its parameters and counters, as `fyke run --list`
+//! shows them; the class `track` is not among those of [`Classes::new`], so register it:
+//! `classes.register(fyke::track::CLASS)`.
 //!
 //! Equal nodes at equal places are one node, whatever their tags: two texts that begin with the same source and the
 //! same filter share both. An edit of such a node concerns all texts that contain it.
-//!
-//! Read `fyke_graph::` in the examples of this module as `fyke::graph::`.
 
 #[doc(inline)]
 pub use fyke_graph::{
     Classes, Engine, GraphHandle, GraphView, Made, Opened, Plan, RuleSet, RulesError, UNFIT,
     language, node,
 };
+
+#[doc(inline)]
+pub use fyke_graph::classes::reference;
 
 #[doc(inline)]
 pub use fyke_graph::plan::{Feed, Join, PlanNode};

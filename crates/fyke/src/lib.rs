@@ -54,14 +54,8 @@
 //!
 //! # Errors
 //!
-//! Errors of filter texts, filters in force, captures and running graphs convert into [`Error`] with `?`. Those of
-//! [`control`], [`machine`], [`pass`], [`ring`], [`ruler`], [`table`] and `kernel` do not: a function that uses these
-//! returns their types, or `Box<dyn std::error::Error>`. Errors of texts show the line, a caret, and what was expected.
-//!
-//! # Examples in this documentation
-//!
-//! Examples below the start page name the crates that this one is made of: read `fyke_graph::` as `fyke::graph::`,
-//! and so on.
+//! All errors of this library convert into [`Error`] with `?`. Errors of texts show the line, a caret, and what was
+//! expected.
 #![forbid(unsafe_code)]
 
 mod front;
@@ -83,4 +77,4 @@ pub mod ruler;
 pub mod table;
 pub mod track;
 
-pub use front::{Error, Filter, FilterBuilder, LiveFilter, LiveReader};
+pub use front::{AnyError, Error, Filter, FilterBuilder, LiveFilter, LiveReader};

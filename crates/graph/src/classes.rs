@@ -10,6 +10,12 @@ use std::sync::Arc;
 
 include!(concat!(env!("OUT_DIR"), "/classes.rs"));
 
+/// All built-in classes: purpose, parameters and counters of each, with an example. Every class also takes the
+/// parameters of [`COMMON`](crate::node::COMMON).
+///
+#[doc = include_str!(concat!(env!("OUT_DIR"), "/classes.md"))]
+pub mod reference {}
+
 /// The classes that a graph may name.
 #[derive(Debug, Clone)]
 pub struct Classes {

@@ -4,12 +4,13 @@
 //! needs no other program. Cost: O(nodes + edges).
 //!
 //! ```
-//! use fyke_graph::{Classes, Plan};
+//! # mod fyke { pub use fyke_graph as graph; }
+//! use fyke::graph::{Classes, Plan};
 //!
 //! let plan = Plan::new(&["(pcapin, expression=a.pcap) > (bpf, expression=tcp)"], &Classes::new())?;
 //! assert!(plan.dot().starts_with("digraph"));
 //! assert!(plan.svg(None).contains("<svg"));
-//! # Ok::<(), fyke_graph::language::TextError>(())
+//! # Ok::<(), fyke::graph::language::TextError>(())
 //! ```
 
 use crate::node::Kind;

@@ -23,12 +23,13 @@
 //! Streamline's.
 //!
 //! ```
-//! use fyke_graph::language::parse;
+//! # mod fyke { pub use fyke_graph as graph; }
+//! use fyke::graph::language::parse;
 //!
 //! let parsed = parse("(device, expression=eth0) > (packetcount)")?;
 //! assert!(!parsed.mixed); // no brackets needed
 //! assert!(parse("(device").is_err());
-//! # Ok::<(), fyke_graph::language::TextError>(())
+//! # Ok::<(), fyke::graph::language::TextError>(())
 //! ```
 
 mod lex;

@@ -18,9 +18,10 @@
 //! `docs/papers/swift.md`. Graphs are FFPF's; `docs/papers/ffpf.md`.
 //!
 //! ```
-//! use fyke_capture::MemorySource;
-//! use fyke_frame::{Frame, LinkType};
-//! use fyke_graph::{Classes, GraphHandle, Made};
+//! # mod fyke { pub use fyke_capture as capture; pub use fyke_frame as frame; pub use fyke_graph as graph; }
+//! use fyke::capture::MemorySource;
+//! use fyke::frame::{Frame, LinkType};
+//! use fyke::graph::{Classes, GraphHandle, Made};
 //! use std::sync::atomic::AtomicBool;
 //!
 //! let mut source = MemorySource::new(LinkType::EN10MB);

@@ -6,8 +6,9 @@
 //! failures. Cost of a call that does nothing: below 1 ns a frame in full batches (`fyke bench graph`).
 //!
 //! ```
-//! use fyke_graph::node::{Arrival, Class, Kind, Node, NodeError, Settings};
-//! use fyke_frame::Mask;
+//! # mod fyke { pub use fyke_frame as frame; pub use fyke_graph as graph; }
+//! use fyke::graph::node::{Arrival, Class, Kind, Node, NodeError, Settings};
+//! use fyke::frame::Mask;
 //!
 //! /// Passes frames of at least `expression` bytes.
 //! struct Long(usize);

@@ -6,13 +6,14 @@
 //! Source: FFPF, sections 2.3 (tags, populate) and 2.5 (equal position in equal graphs gives an equal identity).
 //!
 //! ```
-//! use fyke_graph::{Classes, Plan};
+//! # mod fyke { pub use fyke_graph as graph; }
+//! use fyke::graph::{Classes, Plan};
 //!
 //! let plan = Plan::new(&["(pcapin, expression=a.pcap) > (bpf, expression=tcp)"], &Classes::new())?;
 //! assert_eq!(plan.nodes.len(), 2);
 //! let error = Plan::new(&["(pcapn, expression=a.pcap)"], &Classes::new()).unwrap_err();
 //! assert!(error.to_string().contains("pcapn"));
-//! # Ok::<(), fyke_graph::language::TextError>(())
+//! # Ok::<(), fyke::graph::language::TextError>(())
 //! ```
 
 use crate::classes::Classes;

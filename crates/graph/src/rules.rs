@@ -4,13 +4,14 @@
 //! `enable 0|1`, `negative 0|1`. Source: Deri, *High-Speed Dynamic Packet Filtering*.
 //!
 //! ```
-//! use fyke_graph::RuleSet;
+//! # mod fyke { pub use fyke_graph as graph; }
+//! use fyke::graph::RuleSet;
 //!
 //! let rules = RuleSet::new(true);
 //! rules.command("+ip=10.0.0.1,port=80")?;
 //! assert!(rules.command("list")?.contains("port=80"));
 //! assert!(rules.command("-ip=10.0.0.2").is_err());
-//! # Ok::<(), fyke_graph::RulesError>(())
+//! # Ok::<(), fyke::graph::RulesError>(())
 //! ```
 
 use fyke_table::Seed;

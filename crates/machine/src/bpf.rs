@@ -17,10 +17,11 @@
 //! filter header.
 //!
 //! ```
-//! use fyke_frame::{Frame, LinkType};
-//! use fyke_machine::Symbols;
-//! use fyke_machine::bpf::run::{Outcome, Program};
-//! use fyke_machine::bpf::{Dialect, assemble::assemble};
+//! # mod fyke { pub use fyke_frame as frame; pub use fyke_machine as machine; }
+//! use fyke::frame::{Frame, LinkType};
+//! use fyke::machine::Symbols;
+//! use fyke::machine::bpf::run::{Outcome, Program};
+//! use fyke::machine::bpf::{Dialect, assemble::assemble};
 //!
 //! let text = "ldb [0]\n jeq #7, yes, no\n yes: ret #9\n no: ret #0";
 //! let assembled = assemble(text, Dialect::Bpf, &Symbols::default())?;

@@ -14,9 +14,10 @@
 //! Cost: one step per word. Source: Mogul, Rashid, Accetta 1987; numbers from Mach's and Sun's headers.
 //!
 //! ```
-//! use fyke_frame::{Frame, LinkType};
-//! use fyke_machine::Symbols;
-//! use fyke_machine::cspf::{ByteOrder, Program, assemble::assemble};
+//! # mod fyke { pub use fyke_frame as frame; pub use fyke_machine as machine; }
+//! use fyke::frame::{Frame, LinkType};
+//! use fyke::machine::Symbols;
+//! use fyke::machine::cspf::{ByteOrder, Program, assemble::assemble};
 //!
 //! let words = assemble("pushword P[0]\n pushlit | eq\n #0x0102", &Symbols::default())?;
 //! let program = Program::new(words, ByteOrder::Network)?;

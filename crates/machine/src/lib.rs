@@ -18,10 +18,11 @@
 //! 1993.
 //!
 //! ```
-//! use fyke_frame::{Frame, LinkType};
-//! use fyke_machine::bpf::run::Program;
-//! use fyke_machine::bpf::{Dialect, Instruction, code};
-//! use fyke_machine::{AnyProgram, Delivery, Demultiplexer, Options};
+//! # mod fyke { pub use fyke_frame as frame; pub use fyke_machine as machine; }
+//! use fyke::frame::{Frame, LinkType};
+//! use fyke::machine::bpf::run::Program;
+//! use fyke::machine::bpf::{Dialect, Instruction, code};
+//! use fyke::machine::{AnyProgram, Delivery, Demultiplexer, Options};
 //!
 //! let mut machine = Demultiplexer::new(Options::default());
 //! let everything = Program::new(vec![Instruction::new(code::RET_K, 60)], Dialect::Bpf)?;

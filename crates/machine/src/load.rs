@@ -9,8 +9,9 @@
 //! `begin` starts a program of MPF. Cost: O(text).
 //!
 //! ```
-//! use fyke_machine::Symbols;
-//! use fyke_machine::load::{Isa, first_word, split};
+//! # mod fyke { pub use fyke_machine as machine; }
+//! use fyke::machine::Symbols;
+//! use fyke::machine::load::{Isa, first_word, split};
 //!
 //! assert_eq!(first_word("begin\nret #0")?, Isa::Mpf);
 //! let (file, values) = split("web.bpf:PORT=80")?;

@@ -6,8 +6,9 @@
 //! no control characters except the line breaks and tabs of the format itself.
 //!
 //! ```
-//! use fyke_frame::{Frame, LinkType};
-//! use fyke_print::{PrintOptions, Printer, TimeStyle};
+//! # mod fyke { pub use fyke_frame as frame; pub use fyke_print as print; }
+//! use fyke::frame::{Frame, LinkType};
+//! use fyke::print::{PrintOptions, Printer, TimeStyle};
 //!
 //! let options = PrintOptions { time: TimeStyle::None, ..PrintOptions::default() };
 //! let bytes = [
@@ -20,7 +21,7 @@
 //! ```
 //!
 //! The text is built layer by layer from the header walk
-//! ([`fyke_frame::walk`](mod@fyke_frame::walk)), so it shows the same headers that the scoped
+//! ([`walk`](mod@fyke_frame::walk)), so it shows the same headers that the scoped
 //! reading of filters uses. A header cut by the snapshot length is shown as `[|tcp]`; a length
 //! field that contradicts its packet is marked. Departures from tcpdump: no dump of unknown payload
 //! unless requested, the frame in a VXLAN tunnel on the same line, no host names, and fewer

@@ -28,8 +28,9 @@
 //! writer; neither is implemented here.
 //!
 //! ```
-//! use fyke_frame::{Frame, LinkType};
-//! use fyke_ring::{Index, Packets, Read, Reader};
+//! # mod fyke { pub use fyke_frame as frame; pub use fyke_ring as ring; }
+//! use fyke::frame::{Frame, LinkType};
+//! use fyke::ring::{Index, Packets, Read, Reader};
 //!
 //! let (mut packets, mut index) = (Packets::create(1 << 16)?, Index::create(16, LinkType::RAW)?);
 //! let own = |fd: std::os::fd::BorrowedFd<'_>| fd.try_clone_to_owned();

@@ -17,8 +17,9 @@
 //! Cost: 32 AES blocks for an IPv4 address that is not in the cache, 128 for IPv6.
 //!
 //! ```
-//! use fyke_ruler::anonymise::Anonymiser;
-//! use fyke_ruler::program::Function;
+//! # mod fyke { pub use fyke_ruler as ruler; }
+//! use fyke::ruler::anonymise::Anonymiser;
+//! use fyke::ruler::program::Function;
 //!
 //! let mut functions = Anonymiser::new(&[7; 32], &[0; 16]);
 //! let (mut one, mut two) = (Vec::new(), Vec::new());

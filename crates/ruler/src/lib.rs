@@ -19,9 +19,10 @@
 //! lists the questions that the language leaves open, and our answers.
 //!
 //! ```
-//! use fyke_frame::LinkType;
-//! use fyke_ruler::anonymise::Anonymiser;
-//! use fyke_ruler::{Limits, Program, Ruler, Verdict};
+//! # mod fyke { pub use fyke_frame as frame; pub use fyke_ruler as ruler; }
+//! use fyke::frame::LinkType;
+//! use fyke::ruler::anonymise::Anonymiser;
+//! use fyke::ruler::{Limits, Program, Ruler, Verdict};
 //!
 //! let program = Program::from_text("filter web \"GET \" * => accept 1;")?;
 //! let mut ruler = Ruler::new(program, Limits::default(), Anonymiser::new(&[0; 32], &[0; 16]))?;

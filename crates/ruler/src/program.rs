@@ -1,13 +1,14 @@
 //! A program: filters with rules, names resolved, input of the automata.
 //!
 //! ```
-//! use fyke_ruler::Program;
+//! # mod fyke { pub use fyke_ruler as ruler; }
+//! use fyke::ruler::Program;
 //!
 //! let program = Program::from_text("filter web \"GET \" * => accept 1;")?;
 //! assert_eq!(program.filter("web"), Some(0));
 //! let error = Program::from_text("filter web \"GET").unwrap_err();
 //! assert!(error.to_string().contains('^'));
-//! # Ok::<(), fyke_ruler::Error>(())
+//! # Ok::<(), fyke::ruler::Error>(())
 //! ```
 
 use crate::error::{Error, Span, Text};

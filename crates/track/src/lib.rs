@@ -24,7 +24,8 @@
 //! Source: Swift (NSDI 2008), section 5.2 (FTPCap); NPF, section 5.4.
 //!
 //! ```
-//! use fyke_track::{Ftp, Tracker, registry};
+//! # mod fyke { pub use fyke_track as track; }
+//! use fyke::track::{Ftp, Tracker, registry};
 //!
 //! let tracker = Ftp::default();
 //! assert_eq!((tracker.name(), tracker.start_filter()), ("ftp", "tcp port ftp"));

@@ -7,6 +7,6 @@ mod live;
 mod scratch;
 
 pub use builder::FilterBuilder;
-pub use error::Error;
+pub use error::{AnyError, Error};
 pub use filter::Filter;
 pub use live::{LiveFilter, LiveReader};

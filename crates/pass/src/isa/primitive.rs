@@ -6,8 +6,9 @@
 //! sections 3.3.1 and 4.2, table 3.
 //!
 //! ```
-//! use fyke_frame::{Batch, Frame, LinkType};
-//! use fyke_pass::{PassSet, primitive};
+//! # mod fyke { pub use fyke_frame as frame; pub use fyke_pass as pass; }
+//! use fyke::frame::{Batch, Frame, LinkType};
+//! use fyke::pass::{PassSet, primitive};
 //!
 //! let mut set = PassSet::new(LinkType::EN10MB);
 //! let mut edit = set.edit();
@@ -19,7 +20,7 @@
 //! let mut batch = Batch::new();
 //! batch.push(Frame::new(LinkType::EN10MB, &bytes)).expect("the first of 256");
 //! assert_eq!(set.reader().evaluate(&batch, batch.all()).count(), 1);
-//! # Ok::<(), fyke_pass::EditError>(())
+//! # Ok::<(), fyke::pass::EditError>(())
 //! ```
 
 use crate::isa::instruction::InstructionError;

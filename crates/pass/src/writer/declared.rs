@@ -4,8 +4,9 @@
 //! a tracker, can declare the shape and then add and remove rows for the price of a few stores:
 //!
 //! ```
-//! use fyke_pass::{PassSet, primitive};
-//! # use fyke_frame::LinkType;
+//! # mod fyke { pub use fyke_frame as frame; pub use fyke_pass as pass; }
+//! use fyke::pass::{PassSet, primitive};
+//! # use fyke::frame::LinkType;
 //! let mut set = PassSet::new(LinkType::EN10MB);
 //! let udp = primitive::ether_ip_udp_nonfrag();
 //! let (host, port) = (primitive::ip_dst_host(0), primitive::ip_port_dst(&[0])?);

@@ -9,12 +9,6 @@ use std::process::Command;
 
 const FYKE: &str = env!("CARGO_BIN_EXE_fyke");
 
-const FUNCTIONS: &str = r#"
-    set -eu
-    veth
-    send() { "$FYKE" run --no-control "(pcapin,in.pcap) > (tointerface,near)" 2> /dev/null; }
-"#;
-
 /// Ten datagrams to each of three ports.
 fn datagrams(folder: &Path) {
     let frames = [5001, 5002, 5003].into_iter().flat_map(|port| {
@@ -44,12 +38,12 @@ fn a_running_demux_is_shown_counted_and_edited() {
             > counts 2> log &
         demux=$!
         answers
-        send; saw 30
+        send in.pcap; saw 30
         "$FYKE" ctl add 'udp dst port 5003 => three.pcap' > added 2>&1
-        send; saw 60
+        send in.pcap; saw 60
         "$FYKE" ctl show > shown 2> /dev/null
         "$FYKE" ctl del 1 > deleted 2>&1
-        send; saw 90
+        send in.pcap; saw 90
         "$FYKE" ctl stats --json > stats 2> /dev/null
         "$FYKE" ctl list > listed
         for wrong in 'udp' 'udp =>' 'tcp prot 1 => four.pcap' ''; do
@@ -59,12 +53,12 @@ fn a_running_demux_is_shown_counted_and_edited() {
         "$FYKE" ctl del 3 > last 2>&1 && echo taken >> last
         "$FYKE" ctl del 9 > none 2>&1 && echo taken >> none
         "$FYKE" ctl set 'udp dst port 5001 => five.pcap' > /dev/null 2>&1
-        send; saw 120
+        send in.pcap; saw 120
         kill -INT $demux
         wait $demux
     "#;
     let namespace = Script::new(FYKE, folder.path());
-    let Some(output) = namespace.run(&format!("{FUNCTIONS}{script}")) else { return };
+    let Some(output) = namespace.run(&format!("set -eu; veth; {script}")) else { return };
     let read = |name: &str| read(folder.path(), name);
     let said = format!("{}{}", String::from_utf8_lossy(&output.stderr), read("log"));
     assert!(output.status.success(), "{said}");
@@ -109,7 +103,7 @@ fn a_scoped_demux_is_shown_and_not_edited() {
         "$FYKE" demux --scoped -i far 'udp dst port 5001 => count' > counts 2> log &
         demux=$!
         answers
-        send; saw 30
+        send in.pcap; saw 30
         "$FYKE" ctl show > shown 2>&1
         "$FYKE" ctl add 'udp => count' > added 2>&1 && echo taken >> added
         kill -INT $demux; wait $demux
@@ -120,7 +114,7 @@ fn a_scoped_demux_is_shown_and_not_edited() {
         kill -INT $demux; wait $demux
     "#;
     let namespace = Script::new(FYKE, folder.path());
-    let Some(output) = namespace.run(&format!("{FUNCTIONS}{script}")) else { return };
+    let Some(output) = namespace.run(&format!("set -eu; veth; {script}")) else { return };
     let read = |name: &str| read(folder.path(), name);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(read("shown").contains("10 frames  udp dst port 5001 => count"), "{}", read("shown"));
@@ -138,7 +132,7 @@ fn a_running_ruler_is_counted() {
         "$FYKE" ruler run two.rul -i far > counts 2> log &
         ruler=$!
         answers
-        send; saw 30
+        send in.pcap; saw 30
         "$FYKE" ctl --json stats > stats 2> /dev/null
         "$FYKE" ctl show > shown 2> /dev/null
         for edit in "set udp" "add udp" "del 1"; do
@@ -148,7 +142,7 @@ fn a_running_ruler_is_counted() {
         wait $ruler
     "#;
     let namespace = Script::new(FYKE, folder.path());
-    let Some(output) = namespace.run(&format!("{FUNCTIONS}{script}")) else { return };
+    let Some(output) = namespace.run(&format!("set -eu; veth; {script}")) else { return };
     let read = |name: &str| read(folder.path(), name);
     let said = format!("{}{}", String::from_utf8_lossy(&output.stderr), read("log"));
     assert!(output.status.success(), "{said}");
@@ -180,7 +174,7 @@ fn options_are_taken_before_and_after_the_action() {
     "#;
     std::fs::write(folder.path().join("text"), "tcp").unwrap();
     let namespace = Script::new(FYKE, folder.path());
-    let Some(output) = namespace.run(&format!("{FUNCTIONS}{script}")) else { return };
+    let Some(output) = namespace.run(&format!("set -eu; veth; {script}")) else { return };
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let json = |name: &str| -> Value { serde_json::from_str(&read(folder.path(), name)).unwrap() };
     assert_eq!(json("after"), json("before"));

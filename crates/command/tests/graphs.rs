@@ -171,9 +171,7 @@ fn live_graphs_send_are_drawn_watched_and_edited() {
     let script = r#"
         set -eu
         ip link set lo up
-        ip link add near type veth peer name far
-        ip link set near up
-        ip link set far up
+        veth
         "$FYKE" run --svg live.svg --live-svg --stats \
             '(device,lo) > {f}(filter,"udp dst port 5001") > {n}(packetcount,export)' > counts 2> log &
         run=$!

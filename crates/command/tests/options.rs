@@ -293,9 +293,7 @@ fn interfaces_are_known_by_their_numbers() {
     let script = r#"
         set -eu
         ip link set lo up
-        ip link add near type veth peer name far
-        ip link set near up
-        ip link set far up
+        veth
         "$FYKE" dump -D > listed
         number=$(sed -n 's/^\([0-9]*\)\.far .*/\1/p' listed)
         "$FYKE" explain --graph -- dump -i $number > graph

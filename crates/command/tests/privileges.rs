@@ -19,6 +19,14 @@ const FUNCTIONS: &str = r#"
     as() { user=$1; shift; setpriv --reuid="$user" --regid="$user" --clear-groups "$@"; }
     field() { sed -n "s/^$1:[[:space:]]*//p" "/proc/$pid/status"; }
     uid() { field Uid | cut -f 1; }
+    datagrams_until_end() {
+        for try in $(seq 400); do
+            echo x > /dev/udp/$1/9
+            kill -0 "$pid" 2> /dev/null || break
+            sleep 0.05
+        done
+        wait "$pid"
+    }
     trap 'kill $(jobs -p) 2> /dev/null' EXIT
     ip link set lo up
 "#;
@@ -450,12 +458,7 @@ fn a_capture_on_all_interfaces_prints_their_names() {
     let folder = open_folder();
     let script = r#"
         begin any dump -i any -n -l -c 2 udp port 9
-        for try in $(seq 400); do
-            echo x > /dev/udp/127.0.0.1/9
-            kill -0 "$pid" 2> /dev/null || break
-            sleep 0.05
-        done
-        wait "$pid"
+        datagrams_until_end 127.0.0.1
     "#;
     let Some(_) = in_namespace(folder.path(), script) else { return };
     let printed = read(folder.path(), "any.out");
@@ -472,12 +475,7 @@ fn a_capture_on_all_interfaces_prints_the_name_of_a_new_one() {
         ip link add later type veth peer name other
         ip link set other up; ip link set later up; ip address add 10.9.9.1/24 dev later
         ip neighbour add 10.9.9.2 lladdr 02:00:00:00:00:02 dev later
-        for try in $(seq 400); do
-            echo x > /dev/udp/10.9.9.2/9
-            kill -0 "$pid" 2> /dev/null || break
-            sleep 0.05
-        done
-        wait "$pid"
+        datagrams_until_end 10.9.9.2
     "#;
     let Some(output) = in_namespace(folder.path(), script) else { return };
     let printed = read(folder.path(), "any.out");

@@ -9,17 +9,10 @@ use std::process::{Command, Output};
 
 const FYKE: &str = env!("CARGO_BIN_EXE_fyke");
 
-/// Sends a file from near to far.
-const FUNCTIONS: &str = r#"
-    set -eu
-    veth
-    send() { "$FYKE" run --no-control "(pcapin,$1) > (tointerface,near)" 2> /dev/null; }
-"#;
-
 /// Runs a script in its own network namespace; `None` if that is not permitted.
 fn in_namespace(folder: &Path, script: &str) -> Option<Output> {
     let namespace = Script::new(FYKE, folder).limit_s(100);
-    let output = namespace.run(&format!("{FUNCTIONS}{script}"))?;
+    let output = namespace.run(&format!("set -eu; veth; {script}"))?;
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
     Some(output)

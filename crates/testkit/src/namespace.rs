@@ -26,6 +26,7 @@ pub struct Script {
 /// | `answers` | waits until the only running fyke answers |
 /// | `saw N` | waits until it has seen N frames; on failure prints its counts |
 /// | `veth` | makes a pair of interfaces, `near` and `far`, without traffic of their own |
+/// | `send FILE` | sends the frames of a capture file from `near` to `far` |
 const FUNCTIONS: &str = r#"
     export PATH="$PATH:/usr/sbin:/sbin"
     wait_for() { for try in $(seq 600); do "$@" > /dev/null 2>&1 && return; sleep 0.05; done; return 1; }
@@ -39,6 +40,7 @@ const FUNCTIONS: &str = r#"
             ip link set $end up
         done
     }
+    send() { "$FYKE" run --no-control "(pcapin,$1) > (tointerface,near)" 2> /dev/null; }
 "#;
 
 impl Script {

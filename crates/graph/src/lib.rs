@@ -35,6 +35,7 @@
 #![forbid(unsafe_code)]
 
 pub mod classes;
+mod credits;
 pub mod draw;
 mod fits;
 pub mod language;

@@ -33,10 +33,12 @@
 mod application;
 mod arp;
 mod body;
+mod color;
 mod dump;
 mod icmp;
 mod icmp6;
 mod ip;
+mod json;
 mod link;
 mod memory;
 mod names;
@@ -52,6 +54,7 @@ mod time;
 mod tunnel;
 mod udp;
 
+pub use json::Credit;
 pub use names::Services;
 pub use options::{Hex, PrintOptions, TimeStyle};
 
@@ -83,12 +86,20 @@ pub struct Printer {
     clock: Clock,
     memory: Memory,
     frame_count: u64,
+    /// Buffer for the text of an object.
+    text: String,
 }
 
 impl Printer {
     /// A printer that has seen no frame yet.
     pub fn new(options: PrintOptions) -> Self {
-        Printer { options, clock: Clock::default(), memory: Memory::default(), frame_count: 0 }
+        Printer {
+            options,
+            clock: Clock::default(),
+            memory: Memory::default(),
+            frame_count: 0,
+            text: String::new(),
+        }
     }
 
     /// Appends the text of a frame, without a line break at its end.
@@ -105,12 +116,34 @@ impl Printer {
         let shown = unframed.as_ref().unwrap_or(frame);
         let layers = walk(shown);
         let (link, wire_len) = (shown.link, shown.wire_len as usize);
+        if self.options.color {
+            out.push_str(color::of(&layers));
+        }
         Body::new(&self.options, &mut self.memory, &layers, link, wire_len, out).print();
+        if self.options.color {
+            out.push_str(color::END);
+        }
         match &unframed {
             Some(inner) if !self.options.hex_link_header => {
                 dump::print(inner, &layers, &self.options, out);
             }
             _ => dump::print(frame, &layers, &self.options, out),
         }
+    }
+
+    /// Appends a frame as a JSON object on one line, without a line break at its end:
+    /// `docs/lines.schema.json` describes it. The text in it has no time and no colours. `credit`
+    /// is the pass that accepted the frame, if it is known.
+    pub fn object(&mut self, frame: &Frame, credit: Option<Credit>, out: &mut String) {
+        self.frame_count += 1;
+        let unframed = without_ppp(frame);
+        let layers = walk(unframed.as_ref().unwrap_or(frame));
+        let shown = unframed.as_ref().unwrap_or(frame);
+        let mut line = std::mem::take(&mut self.text);
+        line.clear();
+        let (link, wire_len) = (shown.link, shown.wire_len as usize);
+        Body::new(&self.options, &mut self.memory, &layers, link, wire_len, &mut line).print();
+        json::print(frame, &layers, self.frame_count, credit, &line, out);
+        self.text = line;
     }
 }

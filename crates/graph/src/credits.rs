@@ -1,7 +1,7 @@
 //! The passes that accepted the frames of a batch, from a filter node to the nodes after it in the same worker.
 //!
-//! A worker calls its nodes one after the other on its own thread, so a value of the thread is enough. The serial number
-//! of the batch tells a node whether the value belongs to the batch that it sees.
+//! A worker calls its nodes one after the other on its own thread, so a value of the thread is enough. The serial
+//! number of the batch tells a node whether the value belongs to the batch that it sees.
 
 use crate::node::Arrival;
 use fyke_filters::FilterReader;

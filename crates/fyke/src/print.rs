@@ -15,4 +15,4 @@
 //! ```
 
 #[doc(inline)]
-pub use fyke_print::{Hex, PrintOptions, Printer, Services, TimeStyle};
+pub use fyke_print::{Credit, Hex, PrintOptions, Printer, Services, TimeStyle};

@@ -36,6 +36,7 @@
 #![forbid(unsafe_code)]
 
 pub mod classes;
+mod credits;
 pub mod draw;
 mod fits;
 pub mod language;

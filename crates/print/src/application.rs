@@ -35,7 +35,7 @@ pub(crate) fn over_tcp(body: &mut Body, from: u16, to: u16, payload: &Piece) -> 
         text(body, "http", Some(lines::HTTP))
     } else if on(&[554, 8554]) {
         text(body, "rtsp", Some(lines::RTSP))
-    } else if on(&[5060]) {
+    } else if on(&[5060]) && !body.options.like_tcpdump {
         text(body, "sip", Some(lines::SIP))
     } else if on(&[53]) {
         dns::over_tcp(body, payload)

@@ -3,7 +3,7 @@
 use crate::PrintOptions;
 use crate::memory::Memory;
 use crate::text::{Cut, Piece, Printed, name_of};
-use crate::{arp, icmp, icmp6, ip, link, names, ppp, sctp, tcp, tunnel, udp, wlan};
+use crate::{arp, icmp, icmp6, ip, link, names, ppp, sctp, tcp, tunnel, udp};
 use fyke_frame::walk::view::{GeneveView, GreView, VlanStack};
 use fyke_frame::walk::{Layer, Layers, Numbered, Protocol, Stop};
 use fyke_frame::{LinkType, ethertype};
@@ -84,8 +84,8 @@ impl<'p, 'a> Body<'p, 'a> {
         if self.options.link_header && self.first().is_some_and(|layer| layer.protocol.is_ip()) {
             put!(self, "ip: ");
         }
-        if wlan::is_decoded(self.link) {
-            match wlan::print(self) {
+        if link::is_wireless(self.link) {
+            match link::wireless(self) {
                 Ok(Flow::Next) if !self.layers.is_empty() => {}
                 Ok(Flow::Next) => return put!(self, " [|llc]"),
                 Ok(Flow::End) => return,

@@ -24,19 +24,22 @@
 //! ([`walk`](mod@fyke_frame::walk)), so it shows the same headers that the scoped
 //! reading of filters uses. A header cut by the snapshot length is shown as `[|tcp]`; a length
 //! field that contradicts its packet is marked. Departures from tcpdump: no dump of unknown payload
-//! unless requested, the frame in a VXLAN tunnel on the same line, no host names, and fewer
-//! application protocols (DNS, DHCP, NTP, TFTP, syslog, and the first line of text protocols).
+//! unless requested, the packets in more tunnels, on the same line, and no host names;
+//! [`PrintOptions::like_tcpdump`] leaves those packets out. `docs/lines.md` lists the protocols and
+//! the differences that remain.
 //!
-//! Cost: about 1 µs per line; one growing table of TCP conversations with a limit (see [`PrintOptions`]).
+//! Cost: about 0.3 µs per line; one growing table of TCP conversations with a limit (see [`PrintOptions`]).
 #![forbid(unsafe_code)]
 
 mod application;
 mod arp;
 mod body;
+mod color;
 mod dump;
 mod icmp;
 mod icmp6;
 mod ip;
+mod json;
 mod link;
 mod memory;
 mod names;
@@ -51,16 +54,30 @@ mod text;
 mod time;
 mod tunnel;
 mod udp;
-mod wlan;
 
+pub use json::Credit;
 pub use names::Services;
 pub use options::{Hex, PrintOptions, TimeStyle};
 
 use body::Body;
-use fyke_frame::{Frame, walk};
+use fyke_frame::{Frame, LinkType, walk};
 use memory::Memory;
 use std::fmt::Write;
 use time::Clock;
+
+/// The packet in a PPP frame that starts with the protocol number, without address and control;
+/// `None` for any other frame.
+fn without_ppp<'a>(frame: &Frame<'a>) -> Option<Frame<'a>> {
+    match (frame.link, frame.data) {
+        (LinkType::PPP, [0, 0x21 | 0x57, packet @ ..]) => Some(Frame {
+            data: packet,
+            wire_len: frame.wire_len.saturating_sub(2),
+            link: LinkType::RAW,
+            ..*frame
+        }),
+        _ => None,
+    }
+}
 
 /// Turns frames into text. Keeps the data of earlier frames that a line needs: times and TCP's
 /// first sequence numbers.
@@ -70,12 +87,20 @@ pub struct Printer {
     clock: Clock,
     memory: Memory,
     frame_count: u64,
+    /// Buffer for the text of an object.
+    text: String,
 }
 
 impl Printer {
     /// A printer that has seen no frame yet.
     pub fn new(options: PrintOptions) -> Self {
-        Printer { options, clock: Clock::default(), memory: Memory::default(), frame_count: 0 }
+        Printer {
+            options,
+            clock: Clock::default(),
+            memory: Memory::default(),
+            frame_count: 0,
+            text: String::new(),
+        }
     }
 
     /// Appends the text of a frame, without a line break at its end.
@@ -88,9 +113,38 @@ impl Printer {
             let _ = write!(out, "caplen {} len {} ", frame.data.len(), frame.wire_len);
         }
         self.clock.print(frame.timestamp_ns, &self.options, out);
-        let layers = walk(frame);
-        let (link, wire_len) = (frame.link, frame.wire_len as usize);
+        let unframed = without_ppp(frame);
+        let shown = unframed.as_ref().unwrap_or(frame);
+        let layers = walk(shown);
+        let (link, wire_len) = (shown.link, shown.wire_len as usize);
+        if self.options.color {
+            out.push_str(color::of(&layers));
+        }
         Body::new(&self.options, &mut self.memory, &layers, link, wire_len, out).print();
-        dump::print(frame, &layers, &self.options, out);
+        if self.options.color {
+            out.push_str(color::END);
+        }
+        match &unframed {
+            Some(inner) if !self.options.hex_link_header => {
+                dump::print(inner, &layers, &self.options, out);
+            }
+            _ => dump::print(frame, &layers, &self.options, out),
+        }
+    }
+
+    /// Appends a frame as a JSON object on one line, without a line break at its end:
+    /// `docs/lines.schema.json` describes it. The text in it has no time and no colours. `credit`
+    /// is the pass that accepted the frame, if it is known.
+    pub fn object(&mut self, frame: &Frame, credit: Option<Credit>, out: &mut String) {
+        self.frame_count += 1;
+        let unframed = without_ppp(frame);
+        let layers = walk(unframed.as_ref().unwrap_or(frame));
+        let shown = unframed.as_ref().unwrap_or(frame);
+        let mut line = std::mem::take(&mut self.text);
+        line.clear();
+        let (link, wire_len) = (shown.link, shown.wire_len as usize);
+        Body::new(&self.options, &mut self.memory, &layers, link, wire_len, &mut line).print();
+        json::print(frame, &layers, self.frame_count, credit, &line, out);
+        self.text = line;
     }
 }

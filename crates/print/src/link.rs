@@ -6,8 +6,10 @@ mod ipx;
 mod isis;
 mod llc;
 mod lldp;
+mod wlan;
 
 pub(crate) use llc::print as llc;
+pub(crate) use wlan::{is_wireless, print as wireless};
 
 use crate::body::{Body, Flow, Step, put};
 use crate::text::{self, Cut, Piece, Printed, name_of};
@@ -206,7 +208,7 @@ pub(crate) fn other(body: &mut Body, index: usize) -> Step {
                 false => put!(body, "AF {name} ({family}), length {frame_len}: "),
             }
         }
-        link if crate::wlan::is_decoded(link) => {}
+        link if is_wireless(link) => {}
         _ if body.options.link_header => put!(body, "link header, length {frame_len}: "),
         _ => {}
     }
@@ -268,7 +270,9 @@ pub(crate) fn mpls(body: &mut Body, index: usize) -> Step {
         put!(body, ", tc {}", label.traffic_class);
         put!(body, "{}, ttl {})", if label.bottom { ", [S]" } else { "" }, label.ttl);
     }
-    if body.at(index + 1).is_some() {
+    let next = body.kind(index + 1);
+    let hidden = next == Some(Protocol::ControlWord) && body.options.like_tcpdump;
+    if next.is_some() && !hidden {
         body.break_or(" ");
     }
     Ok(Flow::Next)

@@ -13,7 +13,7 @@ pub(crate) struct Memory {
     pub(crate) exchanges: Exchanges,
 }
 
-/// Who began a key exchange: the cookie of the initiator, its address, the other address.
+/// Key exchanges: the cookie of the initiator, its address, the other address.
 #[derive(Debug, Default)]
 pub(crate) struct Exchanges {
     known: Vec<([u8; 8], IpAddr, IpAddr)>,

@@ -33,6 +33,9 @@ pub struct PrintOptions {
     pub lengths: bool,
     /// Names of ports; `None` (`-n`) prints numbers.
     pub services: Option<Services>,
+    /// Colours by protocol and flags, as escape sequences of a terminal around the text after the
+    /// time.
+    pub color: bool,
     /// Exactly tcpdump's lines: packets in tunnels that tcpdump does not follow are not shown.
     pub like_tcpdump: bool,
 }
@@ -54,6 +57,7 @@ impl Default for PrintOptions {
             number: false,
             lengths: false,
             services: None,
+            color: false,
             like_tcpdump: false,
         }
     }

@@ -198,3 +198,39 @@ fn options_are_tcpdumps_options() {
     let whole = PrintOptions { hex_link_header: true, ..plain() };
     with(&["-XX"], PrintOptions { hex: Hex::BytesAndText, ..whole }, 99);
 }
+
+#[test]
+fn first_lines_of_all_protocols_are_tcpdumps() {
+    let corpus = Corpus::open();
+    if Command::new("tcpdump").arg("--version").output().is_err() {
+        println!("skipped: no tcpdump");
+        return;
+    }
+    let options = PrintOptions { like_tcpdump: true, ..plain() };
+    let first = |text: &str| text.lines().next().unwrap_or_default().to_string();
+    let (mut lines, mut equal) = (0, 0);
+    let folders = ["encapsulation", "fragments", "ftp", "ipv6", "mixed", "tcp-streams", "voip"];
+    for path in folders.iter().flat_map(|folder| corpus.traces(folder)) {
+        let Some((1, records)) = pcap::read(&path, FRAMES) else { continue };
+        let Some(theirs) = tcpdump_texts(&path, FRAMES, &[], false) else { continue };
+        let mut printer = Printer::new(options.clone());
+        for (record, theirs) in records.iter().zip(&theirs) {
+            let mut frame = Frame::new(LinkType::EN10MB, &record.data);
+            frame.wire_len = record.wire_len;
+            let mut ours = String::new();
+            printer.line(&frame, &mut ours);
+            // The frame in a VXLAN tunnel is on the next line, which the reader above moves.
+            let theirs = match ours.split_once('\n') {
+                Some((own, inner)) if ends_in_vxlan(own) => {
+                    theirs.replacen(&format!(": {inner}"), "", 1)
+                }
+                _ => first(theirs),
+            };
+            lines += 1;
+            equal += usize::from(first(&ours) == theirs);
+        }
+    }
+    println!("{equal} of {lines} lines equal tcpdump's");
+    assert!(lines > 1_000, "only {lines} lines");
+    assert!(equal * 1000 >= lines * 980, "{equal} of {lines} lines equal tcpdump's");
+}

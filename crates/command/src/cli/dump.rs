@@ -2,6 +2,7 @@
 
 use super::{PrivilegeArgs, SourceArgs, from_one};
 use clap::{ArgAction, Args, ValueEnum};
+use std::io::IsTerminal;
 use std::path::PathBuf;
 
 /// `fyke dump`.
@@ -119,6 +120,32 @@ pub enum Precision {
     Nano,
 }
 
+/// Time for colours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Color {
+    /// On a terminal.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+impl Color {
+    /// True if standard output gets colours.
+    pub fn is_on(self) -> bool {
+        let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        match self {
+            Color::Always => true,
+            Color::Never => false,
+            Color::Auto => {
+                let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+                !set("NO_COLOR") && !dumb && std::io::stdout().is_terminal()
+            }
+        }
+    }
+}
+
 /// Direction of captured frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Direction {
@@ -128,6 +155,13 @@ pub enum Direction {
     Out,
     /// Both.
     Inout,
+}
+
+impl PrintArgs {
+    /// True if the bytes of frames are printed.
+    pub fn dumps_bytes(&self) -> bool {
+        self.hex > 0 || self.hex_text > 0 || self.text > 0
+    }
 }
 
 impl DumpArgs {
@@ -192,6 +226,12 @@ pub struct PrintArgs {
     /// Print absolute TCP sequence numbers, not relative to the start of the conversation
     #[arg(short = 'S', long = "absolute-tcp-sequence-numbers")]
     pub absolute_sequence: bool,
+    /// Print a JSON object for each frame, on one line (docs/lines.schema.json)
+    #[arg(long)]
+    pub json: bool,
+    /// Colour the lines by protocol and flags: `auto` does on a terminal, unless NO_COLOR is set
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t = Color::Auto)]
+    pub color: Color,
     /// Print exactly tcpdump's lines, without the packets in tunnels that tcpdump does not follow (docs/lines.md)
     #[arg(long)]
     pub like_tcpdump: bool,

@@ -8,7 +8,8 @@ use super::privilege::{Doors, Entered, Needs, Privileges};
 use super::space::Kernel;
 use super::{DEFAULT_BUFFER_KIB, Failure, expression, interface, interfaces, snaplen};
 use crate::cli::{
-    Cli, Command, DemuxArgs, Direction, DumpArgs, PrintArgs, RulesArgs, SourceArgs, TrackArgs,
+    Cli, Color, Command, DemuxArgs, Direction, DumpArgs, PrintArgs, RulesArgs, SourceArgs,
+    TrackArgs,
 };
 use clap::Parser;
 use fyke_capture::WriteError;
@@ -141,6 +142,12 @@ fn check_dump(args: &DumpArgs) -> Result<(), Failure> {
         _ if args.print && args.count => {
             "--print: with --count no frame is printed; leave one of them out"
         }
+        _ if args.print_options.json && (args.count || args.print_options.dumps_bytes()) => {
+            "--json: an object has no dump of bytes and no count; omit -x, -X, -A and --count"
+        }
+        _ if args.print_options.json && args.print_options.color == Color::Always => {
+            "--json: objects have no colours; omit --color"
+        }
         _ if args.nanoseconds() && args.count && args.write.is_none() => {
             "--nano: no timestamp is printed or written with --count; leave one of them out"
         }
@@ -171,6 +178,7 @@ pub fn dump(args: &DumpArgs, dissector: Option<&Path>) -> Result<String, Failure
             ("live", yes(args.source.read.is_none())),
             ("snaplen", cut(args.source.snaplen)),
             ("lookback", yes(args.look_back)),
+            ("credits", yes(args.print_options.json)),
         ],
     );
     chain.extend(args.source.read.is_none().then(|| rules_node(&[])));
@@ -212,7 +220,9 @@ pub fn dump(args: &DumpArgs, dissector: Option<&Path>) -> Result<String, Failure
                 ("snaplen", snaplen),
                 ("nano", yes(args.nanoseconds())),
                 ("lengths", yes(args.print_options.lengths)),
-                ("like_tcpdump", yes(args.print_options.like_tcpdump)),
+                ("like_tcpdump", yes(args.print_options.like_tcpdump || args.as_tcpdump)),
+                ("json", yes(args.print_options.json)),
+                ("color", yes(is_colored(args))),
             ],
         ));
     }
@@ -412,6 +422,11 @@ fn direction(given: Direction) -> Option<String> {
 
 fn limit(frames: u64) -> String {
     node("limit", &[("expression", Some(frames.to_string()))])
+}
+
+/// True if lines get colours: as tcpdump, and for objects, never.
+fn is_colored(args: &DumpArgs) -> bool {
+    !args.as_tcpdump && !args.print_options.json && args.print_options.color.is_on()
 }
 
 /// Returns the print options as tcpdump's letters.

@@ -8,7 +8,7 @@ use crate::error::FilterError;
 use crate::received;
 use fyke_filter::scoped::Part;
 use fyke_frame::{Batch, LinkType, Mask};
-use fyke_pass::Reader;
+use fyke_pass::{MatchMode, Matches, Reader};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -35,6 +35,8 @@ pub struct FilterReader {
     orphans: Mask,
     /// Buffer for frames as the device delivered them.
     received: Vec<u8>,
+    /// The passes that accepted the frames of the last evaluated batch; `None` unless they are reported.
+    matches: Option<Matches>,
 }
 
 impl FilterReader {
@@ -47,7 +49,28 @@ impl FilterReader {
             unfit: BTreeMap::new(),
             orphans: Mask::EMPTY,
             received: Vec::new(),
+            matches: None,
         }
+    }
+
+    /// Reports from now on which pass accepts a frame: [`FilterReader::credit`].
+    pub fn report(&mut self) {
+        self.matches = Some(Matches::new(MatchMode::First));
+    }
+
+    /// Numbers of the filter and of the pass that accepted frame `index` of the last evaluated batch. `None` if there
+    /// is no filter, or none is [reported](Self::report); no filter for a pass of a tracker, and for a filter that has
+    /// been removed since the evaluation.
+    pub fn credit(&self, index: usize) -> Option<(Option<u64>, u64)> {
+        let found = self.matches.as_ref()?.of(index).next()?;
+        let link = self.links.get(self.current)?.link;
+        let listed = lock(&self.shared.listed);
+        let filters = listed.links.iter().find(|one| one.link == link);
+        let number = filters.and_then(|one| {
+            let own = one.ids.iter().find(|(_, filter)| Some(**filter) == found.filter);
+            own.map(|(number, _)| *number)
+        });
+        Some((number, found.pass.0))
     }
 
     /// Adopts the edits since the last call; returns true if there were any.
@@ -90,7 +113,10 @@ impl FilterReader {
         if one.unfit {
             return Ok(Mask::EMPTY);
         }
-        let mut judge = |batch: &Batch<'_>| one.passes.evaluate_uncounted(batch, within);
+        let mut judge = |batch: &Batch<'_>| match &mut self.matches {
+            Some(matches) => one.passes.evaluate_matches_uncounted(batch, within, matches),
+            None => one.passes.evaluate_uncounted(batch, within),
+        };
         Ok(if self.shared.without_tags {
             received::without_tags(batch, &mut self.received, judge)
         } else if self.shared.as_received {

@@ -190,6 +190,16 @@ impl Reader {
         accepted
     }
 
+    /// Like [`Reader::evaluate_matches`], but counts nothing.
+    pub fn evaluate_matches_uncounted(
+        &mut self,
+        batch: &Batch,
+        within: Mask,
+        matches: &mut Matches,
+    ) -> Mask {
+        self.judge(batch, within, None, Some(matches))
+    }
+
     /// Judges frames only by passes that were made or changed after epoch `since`: for look-back at frames that an
     /// earlier epoch rejected. Counts like [`Reader::evaluate_matches`]; accepts everything if the set is empty.
     pub fn evaluate_changed(

@@ -200,7 +200,12 @@ pub(super) fn l2tp(body: &mut Body, packet: &Piece) -> Printed {
 }
 
 pub(super) fn ldp(body: &mut Body, packet: &Piece) -> Printed {
+    /// Length of the header and of the shortest message.
+    const SHORTEST_LEN: usize = 18;
     body.protocol = "ldp";
+    if packet.wire_len <= SHORTEST_LEN {
+        return Ok(());
+    }
     packet.take(0, 10)?;
     let lead = if body.options.verbose > 0 { "\n\t" } else { "" };
     let (version, length) = (packet.be16(0)?, packet.be16(2)?);

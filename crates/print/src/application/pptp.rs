@@ -217,7 +217,7 @@ fn print_field(
             1
         }
         Bits(name, letters) => {
-            // The bearer's letters stand in the other order than its bits.
+            // The bearer's letters are in the other order than its bits.
             let (first, second) = if name == "BEARER_CAP" { (2, 1) } else { (1, 2) };
             let value = message.be32(at)?;
             put!(body, " {name}(");

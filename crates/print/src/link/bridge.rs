@@ -147,7 +147,7 @@ pub(super) fn discovery(body: &mut Body, packet: &Piece) -> Printed {
         let sum = packet.be16(2)?;
         put!(body, ", checksum: {sum:#06x} (unverified), length {length}");
     }
-    let mut at = 4;
+    let (mut at, mut only_name) = (4, true);
     while at < length && !body.is_full() {
         if length - at < 4 {
             put!(body, " (remaining packet length {} < 4)", length - at);
@@ -164,6 +164,7 @@ pub(super) fn discovery(body: &mut Body, packet: &Piece) -> Printed {
             return invalid(body);
         }
         let value = packet.take(at + 4, len - 4)?;
+        only_name &= kind == 1;
         match verbose {
             true => {
                 let plural = if value.len() == 1 { "" } else { "s" };
@@ -186,6 +187,10 @@ pub(super) fn discovery(body: &mut Body, packet: &Piece) -> Printed {
             _ => {}
         }
         at += len;
+    }
+    if only_name && !verbose {
+        // tcpdump prints the length after its dump of the other values.
+        put!(body, ", length {length}");
     }
     Ok(())
 }

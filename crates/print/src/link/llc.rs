@@ -137,7 +137,7 @@ pub(crate) fn print(body: &mut Body, index: usize) -> Step {
     Ok(Flow::End)
 }
 
-/// Prints the control field of an LLC header whose payload no printer knows.
+/// Prints the control field of an LLC header; no printer knows its payload.
 fn plain(body: &mut Body, layer: &Layer, whole: &Piece, unnumbered: Option<u8>) -> Printed {
     let (destination, source) = (whole.u8(0)? & 0xfe, whole.u8(1)? & 0xfe);
     if !body.options.link_header {

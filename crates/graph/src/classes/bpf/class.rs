@@ -9,6 +9,7 @@
 mod look_back;
 
 use fyke_filters::{FilterError, FilterReader, FilterSet, Tags};
+use crate::credits;
 use crate::fits::unfit;
 use crate::node::{
     Arrival, Class, Counter, MakeError, Needs, Node, NodeError, Parameter, Settings,
@@ -21,6 +22,8 @@ struct Filter {
     reader: FilterReader,
     filters: FilterSet,
     look_back: Option<LookBack>,
+    /// Leaves the passes that accepted frames for later nodes.
+    credits: bool,
 }
 
 impl Node for Filter {
@@ -34,6 +37,9 @@ impl Node for Filter {
         }
         let passed = self.reader.evaluate(arrival.batch(), arrival.mask());
         let passed = passed.map_err(NodeError::new)?;
+        if self.credits {
+            credits::leave(arrival, &self.reader, passed.iter());
+        }
         if let Some(look_back) = &mut self.look_back {
             look_back.judged(arrival, passed);
         }
@@ -97,7 +103,11 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
         MakeError { varies, ..MakeError::new("expression", error) }
     })?;
     let look_back = settings.flag("lookback")?.then(LookBack::default);
-    Ok(Box::new(Filter { reader: filters.reader(), filters, look_back }))
+    let (mut reader, credits) = (filters.reader(), settings.flag("credits")?);
+    if credits {
+        reader.report();
+    }
+    Ok(Box::new(Filter { reader, filters, look_back, credits }))
 }
 
 /// Frames that change if tags are skipped: those in which the IP header does not follow the link header. The kernel
@@ -127,6 +137,7 @@ pub const CLASS: Class = Class {
         Parameter { name: "live", summary: "y: read as for a capture on Linux: direction, tags" },
         Parameter { name: "tags", summary: "skip: as if frames had no VLAN tags and MPLS labels" },
         Parameter { name: "snaplen", summary: "bytes that `accept` returns (262144)" },
+        Parameter { name: "credits", summary: "y: `print` with json=y shows the accepting pass" },
         Parameter { name: "lookback", summary: "y: edits reach frames that the source holds" },
     ],
     repeatable: true,

@@ -3,6 +3,7 @@
 //! The letters of tcpdump's options select the format: `(print, nevv)`. Lines are written after each batch; with `l`
 //! or on a terminal, after each line. Frames whose line is not consumed count as lost. Cost: about 1 µs a frame.
 
+use crate::credits;
 use crate::losses::Losses;
 use crate::node::{Arrival, Class, Counter, MakeError, Node, NodeError, Parameter, Settings};
 use fyke_capture::Output;
@@ -16,6 +17,7 @@ struct Print {
     out: Output,
     line: String,
     flush_each: bool,
+    json: bool,
     snaplen: usize,
     losses: Losses,
     /// Reason why printing has ended.
@@ -35,10 +37,14 @@ impl Print {
 
 impl Node for Print {
     fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
-        for (_, frame) in arrival.frames() {
+        for (index, frame) in arrival.frames() {
             let data = &frame.data[..frame.data.len().min(self.snaplen)];
             self.line.clear();
-            self.printer.line(&Frame { data, ..*frame }, &mut self.line);
+            let frame = Frame { data, ..*frame };
+            match self.json {
+                true => self.printer.object(&frame, credits::of(arrival, index), &mut self.line),
+                false => self.printer.line(&frame, &mut self.line),
+            }
             self.line.push('\n');
             self.out.buffer().extend_from_slice(self.line.as_bytes());
             self.out.mark(true);
@@ -123,6 +129,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
     options.nanoseconds = settings.flag("nano")?;
     options.lengths = settings.flag("lengths")?;
     options.like_tcpdump = settings.flag("like_tcpdump")?;
+    options.color = settings.flag("color")?;
     if settings.flag("live")? || options.like_tcpdump {
         options.interface_name = fyke_capture::interface_name;
     }
@@ -135,6 +142,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
         out,
         line: String::new(),
         flush_each,
+        json: settings.flag("json")?,
         snaplen,
         losses: Losses::default(),
         failed: None,
@@ -151,6 +159,8 @@ pub const CLASS: Class = Class {
         Parameter { name: "live", summary: "y: interface numbers are those of this machine" },
         Parameter { name: "snaplen", summary: "most bytes of a frame (262144)" },
         Parameter { name: "nano", summary: "y: times with nanoseconds, not microseconds" },
+        Parameter { name: "json", summary: "y: an object a line (docs/lines.schema.json)" },
+        Parameter { name: "color", summary: "y: colours by protocol and flags" },
         Parameter { name: "like_tcpdump", summary: "y: exactly tcpdump's lines" },
         Parameter { name: "lengths", summary: "y: captured and original length of each frame" },
     ],

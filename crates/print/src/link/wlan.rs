@@ -13,8 +13,8 @@ const TO_SYSTEM: u8 = 0x01;
 const FROM_SYSTEM: u8 = 0x02;
 const PROTECTED: u8 = 0x40;
 
-/// True for the link types whose frames this module prints.
-pub(crate) fn is_decoded(link: LinkType) -> bool {
+/// True for the link types with frames that this module prints.
+pub(crate) fn is_wireless(link: LinkType) -> bool {
     matches!(link, LinkType::IEEE802_11 | LinkType::IEEE802_11_RADIO)
 }
 

@@ -1,0 +1,48 @@
+//! The passes that accepted the frames of a batch, from a filter node to the nodes after it in the same worker.
+//!
+//! A worker calls its nodes one after the other on its own thread, so a value of the thread is enough. The serial
+//! number of the batch tells a node whether the value belongs to the batch that it sees.
+
+use crate::node::Arrival;
+use fyke_filters::FilterReader;
+use fyke_print::Credit;
+use std::cell::RefCell;
+
+#[derive(Default)]
+struct Credits {
+    serial: Option<u64>,
+    frames: Vec<(usize, Credit)>,
+}
+
+thread_local! {
+    static CREDITS: RefCell<Credits> = RefCell::default();
+}
+
+/// Leaves the passes that accepted the frames `passed` of a batch.
+pub(crate) fn leave(
+    arrival: &Arrival<'_>,
+    reader: &FilterReader,
+    passed: impl Iterator<Item = usize>,
+) {
+    CREDITS.with_borrow_mut(|credits| {
+        credits.serial = Some(arrival.serial());
+        credits.frames.clear();
+        let epoch = reader.epoch();
+        credits.frames.extend(passed.map(|index| {
+            let found = reader.credit(index);
+            let filter = found.and_then(|(filter, _)| filter);
+            (index, Credit { filter, pass: found.map(|(_, pass)| pass), epoch })
+        }));
+    });
+}
+
+/// The pass that accepted frame `index` of the batch; `None` if no node has left one.
+pub(crate) fn of(arrival: &Arrival<'_>, index: usize) -> Option<Credit> {
+    CREDITS.with_borrow(|credits| {
+        if credits.serial != Some(arrival.serial()) {
+            return None;
+        }
+        let at = credits.frames.binary_search_by_key(&index, |(at, _)| *at).ok()?;
+        Some(credits.frames[at].1)
+    })
+}

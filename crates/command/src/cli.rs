@@ -101,6 +101,7 @@ pub enum Command {
 
 /// User and sandbox of a command once its sockets and files are open.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Rights and control")]
 pub struct PrivilegeArgs {
     /// Become USER once sockets and files are open (`root`: stay root). Without this option, root becomes the user
     /// that ran sudo, or else the first of the users `fyke`, `tcpdump` and `nobody` that exists
@@ -113,6 +114,7 @@ pub struct PrivilegeArgs {
 
 /// Source of the frames.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Source")]
 pub struct SourceArgs {
     /// Interface to capture on, by name or by its number in `dump -D`; `any` for all interfaces; ring:PATH for a ring
     /// of `fyke demux`. Several -i: one capture of all of them, in the order of time

@@ -14,6 +14,7 @@ pub struct Script {
     folder: PathBuf,
     is_root: bool,
     has_own_processes: bool,
+    has_own_mounts: bool,
     limit_s: u32,
     variables: Vec<(OsString, OsString)>,
 }
@@ -50,6 +51,7 @@ impl Script {
             folder: folder.to_owned(),
             is_root: false,
             has_own_processes: true,
+            has_own_mounts: false,
             limit_s: 60,
             variables: Vec::new(),
         };
@@ -64,6 +66,11 @@ impl Script {
     /// Runs the script in the system's process namespace; it must end the processes that it starts.
     pub fn among_all_processes(self) -> Script {
         Script { has_own_processes: false, ..self }
+    }
+
+    /// Runs the script in a mount namespace of its own.
+    pub fn own_mounts(self) -> Script {
+        Script { has_own_mounts: true, ..self }
     }
 
     /// Sets the time limit in seconds.
@@ -85,6 +92,9 @@ impl Script {
         let mut options = vec![if self.is_root { "-n" } else { "-Urn" }];
         if self.has_own_processes {
             options.extend(["--pid", "--fork", "--kill-child"]);
+        }
+        if self.has_own_mounts {
+            options.extend(["--mount", "--propagation", "private"]);
         }
         if !works(&options) {
             println!("skipped: no network namespaces of our own here");

@@ -16,52 +16,67 @@ pub struct DumpArgs {
     /// Write frames to FILE instead of printing them (.pcap or pcapng by the name, compressed if it also ends in .gz,
     /// .zst or .lz4; `-` = standard output)
     #[arg(short, long, value_name = "FILE")]
+    #[arg(help_heading = "Files")]
     pub write: Option<PathBuf>,
     /// With -w: print frames too
     #[arg(long)]
+    #[arg(help_heading = "Files")]
     pub print: bool,
     /// Stop after N accepted frames
     #[arg(short, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(help_heading = "Filter")]
     pub count_limit: Option<u64>,
     /// Print only the number of accepted frames
     #[arg(long)]
+    #[arg(help_heading = "Lines")]
     pub count: bool,
     /// Print exact counts, and the hits of each filter, at the end
     #[arg(long)]
+    #[arg(help_heading = "Filter")]
     pub stats: bool,
     /// Read EXPR by meaning: innermost packet, outer (…), layer N (…), any (…); tags do not shift offsets
     #[arg(long)]
+    #[arg(help_heading = "Filter")]
     pub scoped: bool,
     /// Accept only frames with PATTERN in their payload, as in '"GET /" [a-z]{1,8}' (docs/ruler-language.md)
     #[arg(long, value_name = "PATTERN")]
+    #[arg(help_heading = "Filter")]
     pub payload: Option<String>,
     /// Print what Wireshark's dissectors say: tshark reads the accepted frames (with -v: all details)
     #[arg(long, conflicts_with = "count")]
     pub dissect: bool,
     /// Read the expression from FILE
     #[arg(short = 'F', value_name = "FILE")]
+    #[arg(help_heading = "Filter")]
     pub expression_file: Option<PathBuf>,
     /// Start a new output file after this many million bytes
     #[arg(short = 'C', value_name = "MB", requires = "write", value_parser = from_one())]
+    #[arg(help_heading = "Files")]
     pub file_size: Option<u32>,
     /// Start a new output file after this many seconds; FILE is a strftime pattern
     #[arg(short = 'G', value_name = "SECONDS", requires = "write", value_parser = from_one())]
+    #[arg(help_heading = "Files")]
     pub rotate_seconds: Option<u32>,
     /// With -C: keep N files and overwrite the oldest; with -G: stop after N files
     #[arg(short = 'W', value_name = "N", requires = "write", value_parser = from_one())]
+    #[arg(help_heading = "Files")]
     pub file_count: Option<u32>,
     /// Digits of printed timestamps, and of those in .pcap files (.pcapng files always have nanoseconds)
-    #[arg(long, value_name = "PRECISION", value_enum, default_value_t = Precision::Micro)]
+    #[arg(long, value_name = "micro|nano", hide_possible_values = true, value_enum, default_value_t = Precision::Micro)]
     #[arg(overrides_with_all = ["micro", "nano"])]
+    #[arg(help_heading = "Lines")]
     pub time_stamp_precision: Precision,
     /// Short for --time-stamp-precision=micro
     #[arg(long, overrides_with_all = ["time_stamp_precision", "nano"])]
+    #[arg(help_heading = "Lines")]
     pub micro: bool,
     /// Short for --time-stamp-precision=nano
     #[arg(long, overrides_with_all = ["time_stamp_precision", "micro"])]
+    #[arg(help_heading = "Lines")]
     pub nano: bool,
     /// Permission bits of new output files, in octal; an existing file keeps its own
     #[arg(long, value_name = "MODE", default_value = "600", requires = "write")]
+    #[arg(help_heading = "Files")]
     pub file_mode: String,
     /// Compress output files while capturing, whatever their names; -C counts bytes before compression
     #[arg(long, value_name = "FORMAT", requires = "write")]
@@ -69,37 +84,48 @@ pub struct DumpArgs {
     pub compress: Option<String>,
     /// Do not open a control socket; this capture cannot be edited while it runs
     #[arg(long)]
+    #[arg(help_heading = "Rights and control")]
     pub no_control: bool,
     /// After an edit, also deliver earlier frames that are still in the capture ring
     #[arg(long)]
+    #[arg(help_heading = "Filter")]
     pub look_back: bool,
     /// Link type to capture with; -L lists those that the interface offers
     #[arg(short = 'y', long = "linktype", value_name = "LINK")]
+    #[arg(help_heading = "Source")]
     pub link_type: Option<String>,
     /// List the link types that the interface offers
     #[arg(short = 'L', long = "list-data-link-types", alias = "list-link-types")]
+    #[arg(help_heading = "Lists")]
     pub list_link_types: bool,
     /// List the interfaces that can be captured on
     #[arg(short = 'D', long)]
+    #[arg(help_heading = "Lists")]
     pub list_interfaces: bool,
     /// Capture only frames that this host receives (in) or sends (out)
-    #[arg(short = 'Q', long, value_name = "DIRECTION", value_enum)]
+    #[arg(short = 'Q', long, value_name = "in|out|inout", hide_possible_values = true, value_enum)]
+    #[arg(help_heading = "Filter")]
     pub direction: Option<Direction>,
     /// Clock of the timestamps; -J lists those that the interface offers
     #[arg(short = 'j', long, value_name = "TYPE")]
+    #[arg(help_heading = "Source")]
     pub time_stamp_type: Option<String>,
     /// List the clocks that the interface offers
     #[arg(short = 'J', long)]
+    #[arg(help_heading = "Lists")]
     pub list_time_stamp_types: bool,
     /// Deliver frames within a millisecond, not after up to 20; the capture ring then holds a shorter pause
     #[arg(long)]
+    #[arg(help_heading = "Source")]
     pub immediate_mode: bool,
     /// Print the filter as a program of classic BPF and stop; -dd: as C; -ddd: as numbers. The link type is that of
     /// -r, -i or -y, else Ethernet
     #[arg(short = 'd', action = ArgAction::Count)]
+    #[arg(help_heading = "Lists")]
     pub dump_program: u8,
     /// Print the version
     #[arg(long, action = ArgAction::Version)]
+    #[arg(help_heading = "Lists")]
     pub version: Option<bool>,
     /// Called as `tcpdump`: its files and messages.
     #[arg(skip)]
@@ -107,7 +133,7 @@ pub struct DumpArgs {
     #[command(flatten)]
     pub print_options: PrintArgs,
     /// Filter expression in the pcap language
-    #[arg(value_name = "EXPR")]
+    #[arg(value_name = "EXPR", help_heading = "Filter")]
     pub expression: Vec<String>,
 }
 
@@ -173,18 +199,31 @@ impl DumpArgs {
 
 const DUMP_EXAMPLES: &str = "\
 Examples:
-  fyke dump -nr in.pcapng 'tcp[tcpflags] & tcp-syn != 0'
-  fyke dump -i any -w ftp.pcapng -c 1000 tcp port ftp
-  fyke dump -r in.pcap.gz -w - udp | tcpdump -nr -
-  fyke dump -i eth0 -G 60 -w 'web-%H%M%S.pcap' port 80
+  Source   fyke dump -ni eth0                               frames as they arrive
+           fyke dump -i eth0 -i eth1 -w both.pcapng         two interfaces in one file
+           fyke dump --netns blue -ni any                   in a network namespace
+           fyke dump -nr in.pcapng                          frames of a file
+  Filter   fyke dump -nr in.pcapng 'tcp[tcpflags] & tcp-syn != 0'
+           fyke dump -i any -w ftp.pcapng -c 1000 tcp port ftp
+           fyke dump -ni eth0 -Q in --payload '\"GET /\"' port 80
+  Files    fyke dump -r in.pcap.gz -w - udp | tcpdump -nr -
+           fyke dump -i eth0 -G 60 -w 'web-%H%M%S.pcap' port 80
+           fyke dump -i eth0 -C 100 -W 10 -w ring.pcap      the last 1000 MB
+  Lines    fyke dump -ttttvvr in.pcap -c 5 icmp
+           fyke dump -xXnr in.pcap --lengths --nano
+  Lists    fyke dump -D; fyke dump -L -i any; fyke dump -d tcp port 80
+  Rights   sudo fyke dump -i eth0 -Z nobody -w /tmp/out.pcap
 
 While it runs, from another terminal: fyke ctl set 'tcp port 80', fyke ctl show, fyke ctl stats.
 SIGINT, SIGTERM and SIGHUP end the capture and print its summary; a second signal ends it at once.
 SIGUSR1 prints the counts.
-Expressions are in the language of pcap-filter(7); `fyke explain EXPR` shows how fyke reads one.";
+Expressions are in the language of pcap-filter(7); `fyke explain EXPR` shows how fyke reads one.
+A link to fyke that is called tcpdump takes tcpdump's command lines and has its messages and files
+(docs/tcpdump.md).";
 
 /// Print options, with tcpdump's letters.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Lines")]
 pub struct PrintArgs {
     /// Print addresses and ports as numbers (names of addresses are never looked up)
     #[arg(short, action = ArgAction::Count)]

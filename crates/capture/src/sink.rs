@@ -190,6 +190,8 @@ pub struct WriteOptions {
     pub interfaces: Vec<Interface>,
     /// When to start another file. Sizes are those before compression.
     pub rotation: Rotation,
+    /// Called with the name of each file of a rotation that is complete, except the last one.
+    pub completed: Option<fn(&Path)>,
     /// Compression; `None` = by the extension of the name.
     pub compression: Option<Compression>,
     /// Permission bits of new files, less those of the umask; an existing file keeps its own.
@@ -209,6 +211,7 @@ impl Default for WriteOptions {
             waits: true,
             interfaces: Vec::new(),
             rotation: Rotation::default(),
+            completed: None,
             compression: None,
             mode: PRIVATE,
         }

@@ -30,6 +30,8 @@ pub(super) struct FileSink {
     name: String,
     /// True if bytes that have been written can be changed, which is impossible in a pipe.
     can_patch: bool,
+    /// Name of the current file.
+    path: PathBuf,
     compression: Compression,
     /// True if regular files are written by a thread.
     has_threads: bool,
@@ -92,6 +94,7 @@ impl FileSink {
             output,
             name,
             can_patch,
+            path: names.path(),
             compression,
             has_threads: std::thread::available_parallelism().is_ok_and(|count| count.get() > 1),
             names,
@@ -227,6 +230,7 @@ impl FileSink {
             NextFile::Done(count) => {
                 self.end()?;
                 self.hand_over(None)?;
+                self.complete();
                 Err(WriteError::FileLimit(count))
             }
             NextFile::Next(path) => {
@@ -235,14 +239,23 @@ impl FileSink {
                 self.add_to_earlier();
                 // The next file may have the same name as this one.
                 self.output.file().map(File::unlock);
+                self.complete();
                 let next = self.open_next(path)?;
                 self.before = self.stats();
                 (self.output, self.name, self.untouched) = next;
+                self.path = self.names.path();
                 self.before.files += 1;
                 self.start();
                 self.finished = false;
                 Ok(true)
             }
+        }
+    }
+
+    /// Tells that the current file is complete.
+    fn complete(&self) {
+        if let Some(completed) = self.options.completed {
+            completed(&self.path);
         }
     }
 

@@ -61,6 +61,10 @@ pub struct DumpArgs {
     #[arg(short = 'W', value_name = "N", requires = "write", value_parser = from_one())]
     #[arg(help_heading = "Files")]
     pub file_count: Option<u32>,
+    /// With -C or -G: run COMMAND with the name of each complete file as its argument, without a shell, with the rights
+    /// of the user that fyke becomes and at the lowest priority
+    #[arg(short = 'z', value_name = "COMMAND", requires = "write")]
+    pub rotate_command: Option<String>,
     /// Digits of printed timestamps, and of those in .pcap files (.pcapng files always have nanoseconds)
     #[arg(long, value_name = "micro|nano", hide_possible_values = true, value_enum, default_value_t = Precision::Micro)]
     #[arg(overrides_with_all = ["micro", "nano"])]

@@ -57,7 +57,9 @@ pub fn run(mut args: DumpArgs) -> Result<(), Failure> {
     }
     check_rotation(&args)?;
     let is_live = args.source.read.is_none();
-    let privileges = Privileges::prepare(&args.privilege, is_live || !args.no_control)?;
+    let runs = args.rotate_command.as_deref().zip(args.write.as_deref());
+    let with_helper = is_live || !args.no_control;
+    let privileges = Privileges::prepare_to_run(&args.privilege, with_helper, runs)?;
     let doors = if args.no_control { Doors::Closed } else { Doors::Filters };
     let dissector = args.dissect.then(|| Dissector::start(&args, &privileges)).transpose()?;
     let pipe = dissector.as_ref().map(Dissector::path);
@@ -118,6 +120,9 @@ fn check_rotation(args: &DumpArgs) -> Result<(), Failure> {
     let rotates = args.file_size.is_some() || args.rotate_seconds.is_some();
     let refused = |text: &str| Err(Failure::Usage(text.to_owned()));
     match &args.write {
+        _ if args.rotate_command.is_some() && !rotates => {
+            refused("-z runs a command for the files of -C or -G; give one of them, too")
+        }
         _ if args.file_count.is_some() && !rotates => {
             refused("-W counts the files of -C or -G; give one of them, too")
         }

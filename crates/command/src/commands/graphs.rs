@@ -203,6 +203,7 @@ pub fn dump(args: &DumpArgs, dissector: Option<&Path>) -> Result<String, Failure
                 ("flush", yes(args.print_options.packet_buffered)),
                 ("nano", yes(args.nanoseconds())),
                 ("compress", args.compress.clone()),
+                ("command", args.rotate_command.clone()),
                 ("mode", (args.file_mode != "600").then(|| args.file_mode.clone())),
             ],
         ));

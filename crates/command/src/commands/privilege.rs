@@ -21,6 +21,7 @@ use fyke_capture::{PacketSockets, Rotation};
 use fyke_control::Listening;
 use fyke_graph::Plan;
 use fyke_privilege::helper;
+use fyke_privilege::runner;
 use fyke_privilege::sandbox::{Enforced, Rules, Sandbox};
 use fyke_privilege::user::{self, User};
 use std::os::unix::process::CommandExt;
@@ -155,9 +156,29 @@ impl Privileges {
     /// Chooses the user to become, and starts the helper for a command that captures or can be edited. Must be called
     /// before the command opens anything or starts a thread.
     pub fn prepare(args: &PrivilegeArgs, with_helper: bool) -> Result<Privileges, Failure> {
+        Self::prepare_to_run(args, with_helper, None)
+    }
+
+    /// Prepares as [`prepare`](Self::prepare) does, and starts the process that runs a command for each complete file
+    /// of a rotation: the command and the pattern of the names.
+    pub fn prepare_to_run(
+        args: &PrivilegeArgs,
+        with_helper: bool,
+        runs: Option<(&str, &Path)>,
+    ) -> Result<Privileges, Failure> {
         // /proc cannot be read later.
         signals::look();
         let becomes = becomes(args)?;
+        if let Some((command, pattern)) = runs {
+            check_command(command)?;
+            let user = match &becomes {
+                Becomes::User(user) => Some(user),
+                Becomes::Itself | Becomes::Powerless => None,
+            };
+            let is_powerless = matches!(becomes, Becomes::Powerless);
+            runner::start(command, pattern, user, is_powerless)
+                .context("cannot start the process that runs the command of -z")?;
+        }
         let sandbox = !args.no_sandbox;
         if let Becomes::User(user) = &becomes {
             user::new_files_belong_to(user);
@@ -321,6 +342,26 @@ fn becomes(args: &PrivilegeArgs) -> Result<Becomes, Failure> {
     };
     let user = user.filter(User::is_mapped);
     Ok(user.map_or(Becomes::Powerless, Becomes::User))
+}
+
+/// Refuses a command that does not exist, before the capture needs it.
+fn check_command(command: &str) -> Result<(), Failure> {
+    use std::os::unix::fs::PermissionsExt;
+    let runs = |path: &Path| {
+        path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+    };
+    let found = match command.contains('/') {
+        true => runs(Path::new(command)),
+        false => std::env::var_os("PATH")
+            .is_some_and(|path| std::env::split_paths(&path).any(|at| runs(&at.join(command)))),
+    };
+    match found && !command.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::Usage(format!(
+            "-z {command}: there is no such program; it is run without a shell, so give a name or a \
+             path alone, and put options into a script"
+        ))),
+    }
 }
 
 /// Refuses a user that could not make the files that are needed later.

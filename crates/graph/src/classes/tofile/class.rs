@@ -9,6 +9,7 @@ use crate::node::{Arrival, Class, Counter, Emitted, MakeError, Node, NodeError};
 use crate::node::{Parameter, Settings};
 use fyke_capture::{Account, Compression, Format, Interface, PRIVATE, Rotation, Sink, WriteOptions};
 use fyke_frame::{Frame, Mask};
+use fyke_privilege::runner;
 use std::cell::Cell;
 use std::path::Path;
 use std::time::Duration;
@@ -137,6 +138,30 @@ fn compression(settings: &Settings) -> Result<Option<Compression>, MakeError> {
     })
 }
 
+/// Checks the command that runs for each complete file; a process of its own runs it, which has to exist already.
+fn completed(settings: &Settings) -> Result<Option<fn(&Path)>, MakeError> {
+    let Some(given) = settings.text("command") else { return Ok(None) };
+    if !rotation(settings)?.rotates() {
+        let why = "a command runs for each complete file of a rotation: add `size` or `seconds`";
+        return Err(MakeError::new("command", why));
+    }
+    match runner::current().is_some_and(|runner| runner.command() == given) {
+        true => Ok(Some(run_command)),
+        false => {
+            let why = "this fyke cannot start programs any more; `fyke dump -z` starts the process \
+                       that can";
+            Err(MakeError::refused("command", why))
+        }
+    }
+}
+
+fn run_command(file: &Path) {
+    let Some(runner) = runner::current() else { return };
+    if let Err(error) = runner.run(file) {
+        eprintln!("fyke: -z: {} was not run for {file:?}: {error}", runner.command());
+    }
+}
+
 /// Reads when to start another file, from the parameters of the class.
 ///
 /// # Errors
@@ -187,7 +212,8 @@ fn check(settings: &Settings) -> Result<(), MakeError> {
 /// Creates the file with the graph: a file that cannot be created is refused before any frame arrives.
 fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
     let path = Path::new(settings.required("expression")?);
-    let sink = fyke_capture::create_file(path, options(settings)?);
+    let options = WriteOptions { completed: completed(settings)?, ..options(settings)? };
+    let sink = fyke_capture::create_file(path, options);
     let sink = sink.map_err(|error| match error.is_input() {
         true => MakeError::new("expression", error),
         false => MakeError::refused("expression", error),
@@ -225,6 +251,7 @@ pub const CLASS: Class = Class {
         Parameter { name: "flush", summary: "y: each frame is written at once" },
         Parameter { name: "nano", summary: "y: .pcap with nanoseconds, not microseconds" },
         Parameter { name: "compress", summary: "none, gzip, zstd or lz4 (by the name)" },
+        Parameter { name: "command", summary: "with `size` or `seconds`: run for each complete file" },
         Parameter { name: "mode", summary: "permission bits of new files, in octal (600)" },
     ],
     // Both depend on the order of all frames: which frames are the first N, and when the next file begins.

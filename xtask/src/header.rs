@@ -59,7 +59,7 @@ fn numbers(out: &mut String) {
         ROW_SECOND_SHIFT HINTS HINT_HASH HINT_FIRST_SHIFT HINT_SECOND_SHIFT
         MORE_ROWS CODE_WORDS CODE_LIMIT COOKED_BYTES CODE_MEMORY ADDRESSES ADDRESS_REACH
         COUNTERS COUNT_REJECTED COUNT_CAPPED
-        COUNT_EMPTY FIRST_PASS_COUNTER FLAG_COUNT_REJECTED FLAG_PASS_CAPPED
+        COUNT_EMPTY COUNT_SAMPLED FIRST_PASS_COUNTER FLAG_COUNT_REJECTED FLAG_PASS_CAPPED
         BUDGET_LIMIT HEAD_BYTES CAST_CONTEXT
         CAST_MEMORY);
     let _infallible = writeln!(out, "#define FYKE_ROW_HASH {:#x}ull\n", memory::ROW_HASH);
@@ -73,13 +73,13 @@ fn structs(out: &mut String) {
          struct fyke_control {{\n\t__u32 head;\n\t__u32 budget;\n\t__u32 accept;\n\
          \t__u32 reject;\n\t__u32 flags;\n\t__u32 rest;\n\
          \t__u32 short_head;\n\t__u32 short_below;\n\t__u32 short_behind;\n\t__u32 cooked;\n\
-         \t__u32 unused[{}];\n}};\n\n\
+         \t__u32 sample;\n\t__u32 unused[{}];\n}};\n\n\
          struct fyke_address {{\n\t__u64 table;\n\t__u32 words[4];\n\t__u64 unused;\n}};\n\n\
          _Static_assert(sizeof(struct fyke_address) == {}, \"address\");\n\
          _Static_assert(sizeof(struct fyke_instruction) == {}, \"instruction\");\n\
          _Static_assert(__builtin_offsetof(struct fyke_instruction, params) == {}, \"params\");\n\
          _Static_assert(sizeof(struct fyke_control) == {control}, \"control\");\n",
-        control / 4 - 10,
+        control / 4 - 11,
         size_of::<memory::Address>(),
         size_of::<pass::Instruction>(),
         offset_of!(pass::Instruction, params),
@@ -95,6 +95,7 @@ fn structs(out: &mut String) {
         ("short_below", offset_of!(memory::Control, short_below)),
         ("short_behind", offset_of!(memory::Control, short_behind)),
         ("cooked", offset_of!(memory::Control, cooked)),
+        ("sample", offset_of!(memory::Control, sample)),
     ] {
         let _infallible = writeln!(
             out,

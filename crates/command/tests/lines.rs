@@ -30,8 +30,12 @@ fn file(folder: &Path) -> PathBuf {
         v4().gtpu_numbered(9, 1).ipv4([1; 4], [2; 4]).icmp(8, 0, 1).build(),
         v4().tcp(4000, 80).flags(0x04).build(),
         Packet::ethernet().arp(1, [10, 0, 0, 1], [10, 0, 0, 2]).build(),
-        v4().udp(4000, 161).payload(b"\x30\x26\x02\x01\x01\x04\x06public\xa0\x19\x02\x01\x2a\x02\x01\0\x02\x01\0\
-            \x30\x0e\x30\x0c\x06\x08\x2b\x06\x01\x02\x01\x01\x01\0\x05\0").build(),
+        v4().udp(4000, 161)
+            .payload(
+                b"\x30\x26\x02\x01\x01\x04\x06public\xa0\x19\x02\x01\x2a\x02\x01\0\x02\x01\0\
+            \x30\x0e\x30\x0c\x06\x08\x2b\x06\x01\x02\x01\x01\x01\0\x05\0",
+            )
+            .build(),
     ];
     let path = folder.join("in.pcap");
     std::fs::write(&path, pcap::file(1, &packets)).unwrap();

@@ -62,6 +62,8 @@ struct Writer {
     options: fyke_kernel::Options,
     /// Number of bytes to keep of accepted frames, if it was set.
     accept: Option<u32>,
+    /// One in so many rejected frames passes; 0 = none.
+    sample: u32,
 }
 
 /// A group of changes with its texts lowered for the link types in use.
@@ -90,7 +92,8 @@ impl KernelFilters {
         options: fyke_kernel::Options,
     ) -> Result<KernelFilters, OpenError> {
         let links = vec![LinkFilters::new(Space::open(options)?, reading.link)];
-        let writer = Writer { texts: Texts::default(), links, reading, options, accept: None };
+        let writer =
+            Writer { texts: Texts::default(), links, reading, options, accept: None, sample: 0 };
         Ok(KernelFilters { reading, writer: Mutex::new(writer), epoch: AtomicU64::new(0) })
     }
 
@@ -201,6 +204,13 @@ impl KernelFilters {
         let mut writer = self.lock();
         writer.accept = Some(bytes);
         writer.links.iter_mut().for_each(|one| one.space.passes().set_accept(bytes));
+    }
+
+    /// Accepts one in so many of the frames that no text accepts, chosen at random; 0 (the default) = none.
+    pub(crate) fn set_sample(&self, one_in: u32) {
+        let mut writer = self.lock();
+        writer.sample = one_in;
+        writer.links.iter_mut().for_each(|one| one.space.passes().set_sample(one_in));
     }
 
     /// Does the work that is due for passes that have been stable for a while. `sockets` must call its argument with
@@ -330,6 +340,7 @@ impl Writer {
         if let Some(bytes) = self.accept {
             made.space.passes().set_accept(bytes);
         }
+        made.space.passes().set_sample(self.sample);
         self.links.push(made);
         Ok(self.links.len() - 1)
     }

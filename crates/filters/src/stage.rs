@@ -88,6 +88,17 @@ impl KernelStage {
         self.0.counts.rejected()
     }
 
+    /// Passes one in so many of the frames that the texts reject, chosen at random; 0 (the default) = none. Such a frame
+    /// is not part of [`rejected`](Self::rejected): the set evaluates, rejects and counts it.
+    pub fn set_sample(&self, one_in: u32) {
+        self.0.kernel.set_sample(one_in);
+    }
+
+    /// Number of frames that passed as a sample.
+    pub fn sampled(&self) -> u64 {
+        self.0.counts.sampled()
+    }
+
     /// Reason why the kernel passes everything at the moment; `None` if its texts decide.
     pub fn reason(&self) -> Option<String> {
         let state = self.0.lock();

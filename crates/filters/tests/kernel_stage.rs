@@ -164,3 +164,31 @@ fn frames_that_the_kernel_rejects_are_counted_there() {
     }
     assert_eq!(stage.rejected() - before, 5);
 }
+
+#[test]
+fn a_sample_of_the_rejected_frames_passes_and_counts_once() {
+    let Some((set, stage)) = open(&["udp dst port 3"]) else { return };
+    let (mut reader, frame) = (set.reader(), udp(4));
+    reader.refresh();
+    let mut run = |one_in, times: u64| {
+        stage.set_sample(one_in);
+        let (rejected, sampled) = (stage.rejected(), stage.sampled());
+        let mut came = 0;
+        for _ in 0..times {
+            assert!(passed(&stage, &udp(3)), "what a text accepts always passes");
+            if passed(&stage, &frame) {
+                let mut batch = Batch::new();
+                batch.push(Frame::new(LinkType::EN10MB, &frame)).unwrap();
+                assert!(reader.evaluate(&batch, batch.all()).unwrap().is_empty());
+                came += 1;
+            }
+        }
+        assert_eq!(stage.sampled() - sampled, came);
+        assert_eq!(stage.rejected() - rejected + came, times, "each frame is counted once");
+        came
+    };
+    assert_eq!((run(0, 500), run(1, 500)), (0, 500));
+    let came = run(4, 4_000);
+    assert!((700..1_300).contains(&came), "{came} of 4,000 are not one in four");
+    assert_eq!(run(0, 100), 0);
+}

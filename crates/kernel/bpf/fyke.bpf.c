@@ -43,6 +43,7 @@ static long (*const loop)(u32 times, void *callback, void *context, u64 flags) =
 static long (*const tail_call)(void *skb, void *programs, u32 index) =
 	(void *)BPF_FUNC_tail_call;
 static u32 (*const processor)(void) = (void *)BPF_FUNC_get_smp_processor_id;
+static u32 (*const random)(void) = (void *)BPF_FUNC_get_prandom_u32;
 
 #ifdef FYKE_DIRECT
 /* The kernel's own buffer; the loader resolves the offsets of its members. */
@@ -712,8 +713,16 @@ over:
 		tally(FYKE_COUNT_CAPPED);
 		if (m->control.flags & FYKE_FLAG_PASS_CAPPED)
 			return m->control.accept;
-	} else if (m->control.flags & FYKE_FLAG_COUNT_REJECTED) {
-		tally(FYKE_COUNT_REJECTED);
+	} else {
+		/* One in so many passes, for a reader that evaluates it again, rejects it and counts it. */
+		u32 sample = *(volatile u32 *)&m->control.sample;
+
+		if (sample && random() % sample == 0) {
+			tally(FYKE_COUNT_SAMPLED);
+			return m->control.accept;
+		}
+		if (m->control.flags & FYKE_FLAG_COUNT_REJECTED)
+			tally(FYKE_COUNT_REJECTED);
 	}
 	return m->control.reject;
 }

@@ -51,6 +51,7 @@
 #define FYKE_COUNT_REJECTED 0x0
 #define FYKE_COUNT_CAPPED 0x1
 #define FYKE_COUNT_EMPTY 0x2
+#define FYKE_COUNT_SAMPLED 0x3
 #define FYKE_FIRST_PASS_COUNTER 0x8
 #define FYKE_FLAG_COUNT_REJECTED 0x1
 #define FYKE_FLAG_PASS_CAPPED 0x2
@@ -76,7 +77,8 @@ struct fyke_control {
 	__u32 short_below;
 	__u32 short_behind;
 	__u32 cooked;
-	__u32 unused[6];
+	__u32 sample;
+	__u32 unused[5];
 };
 
 struct fyke_address {
@@ -99,6 +101,7 @@ _Static_assert(__builtin_offsetof(struct fyke_control, short_head) == 24, "short
 _Static_assert(__builtin_offsetof(struct fyke_control, short_below) == 28, "short_below");
 _Static_assert(__builtin_offsetof(struct fyke_control, short_behind) == 32, "short_behind");
 _Static_assert(__builtin_offsetof(struct fyke_control, cooked) == 36, "cooked");
+_Static_assert(__builtin_offsetof(struct fyke_control, sample) == 40, "sample");
 
 /* An opcode's form: kind | base | wide | first operand | adjacent. */
 #define FYKE_KIND_UNKNOWN 0

@@ -1,6 +1,6 @@
 //! Counters of the kernel program, as the writer reads them.
 
-use crate::layout::COUNT_REJECTED;
+use crate::layout::{COUNT_REJECTED, COUNT_SAMPLED};
 use crate::sys::{COUNTERS_BYTES, Mapped};
 use std::iter;
 use std::sync::Arc;
@@ -50,5 +50,10 @@ impl CountReader {
     /// Frames that no pass accepted.
     pub fn rejected(&self) -> u64 {
         self.0.sum(COUNT_REJECTED)
+    }
+
+    /// Frames that no pass accepted and that were accepted as a sample; not part of the rejected ones.
+    pub fn sampled(&self) -> u64 {
+        self.0.sum(COUNT_SAMPLED)
     }
 }

@@ -117,6 +117,8 @@ pub const COUNT_REJECTED: usize = 0;
 pub const COUNT_CAPPED: usize = 1;
 /// Counter: frames accepted because there is no pass.
 pub const COUNT_EMPTY: usize = 2;
+/// Counter: frames that no pass accepted and that were accepted as a sample.
+pub const COUNT_SAMPLED: usize = 3;
 /// The first counter that passes get.
 pub const FIRST_PASS_COUNTER: usize = 8;
 
@@ -164,6 +166,8 @@ pub struct Control {
     /// Bytes of the link header that a cooked socket (`SOCK_DGRAM`) does not deliver but texts count: 0 or
     /// [`COOKED_BYTES`].
     pub cooked: u32,
+    /// One in so many frames that no pass accepts is accepted; 0 = none.
+    pub sample: u32,
 }
 
 /// One prefix of a set of IPv6 prefixes.

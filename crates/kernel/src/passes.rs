@@ -207,6 +207,12 @@ impl KernelPasses {
         self.memory.publish(offset_of!(Control, accept), value);
     }
 
+    /// Accepts one in so many of the frames that no pass accepts, chosen at random; 0 (the default) = none. A specialised
+    /// program accepts none.
+    pub fn set_sample(&mut self, one_in: u32) {
+        self.memory.publish(offset_of!(Control, sample), one_in);
+    }
+
     /// Accepts or rejects frames while there is no pass. The default is to accept.
     pub fn set_empty_accepts(&mut self, accepts: bool) {
         self.empty_accepts = accepts;

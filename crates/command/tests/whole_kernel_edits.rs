@@ -1,0 +1,121 @@
+//! Many edits of a filter in the kernel while frames arrive: no frame is lost, and each added text is in force for its
+//! time and no longer. The built command on a real interface, in namespaces of its own. Needs root.
+
+mod common;
+
+use common::{FYKE, Running, datagram, folder, inside, runtime, veth};
+use fyke_capture::{Interface, InterfaceSink, Next, Sink, Source, open_file};
+use fyke_control::runtime_dir::RuntimeDir;
+use fyke_control::{Client, Request, Response};
+use fyke_frame::{Frame, LinkType};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Number of texts that are added, and removed.
+const TEXTS: usize = 1_000;
+/// Frames before a pause of [`PAUSE`]: some 50,000 a second.
+const BURST: usize = 10;
+const PAUSE: Duration = Duration::from_micros(200);
+
+fn now_ns() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos();
+    u64::try_from(now).unwrap()
+}
+
+/// Sends frames to ports 5001 and 5002 in turn, until the end; returns their number.
+fn send_until(ended: &AtomicBool) -> u64 {
+    let mut sink = InterfaceSink::open("v0").unwrap();
+    let interface = Interface::new("v0", LinkType::EN10MB);
+    let frames = [datagram(5001, 60), datagram(5002, 60)];
+    let mut sent = 0;
+    while !ended.load(Ordering::Relaxed) {
+        for data in frames.iter().cycle().take(BURST) {
+            sink.write(&interface, &Frame::new(LinkType::EN10MB, data)).unwrap();
+            sent += 1;
+        }
+        std::thread::sleep(PAUSE);
+    }
+    assert_eq!(sink.stats().frames, sent, "the interface takes every frame");
+    sent
+}
+
+/// Adds and removes a text; returns the times before each addition and after its removal.
+fn edit(client: &mut Client) -> Vec<(u64, u64)> {
+    let mut windows = Vec::new();
+    for number in 0..TEXTS {
+        let begin = now_ns();
+        let text = format!("udp port 5002 and len > {}", number % 50);
+        let Ok(Response::Ok { ids, .. }) = client.call(Request::Add { text }) else {
+            panic!("the text {number} is refused");
+        };
+        if number % 4 == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let Ok(Response::Ok { .. }) = client.call(Request::Delete { id: ids[0] }) else {
+            panic!("the text {number} cannot be removed");
+        };
+        windows.push((begin, now_ns()));
+    }
+    windows
+}
+
+/// Times of the frames of a file to port 5002, and the number of those to port 5001.
+fn times_of(file: &Path) -> (Vec<u64>, u64) {
+    let (mut times, mut others) = (Vec::new(), 0);
+    let mut source = open_file(file).unwrap();
+    while let Next::Frames(batch, _) = source.next().unwrap() {
+        for frame in batch.frames() {
+            match u16::from_be_bytes([frame.data[36], frame.data[37]]) {
+                5002 => times.push(frame.timestamp_ns),
+                5001 => others += 1,
+                port => panic!("port {port}"),
+            }
+        }
+    }
+    (times, others)
+}
+
+#[test]
+fn thousands_of_edits_lose_nothing_and_are_in_force_for_their_time() {
+    if !inside("thousands_of_edits_lose_nothing_and_are_in_force_for_their_time") {
+        return;
+    }
+    veth();
+    let (_folder, at) = folder();
+    let file = at("edits.pcapng");
+    let words = ["dump", "-i", "v1", "-w", file.to_str().unwrap(), "udp port 5001"];
+    let mut running = Running::start(Command::new(FYKE).args(words).stdout(Stdio::null()));
+    running.hear("listening on");
+    let stats = running.ctl(&["stats"]);
+    if ["no clang", "CAP_BPF", "privilege"].iter().any(|why| stats.contains(why)) {
+        return println!("skipped: {stats}");
+    }
+    assert!(stats.contains("the filters run in the kernel, too"), "{stats}");
+    let folder = RuntimeDir::at(runtime());
+    let mut client = Client::connect_in(&[folder], Some(running.child.id())).unwrap();
+    let ended = AtomicBool::new(false);
+    let (sent, windows) = std::thread::scope(|threads| {
+        let sender = threads.spawn(|| send_until(&ended));
+        let windows = edit(&mut client);
+        ended.store(true, Ordering::Relaxed);
+        (sender.join().unwrap(), windows)
+    });
+    running.settle(sent);
+    assert!(running.ctl(&["stats"]).contains("the filters run in the kernel, too"));
+    running.signal("INT");
+    assert!(running.end().success(), "{}", running.said());
+    let sum = running.sum();
+    assert_eq!((sum.seen, sum.lost), (sent, 0), "{}", running.said());
+    let (times, others) = times_of(&file);
+    assert_eq!(others, sent / 2, "the first text is in force all the time");
+    assert_eq!(sum.accepted, others + times.len() as u64);
+    assert!(times.len() > TEXTS / 4, "{} frames of added texts", times.len());
+    let mut windows = windows.into_iter().peekable();
+    for time in times {
+        while windows.next_if(|(_, end)| *end < time).is_some() {}
+        let inside = windows.peek().is_some_and(|(begin, _)| *begin <= time);
+        assert!(inside, "a frame passed while no text accepted it");
+    }
+}

@@ -227,7 +227,7 @@ pub enum Header {
     Icmp6,
 }
 
-/// Operators of byte expressions, as in [`Operator`](fyke_frame::condition::Operator).
+/// Operators of byte expressions, as in conditions on frames.
 pub use fyke_frame::condition::Operator;
 
 /// Packet of the nest that is tested.

@@ -22,8 +22,8 @@
 //! ```
 //!
 //! [`language`] has the grammar, [`Classes`] the classes, [`node`] the contract of a class of your own
-//! (`examples/own_class.rs`). [`reference`] has every class with its parameters and counters, as `fyke run --list`
-//! shows them; the class `track` is not among those of [`Classes::new`], so register it:
+//! (`examples/own_class.rs`). [`reference`](mod@reference) has every class with its parameters and counters, as
+//! `fyke run --list` shows them; the class `track` is not among those of [`Classes::new`], so register it:
 //! `classes.register(fyke::track::CLASS)`.
 //!
 //! Equal nodes at equal places are one node, whatever their tags: two texts that begin with the same source and the

@@ -173,6 +173,13 @@ fn layer(layers: &Layers, header: &Layer, out: &mut String) {
                 object.number("code", view.code());
             }
         }
+        _ => tunnel(&mut object, data, header),
+    }
+    out.push('}');
+}
+
+fn tunnel(object: &mut Object, data: &[u8], header: &Layer) {
+    match header.protocol {
         Protocol::Gre => {
             if let Some(view) = GreView::new(data, header) {
                 object.number("type", view.protocol());
@@ -195,7 +202,6 @@ fn layer(layers: &Layers, header: &Layer, out: &mut String) {
         }
         _ => {}
     }
-    out.push('}');
 }
 
 fn tcp(object: &mut Object, view: Option<TcpView>) {

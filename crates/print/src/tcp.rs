@@ -66,13 +66,7 @@ pub(crate) fn print(body: &mut Body, index: usize) -> Step {
         return Ok(Flow::End);
     }
     let flags = view.flags().ok_or(Cut)?;
-    body.out.push_str("Flags [");
-    for (bit, letter) in FLAGS {
-        if u32::from(flags) & bit != 0 {
-            body.out.push_str(letter);
-        }
-    }
-    body.out.push_str(if flags == 0 { "none]" } else { "]" });
+    show_flags(body, flags);
     let numbers = numbers(body, index, &view, flags)?;
     if header_len > length {
         put!(body, " [bad hdr length {header_len} - too long, > {length}]");
@@ -113,6 +107,16 @@ pub(crate) fn print(body: &mut Body, index: usize) -> Step {
         }
     }
     Ok(Flow::End)
+}
+
+fn show_flags(body: &mut Body, flags: u8) {
+    body.out.push_str("Flags [");
+    for (bit, letter) in FLAGS {
+        if u32::from(flags) & bit != 0 {
+            body.out.push_str(letter);
+        }
+    }
+    body.out.push_str(if flags == 0 { "none]" } else { "]" });
 }
 
 fn numbers(

@@ -460,15 +460,20 @@ fn next<'a>(body: &mut Body, rest: &mut Piece<'a>) -> Told<Element<'a>> {
         (0, true, 16) => Kind::Sequence,
         (2, true, _) => Kind::Unit,
         _ => {
-            let class = if class < 2 { &class_name[..1] } else { class_name };
-            match constructed {
-                true => put!(body, "C/{class}/{name}"),
-                false => put!(body, "[P/{class}/{name}]"),
-            }
+            unusual(body, class_name, class < 2, constructed, name);
             Kind::Octets
         }
     };
     Ok(Element { kind, number, content: Piece { data, wire_len: len } })
+}
+
+/// Prints the class and the name of a value that SNMP does not use.
+fn unusual(body: &mut Body, class: &str, short: bool, constructed: bool, name: &str) {
+    let class = if short { &class[..1] } else { class };
+    match constructed {
+        true => put!(body, "C/{class}/{name}"),
+        false => put!(body, "[P/{class}/{name}]"),
+    }
 }
 
 fn integer(element: &Element) -> Told<i32> {

@@ -119,22 +119,23 @@ fn several(body: &mut Body, unit: &Piece) -> Printed {
     times(body, unit)
 }
 
+const DISCOVERED: &[(u16, &str)] = &[
+    (0x01, "Device-ID"),
+    (0x02, "Address"),
+    (0x03, "Port-ID"),
+    (0x04, "Capability"),
+    (0x05, "Version String"),
+    (0x06, "Platform"),
+    (0x07, "Prefixes"),
+    (0x09, "VTP Management Domain"),
+    (0x0a, "Native VLAN ID"),
+    (0x0b, "Duplex"),
+    (0x14, "System Name"),
+    (0x16, "Management Addresses"),
+];
+
 /// Prints Cisco's discovery: the name of the device, or with `-v` the names of all values.
 pub(super) fn discovery(body: &mut Body, packet: &Piece) -> Printed {
-    const NAMES: &[(u16, &str)] = &[
-        (0x01, "Device-ID"),
-        (0x02, "Address"),
-        (0x03, "Port-ID"),
-        (0x04, "Capability"),
-        (0x05, "Version String"),
-        (0x06, "Platform"),
-        (0x07, "Prefixes"),
-        (0x09, "VTP Management Domain"),
-        (0x0a, "Native VLAN ID"),
-        (0x0b, "Duplex"),
-        (0x14, "System Name"),
-        (0x16, "Management Addresses"),
-    ];
     body.protocol = "cdp";
     let length = packet.wire_len;
     if length < 4 {
@@ -154,7 +155,7 @@ pub(super) fn discovery(body: &mut Body, packet: &Piece) -> Printed {
             return invalid(body);
         }
         let (kind, len) = (packet.be16(at)?, usize::from(packet.be16(at + 2)?));
-        let name = name_of(NAMES, kind).unwrap_or("unknown field type");
+        let name = name_of(DISCOVERED, kind).unwrap_or("unknown field type");
         if len < 4 {
             put!(body, ", {name} TLV length {len} too short");
             return invalid(body);

@@ -116,6 +116,13 @@ fn routing(body: &mut Body, packet: &Piece, separator: &str) -> Printed {
         put!(body, ", bogus fixed header length {fixed_len} should be {expected}");
         return Ok(());
     }
+    origin(body, packet, kind)?;
+    put!(body, ", length {length}");
+    Ok(())
+}
+
+/// Prints the sender of a unit of IS-IS, and its own numbers.
+fn origin(body: &mut Body, packet: &Piece, kind: u8) -> Printed {
     match kind {
         15 | 16 => {
             put!(body, ", src-id ");
@@ -139,7 +146,6 @@ fn routing(body: &mut Body, packet: &Piece, separator: &str) -> Printed {
         }
         _ => {}
     }
-    put!(body, ", length {length}");
     Ok(())
 }
 

@@ -228,6 +228,14 @@ fn management(body: &mut Body, frame: &Piece, rest: &Piece, subtype: u8, flags: 
     if flags & PROTECTED != 0 {
         return secret(body, rest);
     }
+    match subtype {
+        0..=5 | 8 => association(body, rest, subtype),
+        _ => parting(body, frame, rest, subtype),
+    }
+}
+
+/// Prints requests and answers of association and probes, and beacons.
+fn association(body: &mut Body, rest: &Piece, subtype: u8) -> Printed {
     let little = |at: usize| rest.be16(at).map(u16::swap_bytes);
     let whole = |len: usize| {
         rest.take(0, len)?;
@@ -274,6 +282,19 @@ fn management(body: &mut Body, frame: &Piece, rest: &Piece, subtype: u8, flags: 
             put!(body, "{}", if capability & 0x10 != 0 { ", PRIVACY" } else { "" });
             elements.complete()?;
         }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Prints authentication, its end and that of an association, and actions.
+fn parting(body: &mut Body, frame: &Piece, rest: &Piece, subtype: u8) -> Printed {
+    let little = |at: usize| rest.be16(at).map(u16::swap_bytes);
+    let whole = |len: usize| {
+        rest.take(0, len)?;
+        if rest.wire_len < len { Err(Cut) } else { Ok(()) }
+    };
+    match subtype {
         10 => {
             put!(body, ": ");
             numbered(body, &REASONS, little(0)?);

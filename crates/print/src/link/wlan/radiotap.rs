@@ -223,7 +223,7 @@ fn rate_tenths(index: u8, wide: bool, short: bool) -> Option<u32> {
     };
     let streams = if index == 32 { 1 } else { u32::from(index / 8) + 1 };
     let rate = long * streams;
-    Some(if short { (rate * 20 / 9 + 1) / 2 } else { rate })
+    Some(if short { (rate * 20 / 9).div_ceil(2) } else { rate })
 }
 
 fn modulation(body: &mut Body, known: u8, flags: u8, index: u8) {

@@ -59,11 +59,7 @@ pub use ring::{RingOptions, RingSource};
 pub use shared::SharedSource;
 pub use sink::{
     Account, Compression, Format, InterfaceLosses, InterfaceSink, Output, PRIVATE, Rotation, Sink,
-<<<<<<< HEAD
     SinkStats, WriteError, WriteOptions, create_file, create_output,
-=======
-    SinkStats, WriteError, WriteOptions, create_file,
->>>>>>> 3d28c38 (capture: -z, --compress, several files)
 };
 pub use source::{
     DEFAULT_SNAPLEN, HeldFrames, HeldMark, Interface, LinkState, LookBack, Next, Notice,

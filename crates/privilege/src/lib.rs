@@ -5,17 +5,14 @@
 //! | [`user`] | root: the process becomes another user, without groups and capabilities | any |
 //! | [`sandbox`] | files (Landlock), system calls (seccomp) | 5.13, 3.17 |
 //! | [`helper`] | nothing: a small process that does privileged work later, from a fixed list of requests | any |
-<<<<<<< HEAD
 //! | [`namespace`] | nothing: enters a network namespace, before anything is opened | 3.0 |
-=======
 //! | [`runner`] | nothing: a small process that runs a command for each closed file, as the new user | any |
->>>>>>> 3d28c38 (capture: -z, --compress, several files)
 //! | [`place`] | nothing: opens files without following what other users have planted | any |
 //!
 //! The order of a command: [`runner::start`] and [`helper::start`] while there is one thread; open sockets and files;
-//! [`Helper::seal`]; [`user::become_user`]; [`sandbox::enter`]; then start threads and read frames. Threads that already run get the new
-//! user and the system call filter; before Linux 7.0, Landlock does not apply to them. Cost: about a millisecond, once;
-//! nothing per packet.
+//! [`Helper::seal`]; [`user::become_user`]; [`sandbox::enter`]; then start threads and read frames. Threads that
+//! already run get the new user and the system call filter; before Linux 7.0, Landlock does not apply to them. Cost: about a
+//! millisecond, once; nothing per packet.
 //!
 //! [`Helper::seal`]: helper::Helper::seal
 #![deny(unsafe_code)]

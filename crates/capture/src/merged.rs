@@ -45,7 +45,7 @@ struct Input {
     ended: bool,
     /// Copied batches, oldest first.
     chunks: VecDeque<Chunk>,
-    /// Batches that have been delivered, whose memory is used again.
+    /// Batches that have been delivered; their memory is used again.
     spare: Vec<Chunk>,
     /// Frames of the first chunk that have been delivered.
     delivered: usize,

@@ -325,7 +325,7 @@ fn the_last_value_of_an_option_counts() {
         text(&output.stdout).lines().count()
     };
     assert_eq!(lines("dump -nr in.pcap -c 3 -c 1"), 1);
-    assert_eq!(lines("dump -n -r missing.pcap -r in.pcap -s 10 -s 0 -c 1 -c 5"), 5);
+    assert_eq!(lines("dump -n -r in.pcap -s 10 -s 0 -c 1 -c 5"), 5);
     assert_eq!(lines("dump -nr in.pcap -w a.pcap -w b.pcap -Z root -Z root"), 0);
     assert_eq!(lines("dump -nr b.pcap"), 5);
     assert!(!folder.path().join("a.pcap").exists());

@@ -30,7 +30,8 @@ const OF_FILES: &[&str] = &[
     "if tcpdump -nr in.pcap -c1 port 4444 2>/dev/null | grep -q .; then echo found; else echo none; fi",
     "tcpdump -nr in.pcap 'ip6 or arp' -c 2 -tttt; tcpdump -nr in.pcap -- icmp",
     "tcpdump -r missing.pcap; echo $?; tcpdump -r script; echo $?; tcpdump -nr in.pcap 'port nosuch'; echo $?",
-    "tcpdump -c 0; echo $?; tcpdump -k; echo $?; tcpdump --foo; echo $?; tcpdump -s -1; echo $?; tcpdump -w; echo $?",
+    "tcpdump -c 0; echo $?; tcpdump -k; echo $?; tcpdump --foo; echo $?; tcpdump -s -1; echo $?; tcpdump \
+     -w; echo $?",
     "tcpdump -nr big.pcap -Z root -w part -C 1; ls",
     "tcpdump -nr big.pcap -Z root -w ring -C 1 -W 2; ls; tcpdump -nr ring0 -c 1",
     "tcpdump -d ip; tcpdump -dd arp; tcpdump -ddd ip; tcpdump -d -s 96 -y RAW; tcpdump -ddd -r raw.pcap",
@@ -39,18 +40,22 @@ const OF_FILES: &[&str] = &[
     "tcpdump -n -r in.pcap -# -v icmp",
     "tcpdump -r in.pcap -nn 2>&1 >/dev/null | head -1",
     "gzip -c in.pcap | zcat | tcpdump -nr -",
-    "tcpdump --nano -ttnr nano.pcap; tcpdump -ttnr nano.pcap; tcpdump -ttnr in.pcap --time-stamp-precision=nano -c 1",
+    "tcpdump --nano -ttnr nano.pcap; tcpdump -ttnr nano.pcap; tcpdump -ttnr in.pcap \
+     --time-stamp-precision=nano -c 1",
     "tcpdump -r nano.pcap -w micro.pcap; tcpdump -r nano.pcap --nano -w same.pcap; cmp nano.pcap same.pcap",
-    "umask 027; tcpdump -r in.pcap -w out.pcapng; tcpdump -r in.pcap -w none.cap port 4444; tcpdump -nr none.cap; echo $?",
+    "umask 027; tcpdump -r in.pcap -w out.pcapng; tcpdump -r in.pcap -w none.cap port 4444; tcpdump -nr \
+     none.cap; echo $?",
     "head -c 300 in.pcap > cut.pcap; tcpdump -nr cut.pcap; echo $?; tcpdump -r cut.pcap -w whole.pcap; echo $?",
     "tcpdump -nr missing.pcap -r in.pcap -i lo -Q in -p -B 100 -j host -c 1; echo $?",
     "tcpdump -SnNKOubUlr in.pcap -c 4 tcp; tcpdump -m mib -nr in.pcap -c 1; tcpdump -fnr in.pcap; echo $?",
+    "tcpdump -nr in.pcap host localhost or 10.0.0.3; tcpdump -nr in.pcap host nosuch.invalid; echo $?; \
+     tcpdump -ddd -y RAW src localhost",
     "POSIXLY_CORRECT=1 tcpdump -nr in.pcap tcp -c 1; echo $?",
     "set -- -nn -c 2; tcpdump \"$@\" -r in.pcap 'host 10.0.0.1 and (port 80 or port 53)'",
 ];
 
 /// Scripts over the loopback interface; `send N` sends N datagrams to port 7777, `listens FILE` waits until the capture
-/// whose messages are in FILE has started.
+/// that writes its messages to FILE has started.
 const OF_CAPTURES: &[&str] = &[
     "tcpdump -i lo -w live.pcap -c 4 udp port 7777 2> log & listens log; send 4; wait $!; echo $?
      tcpdump -nr live.pcap 2>/dev/null | cut -d' ' -f 2- | sed 's/[0-9]* > /PORT > /'
@@ -59,15 +64,22 @@ const OF_CAPTURES: &[&str] = &[
      listens log; send 3; wait $!; grep -c -e captured -e received -e dropped log; rm log",
     "tcpdump -ni lo -w x.pcap 2> log & pid=$!; listens log; kill -TERM $pid; wait $pid; echo $?
      tail -3 log; head -1 log; rm log",
-    "tcpdump -ni lo udp port 7777 > out 2> log & pid=$!; listens log; kill $pid; wait $pid; echo $?; cat out; words log; rm log",
+    "tcpdump -ni lo udp port 7777 > out 2> log & pid=$!; listens log; kill $pid; wait $pid; echo $?; cat \
+     out; words log; rm log",
     "tcpdump -D | grep -c '^[0-9]*\\.lo \\[Up, Running, Loopback\\]'; tcpdump -D | grep -o 'any (.*'",
     "tcpdump -L -i lo 2>&1; tcpdump -J -i lo 2>&1; tcpdump -i nosuch; echo $?; tcpdump -i lo -I; echo $?",
-    "tcpdump -i lo -c 1 udp port 7777 > out 2> log & listens log; send 1; wait $!; echo $?; words log; wc -l < out; rm out log",
-    "tcpdump -pni any -Q in -tc 2 udp port 7777 > out 2> log & listens log; send 2; wait $!; sed 's/[0-9]* > /PORT > /' out; words log; rm out log",
-    "tcpdump -ni lo -G 1 -W 1 -w 'cap-%y.pcap' 2> log & listens log; sleep 1.2; send 1; wait $!; echo $?; ls; rm log",
+    "tcpdump -i lo -c 1 udp port 7777 > out 2> log & listens log; send 1; wait $!; echo $?; words log; \
+     wc -l < out; rm out log",
+    "tcpdump -pni any -Q in -tc 2 udp port 7777 > out 2> log & listens log; send 2; wait $!; sed \
+     's/[0-9]* > /PORT > /' out; words log; rm out log",
+    "tcpdump -ni lo -G 1 -W 1 -w 'cap-%y.pcap' 2> log & listens log; sleep 1.2; send 1; wait $!; echo \
+     $?; ls; rm log",
     "tcpdump -i lo --print -U -w both.pcap -ntc 1 udp port 7777 > out 2> log & listens log; send 1; wait $!
      sed 's/[0-9]* > /PORT > /' out; words log; stat -c '%a %U %s' both.pcap; rm out log both.pcap",
-    "tcpdump -ni lo -s 42 -tc 1 udp port 7777 > out 2> log & listens log; send 1; wait $!; cut -d' ' -f 3- out; words log; rm out log",
+    "tcpdump -ni lo -v -w x.pcap -c 1 udp port 7777 2> log & listens log; sleep 1.5; send 1; wait $!; \
+     grep -c 'Got 0' log; rm log",
+    "tcpdump -ni lo -s 42 -tc 1 udp port 7777 > out 2> log & listens log; send 1; wait $!; cut -d' ' -f \
+     3- out; words log; rm out log",
 ];
 
 /// Functions of the scripts, and the files that each run starts with.

@@ -6,9 +6,11 @@ use crate::options::{Options, Reading};
 use crate::parse;
 use crate::scoped::{self, Fragments};
 use fyke_frame::{Frame, LinkType, OutOfBounds};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// A filter text with its meaning. A clone shares the tree.
 #[derive(Debug, Clone)]
@@ -50,10 +52,32 @@ pub fn compile_with(
     Ok(Predicate { text: text.into(), link: options.link, root, scoped })
 }
 
-/// The system's resolver, which may query the network and wait for it.
+/// Most names that are remembered.
+const MAX_NAMES: usize = 4_096;
+/// Time after which an unknown name is queried again.
+const ASK_AGAIN: Duration = Duration::from_secs(10);
+
+/// Addresses of a name, and the time of the query.
+type Known = BTreeMap<String, (Vec<IpAddr>, Instant)>;
+
+/// The system's resolver, which may query the network and wait for it. The addresses of a name are remembered, so that
+/// a text has one meaning for all link types, and in a process that can query nothing any more.
 pub fn system_resolver(name: &str) -> Vec<IpAddr> {
     use std::net::ToSocketAddrs;
-    (name, 0).to_socket_addrs().map(|found| found.map(|one| one.ip()).collect()).unwrap_or_default()
+    static KNOWN: Mutex<Known> = Mutex::new(Known::new());
+    let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_fresh =
+        |entry: &&(Vec<IpAddr>, Instant)| !entry.0.is_empty() || entry.1.elapsed() < ASK_AGAIN;
+    if let Some((addresses, _)) = known().get(name).filter(is_fresh) {
+        return addresses.clone();
+    }
+    let found = (name, 0).to_socket_addrs();
+    let addresses: Vec<_> = found.map(|all| all.map(|one| one.ip()).collect()).unwrap_or_default();
+    let mut known = known();
+    if known.len() < MAX_NAMES || known.contains_key(name) {
+        known.insert(name.to_owned(), (addresses.clone(), Instant::now()));
+    }
+    addresses
 }
 
 impl Predicate {

@@ -44,6 +44,7 @@ pub struct DumpArgs {
     pub payload: Option<String>,
     /// Print what Wireshark's dissectors say: tshark reads the accepted frames (with -v: all details)
     #[arg(long, conflicts_with = "count")]
+    #[arg(help_heading = "Lines")]
     pub dissect: bool,
     /// Read the expression from FILE
     #[arg(short = 'F', value_name = "FILE")]
@@ -66,8 +67,8 @@ pub struct DumpArgs {
     #[arg(short = 'z', value_name = "COMMAND", requires = "write")]
     pub rotate_command: Option<String>,
     /// Digits of printed timestamps, and of those in .pcap files (.pcapng files always have nanoseconds)
-    #[arg(long, value_name = "micro|nano", hide_possible_values = true, value_enum, default_value_t = Precision::Micro)]
-    #[arg(overrides_with_all = ["micro", "nano"])]
+    #[arg(long, value_name = "micro|nano", hide_possible_values = true, value_enum)]
+    #[arg(default_value_t = Precision::Micro, overrides_with_all = ["micro", "nano"])]
     #[arg(help_heading = "Lines")]
     pub time_stamp_precision: Precision,
     /// Short for --time-stamp-precision=micro
@@ -216,7 +217,7 @@ Examples:
   Lines    fyke dump -ttttvvr in.pcap -c 5 icmp
            fyke dump -xXnr in.pcap --lengths --nano
   Lists    fyke dump -D; fyke dump -L -i any; fyke dump -d tcp port 80
-  Rights   sudo fyke dump -i eth0 -Z nobody -w /tmp/out.pcap
+  Rights   sudo fyke dump -i eth0 -Z tcpdump -w /tmp/out.pcap
 
 While it runs, from another terminal: fyke ctl set 'tcp port 80', fyke ctl show, fyke ctl stats.
 SIGINT, SIGTERM and SIGHUP end the capture and print its summary; a second signal ends it at once.

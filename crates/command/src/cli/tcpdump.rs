@@ -56,8 +56,8 @@ pub const OPTIONS: &[Known] = &[
     flag('h', "help"),
     flag(NONE, "version"),
     flag('H', "").refused(
-        "fyke does not look for headers of the draft of 802.11s; tshark reads those of the \
-         standard in a file of -w",
+        "fyke does not look for headers of the draft of 802.11s; --dissect prints those of the \
+         standard",
     ),
     value('i', "interface"),
     flag('I', "monitor-mode").refused(
@@ -74,8 +74,8 @@ pub const OPTIONS: &[Known] = &[
     flag('l', ""),
     flag('L', "list-data-link-types"),
     value('m', "").refused(
-        "fyke reads no MIB modules (nor does the tcpdump of most distributions); \
-         tshark names the objects of SNMP in a file of -w",
+        "fyke reads no MIB modules (nor does the tcpdump of most distributions); --dissect \
+         names the objects of SNMP",
     ),
     value('M', "")
         .refused("fyke does not verify the digests of TCP; tshark shows them for a file of -w"),

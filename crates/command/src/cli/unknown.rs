@@ -49,7 +49,7 @@ fn line(option: &Arg) -> String {
     format!("{}  {first}", names.join(", "))
 }
 
-/// Returns the option whose name is nearest to a given one.
+/// Returns the option with the name that is nearest to a given one.
 fn nearest<'c>(command: &'c Command, given: &str) -> Option<&'c Arg> {
     let options = || command.get_arguments().filter(|option| !option.is_positional());
     let Some(given) = given.strip_prefix("--") else {

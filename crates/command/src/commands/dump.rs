@@ -3,17 +3,18 @@
 //! It runs the graph `source > filter > print | tofile | packetcount` ([`graphs`]). The control socket ([`Live`])
 //! shares its filters, so an edit from another terminal takes effect at the next batch and loses no frame.
 
+pub mod as_tcpdump;
 mod offered;
 mod program;
 
 pub use offered::{is_time_stamp_type, link_type};
 
+use super::Failure;
 use super::dissect::Dissector;
 use super::graphs::{self, FILTER};
 use super::live::Live;
 use super::privilege::{Doors, Privileges, Sockets};
 use super::signals::{report_on_signal, stop_on_signals};
-use super::{Failure, tcpdump};
 use crate::cli::DumpArgs;
 use fyke_capture::Interface;
 use fyke_control::Server;
@@ -26,34 +27,8 @@ use std::sync::atomic::Ordering;
 /// Runs the command.
 pub fn run(mut args: DumpArgs) -> Result<(), Failure> {
     super::read_list(&mut args.source)?;
-    if args.list_interfaces && args.source.read.is_some() {
-        return Err(Failure::Usage(
-            "-D lists interfaces, -r reads a file; omit one of them".into(),
-        ));
-    }
-    super::enter_namespace(&args.source)?;
-    if args.list_interfaces {
-        return match args.as_tcpdump {
-            true => tcpdump::report::interfaces(&fyke_capture::interfaces_available()?),
-            false => list_interfaces(),
-        };
-    }
-    if args.dump_program > 0 {
-        return program::print(&args);
-    }
-    if args.list_time_stamp_types {
-        return print_list(&args, TimeStamps::of(&args.source)?.list());
-    }
-    if let Some(name) = &args.time_stamp_type {
-        TimeStamps::of(&args.source)?.check(name)?;
-    }
-    if args.list_link_types || args.link_type.is_some() {
-        let offered = Offered::of(&args.source)?;
-        match &args.link_type {
-            _ if args.list_link_types => return print_list(&args, offered.list()),
-            Some(name) => offered.check(name)?,
-            None => {}
-        }
+    if list(&args)? {
+        return Ok(());
     }
     check_rotation(&args)?;
     let is_live = args.source.read.is_none();
@@ -75,11 +50,12 @@ pub fn run(mut args: DumpArgs) -> Result<(), Failure> {
     let counts = Arc::clone(&live);
     let (stats, as_tcpdump) = (args.stats, args.as_tcpdump);
     report_on_signal(move || match as_tcpdump {
-        true => tcpdump::report::summary(&counts.snapshot(), false),
+        true => as_tcpdump::summary(&counts.snapshot(), false),
         false => counts.summary(stats),
     })?;
     if as_tcpdump {
-        tcpdump::report::start(&args, engine.interfaces());
+        as_tcpdump::start(&args, engine.interfaces());
+        as_tcpdump::progress(&args, &live)?;
     } else if is_live {
         announce(engine.interfaces(), args.source.snaplen, server.is_some().then_some(&*clients));
     }
@@ -89,12 +65,12 @@ pub fn run(mut args: DumpArgs) -> Result<(), Failure> {
         writeln!(super::output())?;
     }
     if as_tcpdump && is_live {
-        note!("{}", tcpdump::report::summary(&live.snapshot(), true));
+        note!("{}", as_tcpdump::summary(&live.snapshot(), true));
     } else if args.stats || (is_live && !args.count) {
         note!("{}", live.summary(args.stats).trim_end());
     }
     match args.count {
-        true if as_tcpdump => tcpdump::report::count(live.accounting().delivered)?,
+        true if as_tcpdump => as_tcpdump::count(live.accounting().delivered)?,
         true => writeln!(super::output(), "{}", live.accounting().delivered)?,
         false => {}
     }
@@ -106,13 +82,49 @@ pub fn run(mut args: DumpArgs) -> Result<(), Failure> {
     Ok(result?)
 }
 
-/// Prints a list: on standard output; called as `tcpdump`, on standard error.
-fn print_list(args: &DumpArgs, list: String) -> Result<(), Failure> {
+/// Prints the list that the arguments ask for, if any, and checks the options that choose from one. Enters the network
+/// namespace first. Returns true if that was all.
+fn list(args: &DumpArgs) -> Result<bool, Failure> {
+    if args.list_interfaces && args.source.read.is_some() {
+        return Err(Failure::Usage(
+            "-D lists interfaces, -r reads a file; omit one of them".into(),
+        ));
+    }
+    super::enter_namespace(&args.source)?;
+    if args.list_interfaces {
+        match args.as_tcpdump {
+            true => as_tcpdump::interfaces(&fyke_capture::interfaces_available()?)?,
+            false => list_interfaces()?,
+        }
+        return Ok(true);
+    }
+    if args.dump_program > 0 {
+        return program::print(args).map(|()| true);
+    }
+    if args.list_time_stamp_types {
+        return print_list(args, TimeStamps::of(&args.source)?.list());
+    }
+    if let Some(name) = &args.time_stamp_type {
+        TimeStamps::of(&args.source)?.check(name)?;
+    }
+    if args.list_link_types || args.link_type.is_some() {
+        let offered = Offered::of(&args.source)?;
+        match &args.link_type {
+            _ if args.list_link_types => return print_list(args, offered.list()),
+            Some(name) => offered.check(name)?,
+            None => {}
+        }
+    }
+    Ok(false)
+}
+
+/// Prints a list: on standard output; called as `tcpdump`, on standard error. Returns true.
+fn print_list(args: &DumpArgs, list: String) -> Result<bool, Failure> {
     match args.as_tcpdump {
         true => note!("{}", list.trim_end()),
         false => super::output().write_all(list.as_bytes())?,
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Refuses rotation options that cannot work together.

@@ -173,6 +173,7 @@ pub fn dump(args: &DumpArgs, dissector: Option<&Path>) -> Result<String, Failure
     let filter = node(
         "filter",
         &[
+            ("names", yes(!text.trim().is_empty())),
             ("expression", (!text.trim().is_empty()).then_some(text)),
             ("scoped", yes(args.scoped)),
             ("live", yes(args.source.read.is_none())),

@@ -15,7 +15,6 @@
 //! Source: tcpdump(8), and the behaviour of tcpdump 4.99.3 of Debian.
 
 pub mod getopt;
-pub mod report;
 
 use super::dump;
 use super::{Failure, MAX_SNAPLEN};
@@ -44,7 +43,7 @@ pub fn run() -> Result<(), Failure> {
     let line = match getopt::parse(&words, std::env::var_os("POSIXLY_CORRECT").is_some()) {
         Ok(line) => line,
         Err(message) => {
-            note!("tcpdump: {message}\n{}", report::usage());
+            note!("tcpdump: {message}\n{}", dump::as_tcpdump::usage());
             return Err(Failure::Status(1));
         }
     };
@@ -62,6 +61,7 @@ pub fn run() -> Result<(), Failure> {
     })?;
     let Command::Dump(mut args) = cli.command else { return Ok(()) };
     args.as_tcpdump = true;
+    args.print_options.like_tcpdump = true;
     dump::run(*args).map_err(|failure| match failure {
         failure @ (Failure::Pipe | Failure::Status(_)) => failure,
         other => wrong(other.message()),
@@ -140,8 +140,8 @@ fn check(given: &Given, reads: bool) -> Result<(), Stop> {
             wrong("unsupported time stamp precision".to_owned())
         }
         ('f', _) if reads => wrong("-f can not be used with -V or -r".to_owned()),
-        ('h', _) => Err(Stop::Done(report::usage())),
-        (_, "version") => Err(Stop::Done(report::version())),
+        ('h', _) => Err(Stop::Done(dump::as_tcpdump::usage())),
+        (_, "version") => Err(Stop::Done(dump::as_tcpdump::version())),
         ('I', _) if reads => Ok(()),
         // They change nothing but rare details of lines.
         ('m' | 'M' | 'H', _) => Ok(()),
@@ -159,8 +159,11 @@ fn is_kept(line: &Line, given: &Given, reads: bool, writes: bool) -> bool {
     let is_last = line.last(short).is_some_and(|last| std::ptr::eq(last, given));
     match (short, long) {
         ('m' | 'M' | 'H', _) => {
-            let because = if short == 'm' { "no libsmi support" } else { "fyke does not have it" };
-            note!("tcpdump: ignoring option `-{short}' ({because})");
+            let (option, because) = match short {
+                'm' => (format!("m {value}"), "no libsmi support"),
+                _ => (short.to_string(), "fyke does not have it"),
+            };
+            note!("tcpdump: ignoring option `-{option}' ({because})");
             false
         }
         ('i' | 'p' | 'B' | 'Q' | 'j' | 'J' | 'L' | 'I' | 'y' | 's', _) if reads => false,

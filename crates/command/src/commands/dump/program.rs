@@ -26,6 +26,7 @@ pub fn print(args: &DumpArgs) -> Result<(), Failure> {
         netmask: Some(netmask),
         snaplen: super::super::snaplen(args.source.snaplen),
         live: args.source.read.is_none() && !args.source.interface.is_empty(),
+        resolve: Some(fyke_filter::system_resolver),
         reading: if args.scoped { Reading::Scoped } else { Reading::Compat },
         ..Options::default()
     };

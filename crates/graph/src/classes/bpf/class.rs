@@ -78,6 +78,7 @@ fn options(settings: &Settings) -> Result<Options, MakeError> {
         live: settings.flag("live")?,
         reading: if settings.flag("scoped")? { Reading::Scoped } else { Reading::Compat },
         netmask: Some(settings.netmask()),
+        resolve: if settings.flag("names")? { Some(fyke_filter::system_resolver) } else { None },
         ..defaults
     })
 }
@@ -138,6 +139,7 @@ pub const CLASS: Class = Class {
         Parameter { name: "tags", summary: "skip: as if frames had no VLAN tags and MPLS labels" },
         Parameter { name: "snaplen", summary: "bytes that `accept` returns (262144)" },
         Parameter { name: "credits", summary: "y: `print` with json=y shows the accepting pass" },
+        Parameter { name: "names", summary: "y: look up the names of hosts" },
         Parameter { name: "lookback", summary: "y: edits reach frames that the source holds" },
     ],
     repeatable: true,

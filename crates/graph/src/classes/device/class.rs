@@ -87,7 +87,7 @@ pub const CLASS: Class = Class {
     name: "device",
     summary: "frames of the interface `expression`; `any` for all, ring:PATH for a ring",
     parameters: &[
-        Parameter { name: "expression", summary: "an interface (several: merged), `any`, or ring:PATH" },
+        Parameter { name: "expression", summary: "interfaces, `any`, or ring:PATH" },
         Parameter { name: "snaplen", summary: "bytes of a frame that filters, too, see (262144)" },
         Parameter { name: "link", summary: "for `any`: LINUX_SLL or LINUX_SLL2 (default)" },
         Parameter { name: "promiscuous", summary: "n: only frames addressed to this machine" },

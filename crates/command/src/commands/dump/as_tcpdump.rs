@@ -2,14 +2,17 @@
 
 use crate::cli::DumpArgs;
 use crate::commands::graphs::FILTER;
+use crate::commands::live::Live;
 use crate::commands::{self, Failure};
 use fyke_capture::{Available, Interface};
 use fyke_graph::GraphView;
 use std::io::Write;
+use std::sync::Arc;
+use std::time::Duration;
 
-/// Version of tcpdump whose options and habits these are.
+/// Version of tcpdump with these options and habits.
 const TCPDUMP: &str = "4.99";
-/// Version of libpcap whose language this is.
+/// Version of libpcap with this language.
 const LIBPCAP: &str = "1.10";
 
 const USAGE: &str = "\
@@ -62,6 +65,21 @@ pub fn start<'i>(args: &DumpArgs, interfaces: impl Iterator<Item = &'i Interface
         false => "tcpdump: ",
     };
     note!("{before}listening on {name}, link-type {link}, snapshot length {snaplen} bytes");
+}
+
+/// Prints the number of packets every second, as tcpdump does with -v and -w.
+pub fn progress(args: &DumpArgs, live: &Arc<Live>) -> Result<(), Failure> {
+    let (is_live, verbose) = (args.source.read.is_none(), args.print_options.verbose > 0);
+    if !is_live || !verbose || args.write.is_none() {
+        return Ok(());
+    }
+    let live = Arc::clone(live);
+    let report = move || loop {
+        std::thread::sleep(Duration::from_secs(1));
+        let _ = write!(std::io::stderr(), "Got {}\r", live.accounting().delivered);
+    };
+    std::thread::Builder::new().name("progress".to_owned()).spawn(report)?;
+    Ok(())
 }
 
 /// Formats the counts of a capture: at the end three lines, after SIGUSR1 one.

@@ -43,6 +43,7 @@ mod rebind;
 pub mod ring;
 pub mod shared;
 pub mod sink;
+mod socket;
 pub mod source;
 #[allow(unsafe_code, reason = "system calls and the kernel's ring; nothing else in the crate")]
 mod sys;
@@ -62,6 +63,7 @@ pub use sink::{
     Account, Compression, Format, InterfaceLosses, InterfaceSink, Output, PRIVATE, Rotation, Sink,
     SinkStats, WriteError, WriteOptions, create_file, create_output,
 };
+pub use socket::FilterSocket;
 pub use source::{
     DEFAULT_SNAPLEN, HeldFrames, HeldMark, Interface, LinkState, LookBack, Next, Notice,
     SocketFilter, Source, SourceStats,

@@ -27,6 +27,7 @@ use crate::error::{LiveError, ReadError};
 use crate::flow::FlowHash;
 use crate::interfaces::{self, Capture};
 use crate::rebind;
+use crate::socket::Gate;
 use crate::source::{
     DEFAULT_SNAPLEN, HeldFrames, HeldMark, Interface, LinkState, LookBack, Next, Notice,
     SocketFilter, Source, SourceStats,
@@ -124,7 +125,7 @@ pub struct RingSource {
     next_block: u32,
     views: Vec<View>,
     stats: SourceStats,
-    filter: Option<Arc<dyn SocketFilter>>,
+    filter: Option<(Arc<dyn SocketFilter>, Gate)>,
     promiscuous: bool,
     retire: Duration,
     state: LinkState,
@@ -526,8 +527,10 @@ impl Source for RingSource {
             self.stats.dropped += u64::from(counts.drops);
             self.stats.freezes += u64::from(counts.freezes);
         }
-        if let Some(filter) = &self.filter {
-            self.stats.filtered = filter.rejected();
+        if let Some((filter, _)) = &self.filter {
+            let rejected = filter.rejected();
+            self.stats.filtered_uncounted = rejected.is_none();
+            self.stats.filtered = rejected.unwrap_or(self.stats.filtered);
         }
         self.stats
     }
@@ -542,6 +545,9 @@ impl Source for RingSource {
 
     fn stop(&mut self) -> bool {
         if self.ends.is_none() && !self.ended {
+            if let Some((_, gate)) = &self.filter {
+                gate.close();
+            }
             // If this fails, the kernel delivers more packets, and the deadline ends the capture.
             let _ = self.socket.show_nothing();
             grace_period();
@@ -555,8 +561,9 @@ impl Source for RingSource {
         if self.ends.is_some() || self.ended {
             return Err(io::Error::other("the capture has been stopped"));
         }
-        filter.attach(self.socket.as_fd())?;
-        self.filter = Some(filter);
+        let gate = Gate::new(&self.socket, self.shape.snaplen)?;
+        filter.take_socket(gate.socket())?;
+        self.filter = Some((filter, gate));
         Ok(())
     }
 

@@ -5,6 +5,7 @@
 //! so that a filter that was edited because of a frame can be run over earlier frames.
 
 use crate::error::ReadError;
+use crate::socket::FilterSocket;
 use fyke_frame::{Batch, Frame, LinkType};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -193,18 +194,20 @@ pub struct SourceStats {
     pub clamped_times: u64,
     /// Frames that a filter in the kernel rejected ([`Source::set_filter`]); not part of `received`.
     pub filtered: u64,
+    /// True if a filter in the kernel has rejected frames without counting them; `filtered` lacks those.
+    pub filtered_uncounted: bool,
 }
 
 /// A filter that the kernel runs for a packet socket, before frames reach the source.
 pub trait SocketFilter: Send + Sync {
-    /// Attaches it to a socket, in the place of the filter that the socket has.
+    /// Receives the socket; from now on the filter attaches programs to it and opens it.
     ///
     /// # Errors
-    /// If the kernel refuses; the socket keeps the filter that it has.
-    fn attach(&self, socket: BorrowedFd<'_>) -> io::Result<()>;
+    /// If the kernel refuses; then every frame reaches the source.
+    fn take_socket(&self, socket: Arc<FilterSocket>) -> io::Result<()>;
 
-    /// Number of frames that it rejected.
-    fn rejected(&self) -> u64;
+    /// Number of frames that it rejected; `None` if it has rejected frames without counting them.
+    fn rejected(&self) -> Option<u64>;
 }
 
 /// Data that comes with a batch: earlier frames that are still held, and the source's interfaces. The held frames are

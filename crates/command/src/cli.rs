@@ -143,6 +143,9 @@ pub struct SourceArgs {
     #[arg(short = 'B', long, value_name = "KIB",
         value_parser = clap::value_parser!(u32).range(1..=4_194_304))]
     pub buffer_size: Option<u32>,
+    /// Let fyke itself count every frame: its filters do not run in the kernel, which costs processor time
+    #[arg(long)]
+    pub count_all: bool,
     /// With -i ring:PATH: read the ring of USER too; without it, rings of root and of your own user are read
     #[arg(long, value_name = "USER")]
     pub ring_user: Option<String>,

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{FYKE, Running, folder, frames_of, inside, send, veth};
+use common::{FYKE, Running, folder, frames_of, inside, send, tool, veth};
 use std::process::{Command, Stdio};
 
 const IN_KERNEL: &str = "the filters run in the kernel, too";
@@ -119,7 +119,7 @@ fn what_needs_rejected_frames_keeps_the_filter_in_user_space() {
     let file = at("f.pcapng");
     let file = file.to_str().unwrap();
     let cases: [(&[&str], &str); 3] = [
-        (&["dump", "-i", "v1", "-w", file], "started without a filter"),
+        (&["dump", "-i", "v1", "-w", file, "--count-all", "udp port 5001"], "--count-all"),
         (&["dump", "-i", "v1", "-w", file, "--look-back", "udp port 5001"], "looks back"),
         (&["dump", "-i", "v1", "-w", file, "--scoped", "udp port 5001"], "scoped"),
     ];
@@ -133,6 +133,79 @@ fn what_needs_rejected_frames_keeps_the_filter_in_user_space() {
         assert!(running.end().success(), "{}", running.said());
         assert_eq!(running.sum().seen, 100);
     }
+}
+
+#[test]
+fn a_capture_that_starts_without_a_filter_gets_the_kernels_with_its_first_text() {
+    if !inside("a_capture_that_starts_without_a_filter_gets_the_kernels_with_its_first_text") {
+        return;
+    }
+    veth();
+    let (_folder, at) = folder();
+    let file = at("f.pcap");
+    let words = ["dump", "-i", "v1", "--stats", "-w", file.to_str().unwrap()];
+    let Some(mut running) = start(&words, "listening on") else { return };
+    assert!(ctl(&running, &["stats"]).contains("no filter rejects a frame"));
+    let long: String = (0..500).map(|n| format!("udp port {} or ", 10_000 + n)).collect();
+    let long = format!("{long}udp port 5002");
+    let edits: [(&[&str], u64); 6] = [
+        (&["stats"], 1_000),
+        (&["set", "udp port 5001"], 500),
+        (&["set", ""], 1_000),
+        (&["set", &long], 500),
+        (&["set", ""], 1_000),
+        (&["add", "udp port 7"], 0),
+    ];
+    let mut expected = 0;
+    for (number, (edit, accepted)) in edits.iter().enumerate() {
+        ctl(&running, edit);
+        if edit.get(1).is_some_and(|text| !text.is_empty()) {
+            running.wait_for(IN_KERNEL);
+        }
+        send(1_000, 100);
+        settle(&running, 1_000 * (number as u64 + 1));
+        expected += accepted;
+    }
+    assert!(ctl(&running, &["show"]).contains(&format!("{IN_KERNEL} (eBPF)")));
+    running.signal("INT");
+    assert!(running.end().success(), "{}", running.said());
+    let sum = running.sum();
+    assert_eq!((sum.seen, sum.accepted, sum.lost), (6_000, expected, 0), "{}", running.said());
+    assert_eq!(frames_of(&file), expected);
+}
+
+#[test]
+fn an_interface_that_goes_away_under_load_keeps_its_filter_in_the_kernel() {
+    if !inside("an_interface_that_goes_away_under_load_keeps_its_filter_in_the_kernel") {
+        return;
+    }
+    veth();
+    let words = ["dump", "-i", "v1", "--stats", "--count", "udp port 5001"];
+    let Some(mut running) = start(&words, "listening on") else { return };
+    send(1_000, 100);
+    settle(&running, 1_000);
+    tool("ip link set v1 down");
+    running.hear("is down");
+    tool("ip link set v1 up");
+    running.hear("is up again");
+    send(1_000, 100);
+    settle(&running, 2_000);
+    tool("ip link del v0");
+    running.hear("is gone");
+    veth();
+    running.hear("capturing on v1 again");
+    send(1_000, 100);
+    settle(&running, 3_000);
+    tool("ip link set v1 down");
+    tool("ip link set v1 name v2");
+    tool("ip link set v2 up");
+    send(1_000, 100);
+    assert!(ctl(&running, &["stats"]).contains(IN_KERNEL));
+    running.signal("INT");
+    assert!(running.end().success(), "{}", running.said());
+    let sum = running.sum();
+    assert_eq!((sum.seen - sum.accepted, sum.lost), (sum.accepted, 0), "{}", running.said());
+    assert!(sum.seen >= 3_000, "{}", running.said());
 }
 
 #[test]

@@ -40,8 +40,8 @@ mod wire;
 pub use client::{CallError, Client, ConnectError};
 pub use instances::{Instance, list, list_in};
 pub use message::{
-    Accounting, Description, EntryKind, FilterCount, FilterPasses, NodeCount, OwnFilter, PassCount,
-    Request, Response, Stats,
+    Accounting, Description, EntryKind, FilterCount, FilterPasses, NOT_COUNTED, NodeCount,
+    OwnFilter, PassCount, Request, Response, Stats,
 };
 pub use runtime_dir::{RuntimeDir, RuntimeDirError};
 pub use server::{Controlled, Listening, MAX_CLIENTS, MAX_REQUEST_BYTES, Server, StartError};

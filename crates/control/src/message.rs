@@ -112,6 +112,9 @@ pub enum Response {
         /// The reason why there is nothing to count yet.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         no_counts: Option<String>,
+        /// As [`Stats::kernel`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        kernel: Option<String>,
     },
     /// Answer to [`Request::Rules`].
     Rules {
@@ -306,7 +309,13 @@ pub struct Accounting {
     pub taken: u64,
     /// Frames lost, by reason.
     pub lost: BTreeMap<String, u64>,
+    /// Frames that the kernel rejected and `seen` lacks: [`NOT_COUNTED`]; absent if there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rejected_in_kernel: Option<String>,
 }
+
+/// Value of [`Accounting::rejected_in_kernel`].
+pub const NOT_COUNTED: &str = "not counted";
 
 impl Accounting {
     /// True if every frame is accounted for.
@@ -377,7 +386,9 @@ mod tests {
     #[test]
     fn responses_survive_the_way_with_unknown_fields() {
         let lost = BTreeMap::from([("kernel".to_owned(), 3)]);
-        let accounting = Accounting { seen: u64::MAX, delivered: 1, rejected: 2, taken: 0, lost };
+        let rejected_in_kernel = Some(NOT_COUNTED.to_owned());
+        let (seen, delivered, rejected, taken) = (u64::MAX, 1, 2, 0);
+        let accounting = Accounting { seen, delivered, rejected, taken, lost, rejected_in_kernel };
         let kind = EntryKind::Tracker;
         let filters = vec![FilterCount { id: 1, text: "ip\n^".into(), kind, accepted: 1 }];
         let counters = BTreeMap::from([("ratio".to_owned(), Number::from_f64(0.5).unwrap())]);
@@ -399,7 +410,9 @@ mod tests {
     #[test]
     fn accounting_is_exact_or_it_is_not() {
         let lost = BTreeMap::from([("kernel".to_owned(), 3), ("ring".to_owned(), 1)]);
-        let mut accounting = Accounting { seen: 10, delivered: 3, rejected: 2, taken: 1, lost };
+        let (seen, delivered, rejected, taken) = (10, 3, 2, 1);
+        let mut accounting =
+            Accounting { seen, delivered, rejected, taken, lost, ..Accounting::default() };
         assert!(accounting.is_exact());
         accounting.delivered = u64::MAX;
         assert!(!accounting.is_exact());

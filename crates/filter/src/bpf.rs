@@ -13,6 +13,7 @@
 //! | `emit.rs` | the order of the tests, jumps, long jumps |
 //! | `compute.rs` | loads, expressions, places cached in memory words |
 //! | `decided.rs` | computes together the places that depend on one choice |
+//! | `extent.rs` | frame lengths from which no load of a program fails |
 //!
 //! A frame that contains every byte the program reads gets the predicate's verdict. In shorter
 //! frames, tests that were moved may find the end of the frame earlier or later than the predicate
@@ -24,6 +25,7 @@
 mod compute;
 mod decided;
 mod emit;
+mod extent;
 mod graph;
 mod share;
 mod shorten;
@@ -38,6 +40,7 @@ pub const MAX_TESTS: usize = 2_000;
 /// Most instructions of a program; Linux takes 4,096 of them.
 pub const MAX_LEN: usize = 1 << 20;
 
+pub use extent::Extent;
 pub use fyke_frame::bpf::Instruction;
 
 /// Reasons why a predicate has no program.

@@ -18,7 +18,7 @@
 //! | `texts` | the list, and a group of changes checked against it |
 //! | `lowered` | the slow part of an edit, done before any lock is taken |
 //! | `user`, `kernel` | the spaces |
-//! | `superset`, `stage` | filters of user space in the kernel, too, which passes a superset |
+//! | `superset`, `stage`, `classic` | filters of user space in the kernel, too, which passes a superset |
 //! | `inputs` | link types of the sources, and the check of texts against them |
 //! | [`received`] | frames as filters evaluate them: as the device delivered them, or without tags |
 //!
@@ -40,6 +40,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod classic;
 mod error;
 mod inputs;
 #[cfg(feature = "kernel")]
@@ -54,6 +55,7 @@ mod union;
 mod user;
 mod view;
 
+pub use classic::{ClassicError, ClassicSocket, ClassicStage, classic_program};
 pub use error::{FilterError, GroupError};
 pub use inputs::{Inputs, Refused};
 #[cfg(feature = "kernel")]

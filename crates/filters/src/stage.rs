@@ -51,6 +51,11 @@ struct State {
     reason: Option<String>,
     /// True once frames may be accepted by something that is no text.
     for_good: bool,
+    /// True while there is no text, so that every frame is accepted; the kernel may still have the last ones.
+    unfiltered: bool,
+    /// True once threads may be started; before, long texts wait here.
+    begun: bool,
+    waiting: Option<Listing>,
 }
 
 impl KernelStage {
@@ -108,6 +113,12 @@ impl KernelStage {
             None if passes_all => Some("no filter rejects a frame".to_owned()),
             reason => reason,
         }
+    }
+
+    /// True if texts decide, or will soon: while not, a socket needs no program.
+    pub fn is_needed(&self) -> bool {
+        let state = self.0.lock();
+        !state.for_good && !state.unfiltered && (state.filling || !state.ids.is_empty())
     }
 
     /// Number of texts in the kernel while these decide; `None` while every frame passes.
@@ -206,6 +217,14 @@ impl Group {
 }
 
 impl Superset for KernelStage {
+    fn begin(&self) {
+        let state = &mut *self.0.lock();
+        state.begun = true;
+        if let Some(texts) = state.waiting.take() {
+            self.fill_later(state, texts);
+        }
+    }
+
     fn widen(&self, added: &[(u64, &str)], unfiltered: bool) {
         let state = &mut *self.0.lock();
         state.edits += 1;
@@ -243,7 +262,8 @@ impl Superset for KernelStage {
         }
         let texts = texts();
         let missing = texts.iter().filter(|(id, _)| !state.ids.contains_key(id));
-        if texts.is_empty() {
+        state.unfiltered = texts.is_empty();
+        if state.unfiltered {
             return;
         }
         if missing.map(|(_, text)| text.len()).sum::<usize>() >= LONG {
@@ -264,6 +284,10 @@ impl Superset for KernelStage {
 impl KernelStage {
     /// Fills the kernel on a thread of its own. If the texts change meanwhile, that edit fills it instead.
     fn fill_later(&self, state: &mut State, texts: Listing) {
+        if !state.begun {
+            (state.filling, state.waiting) = (true, Some(texts));
+            return;
+        }
         let stage = Arc::clone(&self.0);
         let (edits, group) = (state.edits, Group::new(state, &texts));
         let fill = move || {

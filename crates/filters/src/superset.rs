@@ -18,6 +18,9 @@ pub type Listing = BTreeMap<u64, Arc<str>>;
 
 /// A space that filters before user space does. Edits call it one at a time.
 pub trait Superset: Send + Sync + fmt::Debug {
+    /// Allows the space to start threads. Called once, after the process has given up its rights.
+    fn begin(&self) {}
+
     /// Lets through what the added texts accept, before an edit takes effect. `unfiltered` if the edit leaves no text,
     /// so that every frame is accepted.
     fn widen(&self, added: &[(u64, &str)], unfiltered: bool);

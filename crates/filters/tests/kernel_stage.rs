@@ -1,7 +1,7 @@
 //! The kernel before a set of filters: it passes what they accept, before, during and after every edit. Needs root.
 
 use fyke_filter::Options;
-use fyke_filters::{Change, FilterSet, KernelStage};
+use fyke_filters::{Change, FilterSet, KernelStage, Superset};
 use fyke_frame::{Batch, Frame, LinkType};
 use fyke_kernel::OpenError;
 use fyke_testkit::random::Random;
@@ -20,6 +20,7 @@ fn open(texts: &[&str]) -> Option<(FilterSet, KernelStage)> {
         set.add(text).unwrap();
     }
     set.add_superset(Arc::new(stage.clone()));
+    stage.begin();
     Some((set, stage))
 }
 

@@ -45,6 +45,9 @@ pub trait Space {
 pub trait LowerFilter: Superset + SocketFilter {
     /// Reason why it passes everything at the moment; `None` if its texts decide.
     fn passes_all(&self) -> Option<String>;
+
+    /// The form in which it runs, and why not in a faster one.
+    fn form(&self) -> String;
 }
 
 /// Place of the filters after a device.
@@ -91,9 +94,13 @@ impl Placement {
 
 /// Describes where the filters after devices run; `None` without a device.
 pub fn in_words(placements: &[Placement]) -> Option<String> {
-    let text = |placement: &Placement| match placement.why_not_lower() {
-        None => "the filters run in the kernel, too".to_owned(),
-        Some(why) => format!("the kernel passes every frame: {why}"),
+    let text = |placement: &Placement| {
+        let form = placement.lower.as_ref().map(|lower| format!(" ({})", lower.form()));
+        let form = form.unwrap_or_default();
+        match placement.why_not_lower() {
+            None => format!("the filters run in the kernel, too{form}"),
+            Some(why) => format!("the kernel passes every frame{form}: {why}"),
+        }
     };
     let mut texts: Vec<_> = placements.iter().map(text).collect();
     texts.dedup();
@@ -338,10 +345,6 @@ fn place_one(
     for one in sets {
         let set = node_of(made, plan.nodes[one.at].key).and_then(|node| node.filters());
         let set = set.ok_or("the filter cannot be edited")?;
-        // A program that accepts everything costs more than none.
-        if set.is_empty() {
-            return Err("the capture started without a filter".to_owned());
-        }
         if !fits(set, netmask) {
             return Err(NETMASKS.to_owned());
         }

@@ -70,9 +70,11 @@ NOINLINE int in_set(u32 table, u32 x, u32 y)
 }
 
 /* True if the first `bits` bits of 16 bytes are a member of a set. */
-INLINE int member6(struct __sk_buff *skb, struct scratch *s, const struct fyke_instruction *i,
-		   u32 at)
+NOINLINE int member6(struct __sk_buff *skb, struct scratch *s, const struct fyke_instruction *i,
+		     u32 at)
 {
+	if (!s || !i)
+		return OUT_OF_BOUNDS;
 	u32 bits = i->params[0], zero = 0;
 	u32 words[4] = {};
 	struct bucket_array *all = map_lookup(&rows, &zero);

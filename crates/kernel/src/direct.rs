@@ -11,8 +11,12 @@
 
 use crate::btf::Btf;
 use crate::ebpf::call_of;
-use crate::layout::{CAST_CONTEXT, CAST_MEMORY};
+use crate::layout::{CAST_CONTEXT, CAST_MEMORY, DATA_AT, DATA_LEN_AT};
 use std::sync::OnceLock;
+
+/// Operation codes of loads at an address.
+const LOAD_U64: u8 = 0x79;
+const LOAD_U32: u8 = 0x61;
 
 /// Way in which a program reads a frame's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,15 +52,22 @@ impl Access {
 }
 
 impl Places {
-    /// Returns the object with the running kernel's function numbers in place of the placeholders.
+    /// Returns the object with the running kernel's function numbers and offsets in place of the placeholders.
     pub(crate) fn resolve(self, object: &[u8]) -> Vec<u8> {
         let mut object = object.to_vec();
         let names = [(CAST_CONTEXT, self.cast_context), (CAST_MEMORY, self.cast_memory)];
+        let loads = [(LOAD_U64, DATA_AT, self.data), (LOAD_U32, DATA_LEN_AT, self.data_len)];
         // Code sections are aligned to 8 bytes, so every instruction is one chunk.
         for instruction in object.as_chunks_mut::<8>().0 {
             for (name, function) in names {
                 if *instruction == call_of(name, false) {
                     *instruction = call_of(function, true);
+                }
+            }
+            for (load, name, offset) in loads {
+                let [opcode, _, low, high, ..] = *instruction;
+                if opcode == load && i16::from_ne_bytes([low, high]) == name {
+                    instruction[2..4].copy_from_slice(&offset.to_ne_bytes());
                 }
             }
         }

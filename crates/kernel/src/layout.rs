@@ -140,6 +140,10 @@ pub const HEAD_BYTES: usize = 128;
 pub const CAST_CONTEXT: u32 = 0x6679_6b01;
 /// In the object: placeholder for the number of `bpf_rdonly_cast`.
 pub const CAST_MEMORY: u32 = 0x6679_6b02;
+/// In the object: placeholder for the offset of `sk_buff::data`. Odd, so no other 8-byte load has it.
+pub const DATA_AT: i16 = 0x7e41;
+/// In the object: placeholder for the offset of `sk_buff::data_len`.
+pub const DATA_LEN_AT: i16 = 0x7e43;
 
 /// Control words of the program, at the start of the memory of passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

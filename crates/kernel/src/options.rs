@@ -23,6 +23,12 @@ impl Form {
     }
 }
 
+/// True if the environment asks for a program that the verifier refuses, to test what happens then: its placeholders
+/// stay ([`crate::direct`]).
+pub(crate) fn is_refused() -> bool {
+    std::env::var_os("FYKE_KERNEL_FORM").is_some_and(|form| form == "refused")
+}
+
 /// Options of a space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {

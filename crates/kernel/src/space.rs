@@ -12,7 +12,7 @@ use crate::layout::{
     BUDGET_LIMIT, COOKED_BYTES, COUNT_CAPPED, COUNT_EMPTY, COUNT_REJECTED, COUNTERS,
     FIRST_PASS_COUNTER,
 };
-use crate::options::{Form, Options};
+use crate::options::{self, Form, Options};
 use crate::passes::KernelPasses;
 use crate::snapshot::{OwnedMaps, Snapshot, Specialised};
 use crate::sys::{self, COUNTERS_BYTES, Mapped, ROWS_BYTES, TestRun};
@@ -127,6 +127,9 @@ impl Space {
     fn open_as(form: Form, options: Options) -> Result<Space, OpenError> {
         let why = option_env!("FYKE_NO_OBJECT").unwrap_or("no clang");
         let objects = OBJECTS.ok_or(OpenError::NoObject { why })?;
+        if options::is_refused() {
+            return Space::load(objects.direct, form, options);
+        }
         if let (Form::Loop, Access::Direct(places)) = (form, options.access)
             && let Ok(space) = Space::load(&places.resolve(objects.direct), form, options)
         {
@@ -145,7 +148,7 @@ impl Space {
             what: format!("{what}: {source}"),
         })?;
         let mut loader = EbpfLoader::new();
-        loader.map_max_entries("counters", processors as u32);
+        loader.map_max_entries("counters", processors as u32).btf(None);
         let mut ebpf = loader.load(object).map_err(refused("making the maps"))?;
         let passes_bytes = KernelPasses::BYTES;
         let passes = map(&ebpf, "passes", passes_bytes)?;

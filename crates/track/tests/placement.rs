@@ -2,7 +2,8 @@
 //! model filters a frame when it arrives, and the graph reads it some frames later, as from a ring.
 
 use fyke_capture::{
-    HeldFrames, HeldMark, Interface, LookBack, Next, ReadError, SocketFilter, Source, SourceStats,
+    FilterSocket, HeldFrames, HeldMark, Interface, LookBack, Next, ReadError, SocketFilter, Source,
+    SourceStats,
 };
 use fyke_filter::Options;
 use fyke_filters::{Listing, Superset};
@@ -14,7 +15,6 @@ use fyke_testkit::packet::Packet;
 use fyke_testkit::random::Random;
 use fyke_track::{Event, Tracker};
 use std::collections::{BTreeSet, VecDeque};
-use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -102,18 +102,22 @@ impl Superset for Shared {
 }
 
 impl SocketFilter for Shared {
-    fn attach(&self, _: BorrowedFd<'_>) -> std::io::Result<()> {
+    fn take_socket(&self, _: Arc<FilterSocket>) -> std::io::Result<()> {
         Ok(())
     }
 
-    fn rejected(&self) -> u64 {
-        self.0.rejected.load(Ordering::Relaxed)
+    fn rejected(&self) -> Option<u64> {
+        Some(self.0.rejected.load(Ordering::Relaxed))
     }
 }
 
 impl LowerFilter for Shared {
     fn passes_all(&self) -> Option<String> {
         self.0.texts().is_none().then(|| "the model is open".to_owned())
+    }
+
+    fn form(&self) -> String {
+        "model".to_owned()
     }
 }
 

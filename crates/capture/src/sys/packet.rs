@@ -1,6 +1,8 @@
 //! A packet socket, and the calls that make the kernel fill a ring for it. Source: packet(7), the kernel's
 //! packet_mmap.rst.
 
+use fyke_frame::bpf::Instruction;
+use fyke_frame::bpf::code::RET_K;
 use std::io;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -73,11 +75,26 @@ impl PacketSocket {
 
     /// Makes the kernel cut packets to `bytes`; the ring then holds more of them.
     pub(crate) fn cut(&self, bytes: u32) -> io::Result<()> {
-        // "return bytes" in classic BPF.
-        let mut code =
-            libc::sock_filter { code: fyke_frame::bpf::code::RET_K, jt: 0, jf: 0, k: bytes };
-        let program = libc::sock_fprog { len: 1, filter: &raw mut code };
-        self.set_at(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+        self.attach(&[Instruction::new(RET_K, bytes)])
+    }
+
+    /// Replaces the socket's filter by a program of classic BPF. Old and new program count against the socket's option
+    /// memory together; if there is no room for both, every packet passes for a moment.
+    pub(crate) fn attach(&self, program: &[Instruction]) -> io::Result<()> {
+        let given =
+            |&Instruction { code, jt, jf, k }: &Instruction| libc::sock_filter { code, jt, jf, k };
+        let mut code: Vec<_> = program.iter().map(given).collect();
+        let len = u16::try_from(code.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let program = libc::sock_fprog { len, filter: code.as_mut_ptr() };
+        let attach = || self.set_at(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program);
+        match attach() {
+            Err(error) if error.raw_os_error() == Some(libc::ENOMEM) => {
+                // Fails only without a filter.
+                let _none = self.show_all();
+                attach()
+            }
+            attached => attached,
+        }
     }
 
     /// Makes the kernel deliver nothing until [`PacketSocket::cut`] or [`PacketSocket::show_all`].

@@ -45,6 +45,9 @@ pub struct RunArgs {
     /// Print exact counts per node at the end
     #[arg(long)]
     pub stats: bool,
+    /// Let fyke itself count every frame: filters do not run in the kernel, which costs processor time
+    #[arg(long)]
+    pub count_all: bool,
     /// Do not open a control socket; the graph cannot be edited while it runs
     #[arg(long)]
     pub no_control: bool,

@@ -1,6 +1,6 @@
 //! Counts of a running graph for the control socket, `--stats` and `--json`, all taken from one snapshot.
 
-use fyke_control::{Accounting, EntryKind, FilterCount, NodeCount};
+use fyke_control::{Accounting, EntryKind, FilterCount, NOT_COUNTED, NodeCount};
 use fyke_filters::FilterCounts;
 use fyke_graph::GraphView;
 use fyke_graph::node::NodeError;
@@ -16,14 +16,16 @@ pub fn accounting(view: &GraphView) -> Accounting {
         rejected: outcome.rejected,
         taken: outcome.taken,
         lost: outcome.lost.iter().map(|(why, count)| (why.to_string(), *count)).collect(),
+        rejected_in_kernel: outcome.uncounted.then(|| NOT_COUNTED.to_owned()),
     }
 }
 
 /// Formats the counts on one line, with the reasons of losses. `late` of the accepted frames were accepted by
 /// look-back; `after` of the rejected frames arrived after the requested number was reached.
 pub fn sum(accounting: &Accounting, late: u64, after: u64) -> String {
-    let Accounting { seen, delivered, rejected, taken, lost } = accounting;
-    let mut text = format!("{seen} seen = {delivered} accepted");
+    let Accounting { seen, delivered, rejected, taken, lost, rejected_in_kernel } = accounting;
+    let by = if rejected_in_kernel.is_some() { " by fyke" } else { "" };
+    let mut text = format!("{seen} seen{by} = {delivered} accepted");
     if late > 0 {
         text += &format!(" ({late} by look-back)");
     }
@@ -35,7 +37,12 @@ pub fn sum(accounting: &Accounting, late: u64, after: u64) -> String {
         text += &format!(" + {taken} taken");
     }
     let lost: Vec<_> = lost.iter().map(|(why, count)| format!("{count} lost ({why})")).collect();
-    text + " + " + &if lost.is_empty() { "0 lost".to_owned() } else { lost.join(" + ") }
+    text += " + ";
+    text += &if lost.is_empty() { "0 lost".to_owned() } else { lost.join(" + ") };
+    if let Some(count) = rejected_in_kernel {
+        text += &format!("; rejected in the kernel: {count}");
+    }
+    text
 }
 
 /// Formats the sum at a stop; `None` for a run on files that lost no frames.

@@ -121,8 +121,11 @@ fn write_response(
                 writeln!(out, "filter {}  {}", filter.id, one_line(&filter.text))?;
             }
         }
-        Response::Passes { epoch, filters, nodes, own_filter, no_counts: None } => {
+        Response::Passes { epoch, filters, nodes, own_filter, no_counts: None, kernel } => {
             write_own_filter(out, own_filter.as_ref())?;
+            if let Some(kernel) = kernel {
+                writeln!(out, "{}", one_line(kernel))?;
+            }
             if filters.is_empty() && own_filter.is_none() {
                 writeln!(out, "no filter: every frame is accepted (epoch {epoch})")?;
             }

@@ -31,7 +31,7 @@ pub fn run(mut args: DemuxArgs) -> Result<(), Failure> {
     // An edit may add an endpoint.
     let doors = if args.no_control { Doors::Closed } else { Doors::Graph };
     let (mut engine, handle, entered) =
-        graphs::start(&graphs::demux_of(&args, &rules)?, privileges, doors)?;
+        graphs::start(&graphs::demux_of(&args, &rules)?, privileges, doors, args.source.count_all)?;
     let (scoped, no_control, is_live) = (args.scoped, args.no_control, args.source.read.is_none());
     let clients = entered.clients();
     if is_live {

@@ -1,6 +1,7 @@
 //! `fyke explain`: shows how a filter expression is read and how it will run.
 
 mod notes;
+mod spaces;
 mod trace;
 mod tree;
 mod witness;
@@ -49,11 +50,13 @@ pub fn run(args: ExplainArgs) -> Result<(), Failure> {
     let mut edit = set.edit();
     edit.add_filter(&predicate).map_err(|error| Failure::Usage(error.to_string()))?;
     edit.commit();
+    let spaces = spaces::of(&text, &options);
     let output = match args.json {
-        true => format!("{}\n", as_json(&predicate, &set)),
+        true => format!("{}\n", as_json(&predicate, &set, &spaces)),
         false => {
             let mut table = String::new();
             as_table(&mut table, &predicate, &set)?;
+            writeln!(table, "live in {}", spaces.describe())?;
             if args.bpf {
                 table.push_str("as a program of classic BPF\n");
                 table.push_str(&program(&predicate, 1)?);
@@ -208,7 +211,7 @@ fn plural<'a>(count: usize, one: &'a str, many: &'a str) -> &'a str {
     if count == 1 { one } else { many }
 }
 
-fn as_json(predicate: &Predicate, set: &PassSet) -> Value {
+fn as_json(predicate: &Predicate, set: &PassSet, spaces: &spaces::Spaces) -> Value {
     let passes = set.passes().map(|pass| {
         let instructions = pass.describe().zip(pass.instructions).map(|(view, instruction)| {
             json!({
@@ -236,6 +239,11 @@ fn as_json(predicate: &Predicate, set: &PassSet) -> Value {
         "text": predicate.text(),
         "primitives": primitives.collect::<Vec<_>>(),
         "notes": notes::of(predicate),
+        "live_in": {
+            "user_only": spaces.why_user,
+            "classic_instructions": spaces.classic.as_ref().ok(),
+            "classic_refused": spaces.classic.as_ref().err(),
+        },
         "link": predicate.link().to_string(),
         "scoped": predicate.reading() == Reading::Scoped,
         "in_order": set.filters().any(|filter| filter.is_in_order()),

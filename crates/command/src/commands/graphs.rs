@@ -122,6 +122,7 @@ pub fn check_source(args: &SourceArgs) -> Result<(), Failure> {
         _ if args.ring_user.is_some() && !ring => {
             "--ring-user: only -i ring:PATH reads a ring; omit this option".to_owned()
         }
+        Some(why) if args.count_all => format!("--count-all: {why}; omit this option"),
         _ => return Ok(()),
     };
     Err(Failure::Usage(problem))
@@ -455,9 +456,10 @@ pub fn start(
     text: &str,
     privileges: Privileges,
     doors: Doors,
+    count_all: bool,
 ) -> Result<(Engine, GraphHandle, Entered), Failure> {
     let mut opened = GraphHandle::open(&[text], classes(), 1).map_err(refused)?;
-    opened.place(&Kernel);
+    opened.place(&Kernel { count_all });
     let entered = privileges.enter(&Needs::of(opened.plan(), doors))?;
     let rotates = rotates(opened.plan());
     let (mut engine, handle) = opened.start().map_err(refused)?;

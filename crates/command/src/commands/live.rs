@@ -127,7 +127,9 @@ impl Live {
             }
         });
         let filters = filters.collect();
-        Response::Passes { epoch, filters, nodes: Vec::new(), own_filter: None, no_counts: None }
+        let (nodes, own_filter, no_counts) = (Vec::new(), None, None);
+        let kernel = super::space::placement(&self.handle);
+        Response::Passes { epoch, filters, nodes, own_filter, no_counts, kernel }
     }
 }
 

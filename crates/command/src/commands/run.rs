@@ -60,7 +60,7 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
     let workers = usize::from(args.workers);
     let privileges = Privileges::prepare(&args.privilege, true)?;
     let mut opened = GraphHandle::open(&list, classes, workers).map_err(wrong_edit)?;
-    opened.place(&Kernel);
+    opened.place(&Kernel { count_all: args.count_all });
     let entered = privileges.enter(&needs(&args, opened.plan()))?;
     let (mut engine, handle) = opened.start().map_err(wrong_edit)?;
     report_passed_over(rotates(&plan), &handle)?;
@@ -349,7 +349,9 @@ impl Live {
         };
         let filters = view.texts.iter().map(graph).collect();
         let nodes = counts::nodes(&view);
-        Response::Passes { epoch: view.epoch, filters, nodes, own_filter: None, no_counts: None }
+        let (epoch, own_filter, no_counts) = (view.epoch, None, None);
+        let kernel = super::space::placement(&self.handle);
+        Response::Passes { epoch, filters, nodes, own_filter, no_counts, kernel }
     }
 }
 

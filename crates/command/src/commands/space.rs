@@ -1,31 +1,37 @@
-//! The kernel as the space below a graph: filters directly after a device run in the socket, too.
+//! The kernel as the space below a graph: filters directly after a device run on its socket, too.
+//!
+//! | form | needs | an edit | rejected frames |
+//! |---|---|---|---|
+//! | eBPF ([`KernelStage`]) | CAP_BPF at the start, clang at the build | is in the program at once | are counted |
+//! | classic BPF ([`ClassicStage`]) | nothing | opens the socket until there is a pause | are not counted |
+//!
+//! The program is loaded at the start, before the process gives up its rights. A socket has it only while there are
+//! texts, because a program that accepts everything costs more than none.
 
-use fyke_capture::{Interface, SocketFilter};
+use fyke_capture::{FilterSocket, Interface, SocketFilter};
 use fyke_filter::Options;
-use fyke_filters::{KernelStage, Listing, Superset};
+use fyke_filter::bpf::Instruction;
+use fyke_filters::{ClassicSocket, ClassicStage, KernelStage, Listing, Superset};
 use fyke_frame::LinkType;
 use fyke_graph::GraphHandle;
 use fyke_graph::placement::{LowerFilter, Space};
 use std::io;
-use std::os::fd::BorrowedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Link types of sockets that the program can filter.
+/// Link types of sockets that the eBPF program can filter.
 const LINKS: [LinkType; 3] = [LinkType::EN10MB, LinkType::LINUX_SLL2, LinkType::RAW];
+/// Most characters of the reason why there is no eBPF program; a verifier writes pages.
+const SHOWN: usize = 240;
 
 /// The kernel, by a program on the capture's socket.
-pub struct Kernel;
+pub struct Kernel {
+    /// True if fyke itself counts every frame, so that no frame may be rejected before.
+    pub count_all: bool,
+}
 
 /// Describes where the filters after devices run; `None` without a device.
 pub fn placement(handle: &GraphHandle) -> Option<String> {
     fyke_graph::placement::in_words(&handle.placements())
-}
-
-/// The texts of a filter in the kernel.
-#[derive(Debug)]
-struct InKernel {
-    stage: KernelStage,
-    link: LinkType,
 }
 
 impl Space for Kernel {
@@ -34,16 +40,157 @@ impl Space for Kernel {
         interface: &Interface,
         reading: Options,
     ) -> Result<Arc<dyn LowerFilter>, String> {
-        if !LINKS.contains(&interface.link) {
-            return Err(format!("it does not filter frames of link type {}", interface.link));
+        if self.count_all {
+            return Err("--count-all counts them in user space".to_owned());
         }
-        let stage = KernelStage::open(reading, interface.snaplen);
-        let stage = stage.map_err(|error| error.to_string())?;
-        Ok(Arc::new(InKernel { stage, link: interface.link }))
+        let why_not = match LINKS.contains(&interface.link) {
+            true => match KernelStage::open(reading, interface.snaplen) {
+                Ok(stage) => return Ok(Arc::new(Ebpf::new(stage, interface.link))),
+                Err(error) => first_line(&error.to_string()),
+            },
+            false => format!("it does not filter frames of link type {}", interface.link),
+        };
+        Ok(Arc::new(Classic { stage: ClassicStage::new(reading), why_not }))
     }
 }
 
-impl Superset for InKernel {
+/// The first line of a message, cut.
+fn first_line(message: &str) -> String {
+    let line = message.lines().next().unwrap_or_default();
+    match line.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{} …", &line[..end]),
+        None => line.to_owned(),
+    }
+}
+
+/// The texts of a filter as an eBPF program.
+#[derive(Debug)]
+struct Ebpf {
+    stage: KernelStage,
+    link: LinkType,
+    attached: Mutex<Attached>,
+}
+
+#[derive(Default)]
+struct Attached {
+    socket: Option<Arc<FilterSocket>>,
+    /// True while the socket has the program.
+    is_attached: bool,
+    /// Reason why it has not.
+    error: Option<String>,
+}
+
+impl std::fmt::Debug for Attached {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Attached").field("is_attached", &self.is_attached).finish_non_exhaustive()
+    }
+}
+
+impl Ebpf {
+    fn new(stage: KernelStage, link: LinkType) -> Ebpf {
+        Ebpf { stage, link, attached: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Attached> {
+        // Nothing is changed in steps.
+        self.attached.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Attaches the program if there are texts, and detaches it if not.
+    fn settle(&self) {
+        let attached = &mut *self.lock();
+        let Some(socket) = attached.socket.clone() else { return };
+        let needed = self.stage.is_needed();
+        if needed == attached.is_attached {
+            return;
+        }
+        let done = match needed {
+            true => socket
+                .attach_with(|socket| self.stage.attach(socket, self.link))
+                .map_err(|error| error.to_string()),
+            false => socket.open().map_err(|error| error.to_string()),
+        };
+        match done {
+            Ok(()) => (attached.is_attached, attached.error) = (needed, None),
+            Err(error) => attached.error = Some(error),
+        }
+    }
+}
+
+impl Superset for Ebpf {
+    fn begin(&self) {
+        self.stage.begin();
+    }
+
+    fn widen(&self, added: &[(u64, &str)], unfiltered: bool) {
+        self.stage.widen(added, unfiltered);
+    }
+
+    fn narrow(&self, texts: &dyn Fn() -> Listing, removed: &[u64]) {
+        self.stage.narrow(texts, removed);
+        self.settle();
+    }
+
+    fn open_for_good(&self, reason: &'static str) {
+        self.stage.open_for_good(reason);
+        self.settle();
+    }
+}
+
+impl SocketFilter for Ebpf {
+    fn take_socket(&self, socket: Arc<FilterSocket>) -> io::Result<()> {
+        self.lock().socket = Some(socket);
+        self.settle();
+        let error = self.lock().error.clone();
+        error.map_or(Ok(()), |error| Err(io::Error::other(error)))
+    }
+
+    fn rejected(&self) -> Option<u64> {
+        Some(self.stage.rejected())
+    }
+}
+
+impl LowerFilter for Ebpf {
+    fn passes_all(&self) -> Option<String> {
+        let error = self.lock().error.clone();
+        error.or_else(|| self.stage.reason())
+    }
+
+    fn form(&self) -> String {
+        "eBPF".to_owned()
+    }
+}
+
+/// The texts of a filter as a program of classic BPF.
+#[derive(Debug)]
+struct Classic {
+    stage: ClassicStage,
+    /// Reason why there is no eBPF program.
+    why_not: String,
+}
+
+/// The capture's socket for programs of classic BPF.
+struct Socket(Arc<FilterSocket>);
+
+impl ClassicSocket for Socket {
+    fn attach(&self, program: &[Instruction]) -> io::Result<()> {
+        self.0.attach(program)
+    }
+
+    fn open(&self) -> io::Result<()> {
+        self.0.open()
+    }
+
+    fn snaplen(&self) -> u32 {
+        self.0.snaplen()
+    }
+}
+
+impl Superset for Classic {
+    fn begin(&self) {
+        self.stage.begin();
+    }
+
     fn widen(&self, added: &[(u64, &str)], unfiltered: bool) {
         self.stage.widen(added, unfiltered);
     }
@@ -57,18 +204,23 @@ impl Superset for InKernel {
     }
 }
 
-impl SocketFilter for InKernel {
-    fn attach(&self, socket: BorrowedFd<'_>) -> io::Result<()> {
-        self.stage.attach(socket, self.link).map_err(io::Error::other)
+impl SocketFilter for Classic {
+    fn take_socket(&self, socket: Arc<FilterSocket>) -> io::Result<()> {
+        self.stage.take_socket(Arc::new(Socket(socket)));
+        Ok(())
     }
 
-    fn rejected(&self) -> u64 {
-        self.stage.rejected()
+    fn rejected(&self) -> Option<u64> {
+        (!self.stage.has_rejected()).then_some(0)
     }
 }
 
-impl LowerFilter for InKernel {
+impl LowerFilter for Classic {
     fn passes_all(&self) -> Option<String> {
         self.stage.reason()
+    }
+
+    fn form(&self) -> String {
+        format!("classic BPF; no eBPF: {}", self.why_not)
     }
 }

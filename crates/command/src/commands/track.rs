@@ -17,7 +17,7 @@ pub fn run(mut args: TrackArgs) -> Result<(), Failure> {
     let is_live = args.source.read.is_none();
     let privileges = Privileges::prepare(&args.privilege, true)?;
     let (mut engine, handle, entered) =
-        graphs::start(&graphs::track(&args)?, privileges, Doors::Filters)?;
+        graphs::start(&graphs::track(&args)?, privileges, Doors::Filters, args.source.count_all)?;
     let clients = entered.clients();
     if is_live {
         entered.say_missing();

@@ -33,6 +33,16 @@ pub fn veth() {
     tool("ip link add v0 type veth peer name v1");
     tool("ip link set v0 up");
     tool("ip link set v1 up");
+    // Until the kernel has noticed the carrier, it drops what is sent.
+    let limit = Instant::now() + Duration::from_secs(20);
+    let is_up = |name: &&str| {
+        let state = std::fs::read_to_string(format!("/sys/class/net/{name}/operstate"));
+        // In a namespace of its own, sysfs may show the interfaces of another one.
+        state.map_or(true, |state| state.trim() == "up")
+    };
+    while !["v0", "v1"].iter().all(is_up) && Instant::now() < limit {
+        std::thread::sleep(Duration::from_millis(2));
+    }
 }
 
 pub fn datagram(port: u16, len: usize) -> Vec<u8> {
@@ -155,9 +165,14 @@ impl Running {
 
     /// Waits until the frames that were sent have arrived.
     pub fn settle(&self, seen: u64) {
+        self.wait_for(&format!(" {seen} seen = "));
+    }
+
+    /// Waits until the counts contain a text.
+    pub fn wait_for(&self, text: &str) {
         let limit = Instant::now() + Duration::from_secs(20);
-        while !self.ctl(&["stats"]).contains(&format!(" {seen} seen = ")) {
-            assert!(Instant::now() < limit, "not {seen}: {}", self.ctl(&["stats"]));
+        while !self.ctl(&["stats"]).contains(text) {
+            assert!(Instant::now() < limit, "not {text:?}: {}", self.ctl(&["stats"]));
             std::thread::sleep(Duration::from_millis(20));
         }
     }

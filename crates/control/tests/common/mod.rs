@@ -47,6 +47,7 @@ impl State {
             nodes: Vec::new(),
             own_filter: None,
             no_counts: None,
+            kernel: None,
         }
     }
 

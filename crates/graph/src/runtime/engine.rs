@@ -366,6 +366,7 @@ impl Engine {
                 sum.lose(UNREADABLE, unreadable);
                 sum.lose(UNREAD, unread);
                 sum.rejected += after_end + filtered;
+                sum.uncounted |= inlet.stats.filtered_uncounted;
             }
             sources.push(SourceView {
                 node: inlet.key,
@@ -416,7 +417,7 @@ impl Engine {
             .filter_map(|(inlet, of_source)| {
                 let [interface] = inlet.source.interfaces() else { return None };
                 let account = Account {
-                    received: Some(of_source.outcome.seen()),
+                    received: (!of_source.outcome.uncounted).then(|| of_source.outcome.seen()),
                     dropped: Some(of_source.stats.dropped),
                     accepted: Some(of_source.outcome.accepted),
                     ..Account::default()
@@ -499,6 +500,7 @@ impl Engine {
             self.removed.lose(DROPPED, stats.dropped);
             self.removed.lose(UNREADABLE, stats.unreadable);
             self.removed.rejected += stats.filtered;
+            self.removed.uncounted |= stats.filtered_uncounted;
         }
         let alone = self.inlets.len() < 2;
         for inlet in &mut self.inlets {

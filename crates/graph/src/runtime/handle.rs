@@ -246,6 +246,11 @@ impl Opened {
     /// If the thread of a worker cannot be started.
     pub fn start(self) -> Result<(Engine, GraphHandle), EditError> {
         let Opened { editor, made, more } = self;
+        editor
+            .placements
+            .iter()
+            .flat_map(|placement| &placement.lower)
+            .for_each(|lower| lower.begin());
         let shared = Arc::new(Shared::default());
         let (plan, texts) = (editor.plan.clone(), editor.texts.clone());
         let mut engine = Engine::new(plan, made, texts, Arc::clone(&shared));

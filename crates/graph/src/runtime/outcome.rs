@@ -28,6 +28,8 @@ pub struct Outcome {
     pub taken: u64,
     /// Frames that an output did not take, that arrived at a failed node or that a source could not keep, by reason.
     pub lost: BTreeMap<Arc<str>, u64>,
+    /// True if the kernel has rejected other frames without counting them.
+    pub uncounted: bool,
 }
 
 impl Outcome {
@@ -59,6 +61,7 @@ impl Outcome {
         self.accepted += other.accepted;
         self.rejected += other.rejected;
         self.taken += other.taken;
+        self.uncounted |= other.uncounted;
         for (reason, count) in &other.lost {
             *self.lost.entry(Arc::clone(reason)).or_default() += count;
         }

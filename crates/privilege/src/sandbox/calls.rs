@@ -189,8 +189,11 @@ const SETSOCKOPT: &[c_long] = &[
     // The same with times of 64 bits, which rustix uses.
     SO_RCVTIMEO_NEW,
     SO_SNDTIMEO_NEW,
-    // At the end of a capture, a filter that accepts nothing stops the flow of frames.
+    // Edits of the filters of a capture, and its end: a filter that accepts nothing stops the flow of frames.
     libc::SO_ATTACH_FILTER as c_long,
+    libc::SO_DETACH_FILTER as c_long,
+    // Attaches only a program that the process has loaded before.
+    libc::SO_ATTACH_BPF as c_long,
 ];
 
 type List = BTreeMap<i64, Vec<SeccompRule>>;

@@ -146,6 +146,7 @@ impl Controlled for Live {
                     nodes: Vec::new(),
                     own_filter: None,
                     no_counts: None,
+                    kernel: None,
                 }
             }
             Request::Rules { command } => apply_rules(&self.handle, &command),

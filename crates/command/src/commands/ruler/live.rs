@@ -74,6 +74,7 @@ impl Controlled for Live {
                     nodes: Vec::new(),
                     own_filter: None,
                     no_counts: None,
+                    kernel: None,
                 }
             }
             Request::Rules { .. } => {

@@ -241,9 +241,14 @@ impl Superset for KernelStage {
                 Err(refused) => self.0.refuse(state, &refused),
             };
         }
+        if state.reason.is_some() && removed.is_empty() {
+            // What the kernel refused does not fit when there is more of it.
+            return;
+        }
         let texts = texts();
         let missing = texts.iter().filter(|(id, _)| !state.ids.contains_key(id));
         if texts.is_empty() {
+            state.reason = None;
             return;
         }
         if missing.map(|(_, text)| text.len()).sum::<usize>() >= LONG {

@@ -398,6 +398,12 @@ fn edits_of_the_graph_leave_exactly_the_union_of_its_consumers() {
             assert_eq!(lower.texts(), union, "round {round}");
             assert_eq!(handle.placements()[0].why_not_lower().is_none(), union.is_some());
         }
+        handle.set(&filter("udp port 3")).unwrap();
         stop.store(true, Ordering::Relaxed);
     });
+    // An edit that is refused after the space has been widened leaves it as it was.
+    assert!(handle.add(&filter("udp port 4")).is_err(), "the graph has ended");
+    assert!(handle.set(&demux(&["udp port 5".to_owned()])).is_err());
+    assert!(handle.add(&all).is_err());
+    assert_eq!(lower.texts(), Some(BTreeSet::from(["udp port 3".to_owned()])));
 }

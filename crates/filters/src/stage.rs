@@ -88,8 +88,8 @@ impl KernelStage {
         self.0.counts.rejected()
     }
 
-    /// Passes one in so many of the frames that the texts reject, chosen at random; 0 (the default) = none. Such a frame
-    /// is not part of [`rejected`](Self::rejected): the set evaluates, rejects and counts it.
+    /// Passes one in `one_in` of the frames that the texts reject, chosen at random; 0 (the default) = none. Such a
+    /// frame is not part of [`rejected`](Self::rejected): the set evaluates, rejects and counts it.
     pub fn set_sample(&self, one_in: u32) {
         self.0.kernel.set_sample(one_in);
     }

@@ -342,9 +342,9 @@ fn a_tracker_that_says_nothing_keeps_the_filter_above() {
             format!("(device,v) > {{f}}(filter,\"udp port 1\",live=y{parameters}) > (silent)");
         let run = start(&graph, Vec::new(), 0);
         let why = run.why().unwrap();
-        assert!(why.contains("silent edits f and does not say"), "{why}");
+        assert!(why.contains("silent edits f and does not declare"), "{why}");
         let plan = Plan::new(&[&graph], &classes()).unwrap();
-        assert!(describe(&plan, 1).contains("does not say"));
+        assert!(describe(&plan, 1).contains("does not declare"));
     }
 }
 

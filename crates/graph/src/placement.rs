@@ -274,7 +274,7 @@ fn of_workers(workers: usize) -> Option<String> {
     (workers > 1).then(|| "every worker has filters of its own".to_owned())
 }
 
-/// Asks nodes that are not connected yet what must be held.
+/// Collects from nodes that are not connected yet what must be held.
 pub(crate) fn held(made: &[(u64, Made)]) -> Held {
     let node = |(key, made): &(u64, Made)| match made {
         Made::Node(node) => Some((*key, node.held())),

@@ -192,7 +192,7 @@ impl HeldFrames for Nothing {
     }
 }
 
-/// A tracker that says nothing about look-back.
+/// A tracker that declares nothing about look-back.
 struct Silent;
 
 impl Tracker for Silent {

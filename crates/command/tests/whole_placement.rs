@@ -129,7 +129,7 @@ fn without_look_back_the_kernel_passes_expected_connections_only() {
     send_all(&announcement());
     running.settle(13);
     send_all(&data(50));
-    // Of two tags, the device removes one; the kernel cannot look behind the other.
+    // Of two tags, the device removes one; the kernel does not read past the other.
     send_all(&tagged(5));
     running.settle(68);
     assert_eq!(arrived(&running, "filter"), 58);

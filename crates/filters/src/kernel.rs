@@ -62,7 +62,7 @@ struct Writer {
     options: fyke_kernel::Options,
     /// Number of bytes to keep of accepted frames, if it was set.
     accept: Option<u32>,
-    /// One in so many rejected frames passes; 0 = none.
+    /// One in this number of rejected frames passes; 0 = none.
     sample: u32,
 }
 
@@ -206,7 +206,7 @@ impl KernelFilters {
         writer.links.iter_mut().for_each(|one| one.space.passes().set_accept(bytes));
     }
 
-    /// Accepts one in so many of the frames that no text accepts, chosen at random; 0 (the default) = none.
+    /// Accepts one in `one_in` of the frames that no text accepts, chosen at random; 0 (the default) = none.
     pub(crate) fn set_sample(&self, one_in: u32) {
         let mut writer = self.lock();
         writer.sample = one_in;

@@ -93,8 +93,8 @@ impl KernelStage {
         self.0.counts.rejected()
     }
 
-    /// Passes one in so many of the frames that the texts reject, chosen at random; 0 (the default) = none. Such a frame
-    /// is not part of [`rejected`](Self::rejected): the set evaluates, rejects and counts it.
+    /// Passes one in `one_in` of the frames that the texts reject, chosen at random; 0 (the default) = none. Such a
+    /// frame is not part of [`rejected`](Self::rejected): the set evaluates, rejects and counts it.
     pub fn set_sample(&self, one_in: u32) {
         self.0.kernel.set_sample(one_in);
     }
@@ -260,10 +260,15 @@ impl Superset for KernelStage {
                 Err(refused) => self.0.refuse(state, &refused),
             };
         }
+        if state.reason.is_some() && removed.is_empty() {
+            // What the kernel refused does not fit when there is more of it.
+            return;
+        }
         let texts = texts();
         let missing = texts.iter().filter(|(id, _)| !state.ids.contains_key(id));
         state.unfiltered = texts.is_empty();
         if state.unfiltered {
+            state.reason = None;
             return;
         }
         if missing.map(|(_, text)| text.len()).sum::<usize>() >= LONG {

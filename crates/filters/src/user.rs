@@ -225,7 +225,7 @@ impl FilterSet {
 
     /// Edits the pass set of one link type directly; the changes of `edit` are one epoch. Waits while another edit is
     /// being applied, but not while its text is being lowered. Lower spaces pass every frame from now on, because
-    /// nobody says what the new passes accept; [`edit_rows`](Self::edit_rows) does.
+    /// what the new passes accept is not known; [`edit_rows`](Self::edit_rows) declares it.
     pub fn edit_passes<T>(
         &self,
         link: LinkType,

@@ -10,7 +10,7 @@
 //! | demultiplexers | what one of their texts accepts |
 //! | anything else | every frame |
 //!
-//! Every class says what it needs ([`Class::needs`]). An edit of the graph widens the lower filter before it takes
+//! Every class declares what it needs ([`Class::needs`]). An edit of the graph widens the lower filter before it takes
 //! effect and narrows it afterwards. Cost: O(nodes · edges) for an edit of the graph.
 //!
 //! Source: FFPF, sections 2.1 (flowspaces) and 2.3 (placement: the fastest space that offers the class).
@@ -107,7 +107,7 @@ pub fn in_words(placements: &[Placement]) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join("; "))
 }
 
-/// What the nodes after a device need of its frames.
+/// The frames of a device that the nodes after it need.
 #[derive(Default)]
 struct Wanted {
     consumers: Vec<WantedBy>,
@@ -134,7 +134,7 @@ fn fits(set: &FilterSet, netmask: u32) -> bool {
     set.reading().0.netmask == Some(netmask)
 }
 
-/// What each node that edits filters says about look-back ([`Node::held`]), by key.
+/// The frames that must be held for each node that edits filters ([`Node::held`]), by key.
 pub(crate) type Held = HashMap<u64, Option<String>>;
 
 impl Wanted {
@@ -218,7 +218,7 @@ impl Wanted {
             known = true;
             match held.get(&editor.key).and_then(Option::as_ref) {
                 None => self.needs_all(format!(
-                    "{} edits {name} and does not say which frames must be held",
+                    "{} edits {name} and does not declare which frames must be held",
                     editor.name
                 )),
                 Some(text) if one.rows_covered => {
@@ -281,7 +281,7 @@ fn of_workers(workers: usize) -> Option<String> {
     (workers > 1).then(|| "every worker has filters of its own".to_owned())
 }
 
-/// Asks nodes that are not connected yet what must be held.
+/// Collects from nodes that are not connected yet what must be held.
 pub(crate) fn held(made: &[(u64, Made)]) -> Held {
     let node = |(key, made): &(u64, Made)| match made {
         Made::Node(node) => Some((*key, node.held())),

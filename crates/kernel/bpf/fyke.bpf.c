@@ -749,7 +749,7 @@ over:
 		if (m->control.flags & FYKE_FLAG_PASS_CAPPED)
 			return m->control.accept;
 	} else {
-		/* One in so many passes, for a reader that evaluates it again, rejects it and counts it. */
+		/* One in this number passes, for a reader that evaluates it again, rejects it and counts it. */
 		u32 sample = *(volatile u32 *)&m->control.sample;
 
 		if (sample && random() % sample == 0) {

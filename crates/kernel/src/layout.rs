@@ -170,7 +170,7 @@ pub struct Control {
     /// Bytes of the link header that a cooked socket (`SOCK_DGRAM`) does not deliver but texts count: 0 or
     /// [`COOKED_BYTES`].
     pub cooked: u32,
-    /// One in so many frames that no pass accepts is accepted; 0 = none.
+    /// One in this number of frames that no pass accepts is accepted; 0 = none.
     pub sample: u32,
 }
 

@@ -207,8 +207,8 @@ impl KernelPasses {
         self.memory.publish(offset_of!(Control, accept), value);
     }
 
-    /// Accepts one in so many of the frames that no pass accepts, chosen at random; 0 (the default) = none. A specialised
-    /// program accepts none.
+    /// Accepts one in `one_in` of the frames that no pass accepts, chosen at random; 0 (the default) = none. A
+    /// specialised program accepts none.
     pub fn set_sample(&mut self, one_in: u32) {
         self.memory.publish(offset_of!(Control, sample), one_in);
     }

@@ -150,7 +150,7 @@ pub struct Outcome {
     pub no_old_way: Option<String>,
     /// fyke's counts.
     pub accounting: Counts,
-    /// Where fyke's filter ran; `None` without a space below.
+    /// Description of the place of fyke's filter; `None` without a space below.
     pub placement: Option<String>,
     /// True if an edit was suppressed as requested.
     pub skipped: bool,

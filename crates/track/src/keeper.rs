@@ -126,8 +126,8 @@ impl PassKeeper {
         Applied { epoch: edit.commit(), changes, failures }
     }
 
-    /// Applies the changes that the events require to the passes of a set of filters, as one edit. Spaces before the set
-    /// let the frames of an announced connection pass before the edit takes effect.
+    /// Applies the changes that the events require to the passes of a set of filters, as one edit. Spaces before the
+    /// set let the frames of an announced connection pass before the edit takes effect.
     ///
     /// # Errors
     /// The texts of the set are too large for a link type that is new.

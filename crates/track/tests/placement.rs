@@ -196,7 +196,7 @@ impl HeldFrames for Nothing {
     }
 }
 
-/// A tracker that says nothing about look-back.
+/// A tracker that declares nothing about look-back.
 struct Silent;
 
 impl Tracker for Silent {
@@ -346,9 +346,9 @@ fn a_tracker_that_says_nothing_keeps_the_filter_above() {
             format!("(device,v) > {{f}}(filter,\"udp port 1\",live=y{parameters}) > (silent)");
         let run = start(&graph, Vec::new(), 0);
         let why = run.why().unwrap();
-        assert!(why.contains("silent edits f and does not say"), "{why}");
+        assert!(why.contains("silent edits f and does not declare"), "{why}");
         let plan = Plan::new(&[&graph], &classes()).unwrap();
-        assert!(describe(&plan, 1).contains("does not say"));
+        assert!(describe(&plan, 1).contains("does not declare"));
     }
 }
 
@@ -402,6 +402,12 @@ fn edits_of_the_graph_leave_exactly_the_union_of_its_consumers() {
             assert_eq!(lower.texts(), union, "round {round}");
             assert_eq!(handle.placements()[0].why_not_lower().is_none(), union.is_some());
         }
+        handle.set(&filter("udp port 3")).unwrap();
         stop.store(true, Ordering::Relaxed);
     });
+    // An edit that is refused after the space has been widened leaves it as it was.
+    assert!(handle.add(&filter("udp port 4")).is_err(), "the graph has ended");
+    assert!(handle.set(&demux(&["udp port 5".to_owned()])).is_err());
+    assert!(handle.add(&all).is_err());
+    assert_eq!(lower.texts(), Some(BTreeSet::from(["udp port 3".to_owned()])));
 }

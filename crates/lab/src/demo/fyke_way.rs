@@ -45,7 +45,7 @@ pub(crate) type Below = Option<&'static (dyn Space + Sync)>;
 pub(crate) struct Captured {
     pub(crate) results: Results,
     pub(crate) counts: Counts,
-    /// Where the filter ran; `None` without a space below.
+    /// Description of the place of the filter; `None` without a space below.
     pub(crate) placement: Option<String>,
 }
 

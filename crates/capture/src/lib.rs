@@ -12,6 +12,7 @@
 //! | [`fault`] | another source with dropped, duplicated, cut and reordered frames | tests |
 //! | [`sink`] | pcap and pcapng files, pipes, rotation; network interfaces | `-w` |
 //! | [`interfaces`] | the interfaces that can be captured from | `-D` |
+//! | [`drops`] | frames that interfaces dropped before any capture saw them | `--stats` |
 //!
 //! A [`Source`] lends batches of frames from its own memory, without copying, and holds some of the frames that it
 //! has lent for [`LookBack`].
@@ -30,6 +31,7 @@
 #![deny(unsafe_code)]
 
 mod cooked;
+pub mod drops;
 pub mod error;
 pub mod fan;
 pub mod fault;
@@ -48,6 +50,7 @@ pub mod source;
 #[allow(unsafe_code, reason = "system calls and the kernel's ring; nothing else in the crate")]
 mod sys;
 
+pub use drops::{InterfaceDrops, InterfaceWatch, SoftnetDrops};
 pub use error::{LiveError, Problem, ReadError};
 pub use fan::{FanSource, fan_out};
 pub use fault::{FaultSource, FaultStats, Faults};

@@ -4,6 +4,7 @@
 //! as slices with lifetimes that the borrow checker follows.
 
 pub(crate) mod devices;
+pub(crate) mod drops;
 pub(crate) mod lengths;
 pub(crate) mod packet;
 pub(crate) mod poll;

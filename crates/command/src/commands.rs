@@ -25,6 +25,7 @@ mod signals;
 mod space;
 pub mod tcpdump;
 pub mod track;
+mod unseen;
 
 pub use output::{one_line, output, safe};
 

@@ -18,6 +18,8 @@
 //! | [`graph`] | `fyke bench graph` |
 //! | [`list`] | all benches, and what each of them reads |
 //! | [`workers`] | `fyke bench workers` |
+//! | [`live`] | `fyke bench live` |
+//! | [`scan`] | `fyke bench scan` |
 //!
 //! A new bench is a function from [`Options`] and a [`Progress`] to a [`report::Report`]. It checks that all
 //! engines give the same answers ([`BenchError::Mismatch`] otherwise), measures with [`measure::rounds`], and
@@ -33,9 +35,11 @@ pub mod frames;
 pub mod graph;
 pub mod hash;
 pub mod list;
+pub mod live;
 pub mod measure;
 pub mod report;
 pub mod ruler;
+pub mod scan;
 pub mod statics;
 pub mod traffic;
 pub mod update;
@@ -59,6 +63,10 @@ pub struct Options {
     pub real_filters: Option<PathBuf>,
     /// Seed of the generated frames.
     pub seed: u64,
+    /// Number of rounds; the bench's own number by default.
+    pub rounds: Option<usize>,
+    /// The command `fyke` to run as a process; this process's own file by default.
+    pub command: Option<PathBuf>,
     /// Callback for each measurement.
     pub listener: report::Listener,
 }

@@ -16,6 +16,8 @@
 
 mod link;
 mod netlink;
+#[allow(unsafe_code, reason = "system calls that the standard library lacks")]
+pub mod sys;
 
 pub use netlink::NetlinkError;
 

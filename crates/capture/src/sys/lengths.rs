@@ -62,7 +62,8 @@ pub(crate) fn longest(index: u32) -> io::Result<u32> {
     Ok(asked.map(of).max().unwrap_or(0))
 }
 
-fn open() -> io::Result<OwnedFd> {
+/// Opens a socket to the kernel's table of interfaces, in the namespace of this thread.
+pub(super) fn open() -> io::Result<OwnedFd> {
     let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
     // SAFETY: no memory is passed.
     let fd = unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE) };
@@ -102,32 +103,43 @@ fn question(index: u32, namespace: Option<u32>) -> Vec<u8> {
 }
 
 fn ask(socket: &OwnedFd, index: u32, namespace: Option<u32>) -> io::Result<Vec<Link>> {
+    let mut links = Vec::new();
+    messages(socket, index, namespace, &mut |content| links.extend(link(content)))?;
+    Ok(links)
+}
+
+/// Asks for one interface, or for all (0), and passes on each message about one.
+pub(super) fn messages(
+    socket: &OwnedFd,
+    index: u32,
+    namespace: Option<u32>,
+    each: &mut dyn FnMut(&[u8]),
+) -> io::Result<()> {
     let question = question(index, namespace);
     let fd = socket.as_raw_fd();
     // SAFETY: the pointer and the length are those of `question`.
     if unsafe { libc::send(fd, question.as_ptr().cast(), question.len(), 0) } < 0 {
         return Err(io::Error::last_os_error());
     }
-    let mut links = Vec::new();
     let mut answer = vec![0; ANSWER_LEN];
     for _ in 0..ANSWERS {
         // SAFETY: the pointer and the length are those of `answer`.
         let len = unsafe { libc::recv(fd, answer.as_mut_ptr().cast(), answer.len(), 0) };
         let Ok(len) = usize::try_from(len) else { return Err(io::Error::last_os_error()) };
-        if read(&answer[..len], &mut links)? || index != 0 {
-            return Ok(links);
+        if read(&answer[..len], each)? || index != 0 {
+            return Ok(());
         }
     }
     Err(io::ErrorKind::TimedOut.into())
 }
 
 /// Reads the messages of an answer; true after the last one.
-fn read(mut answer: &[u8], links: &mut Vec<Link>) -> io::Result<bool> {
+fn read(mut answer: &[u8], each: &mut dyn FnMut(&[u8])) -> io::Result<bool> {
     while let Some((message, kind, rest)) = message(answer) {
         match libc::c_int::from(kind) {
             libc::NLMSG_DONE => return Ok(true),
             libc::NLMSG_ERROR => return Err(io::ErrorKind::InvalidInput.into()),
-            _ if kind == libc::RTM_NEWLINK => links.extend(link(message)),
+            _ if kind == libc::RTM_NEWLINK => each(message),
             _ => {}
         }
         answer = rest;
@@ -144,12 +156,26 @@ fn message(answer: &[u8]) -> Option<(&[u8], u16, &[u8])> {
     Some((content, kind, rest))
 }
 
-fn link(message: &[u8]) -> Option<Link> {
-    let mut link = Link { index: word(message, 4)?, ..Link::default() };
-    let mut attributes = message.get(MESSAGE_LEN..)?;
-    while let Some(&[l0, l1, k0, k1]) = attributes.first_chunk::<4>() {
+/// Index of the interface that a message is about.
+pub(super) fn index_of(message: &[u8]) -> Option<u32> {
+    word(message, 4)
+}
+
+/// Types and values of the attributes of a message.
+pub(super) fn attributes(message: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    let mut rest = message.get(MESSAGE_LEN..).unwrap_or_default();
+    std::iter::from_fn(move || {
+        let &[l0, l1, k0, k1] = rest.first_chunk::<4>()?;
         let (len, kind) = (u16::from_ne_bytes([l0, l1]) as usize, u16::from_ne_bytes([k0, k1]));
-        let Some(value) = attributes.get(4..len) else { break };
+        let value = rest.get(4..len)?;
+        rest = rest.get(len.next_multiple_of(4)..).unwrap_or_default();
+        Some((kind, value))
+    })
+}
+
+fn link(message: &[u8]) -> Option<Link> {
+    let mut link = Link { index: index_of(message)?, ..Link::default() };
+    for (kind, value) in attributes(message) {
         let number = word(value, 0);
         match kind {
             LINK => link.other = number.filter(|&other| other != 0),
@@ -159,7 +185,6 @@ fn link(message: &[u8]) -> Option<Link> {
             }
             _ => {}
         }
-        attributes = attributes.get(len.next_multiple_of(4)..).unwrap_or_default();
     }
     Some(link)
 }
@@ -192,15 +217,16 @@ mod tests {
         let done = message(libc::NLMSG_DONE as u16, &[0; 4]);
         let answer = [message(libc::RTM_NEWLINK, &content), done].concat();
         let mut links = Vec::new();
-        assert!(read(&answer, &mut links).unwrap());
+        assert!(read(&answer, &mut |content| links.extend(super::link(content))).unwrap());
         let expected = Link { index: 7, longest: 400_000, other: Some(3), namespace: Some(1) };
         assert_eq!(links, [expected]);
         // No length of a damaged answer makes it panic or run forever.
         for cut in 0..answer.len() {
-            let _any = read(&answer[..cut], &mut Vec::new());
+            let mut any = |content: &[u8]| _ = super::link(content);
+            let _any = read(&answer[..cut], &mut any);
             let mut damaged = answer.clone();
             damaged[cut] ^= 0xff;
-            let _any = read(&damaged, &mut Vec::new());
+            let _any = read(&damaged, &mut any);
         }
     }
 

@@ -22,6 +22,10 @@ pub enum BenchName {
     Graph,
     /// One worker compared with several on the same frames: F5, F6, D1000
     Workers,
+    /// Live captures beside tcpdump, dumpcap and a plain ring: cost, first loss, start, edits
+    Live,
+    /// Capture files counted, written, printed, compressed, beside tcpdump, tshark, dumpcap
+    Scan,
     /// All benches
     All,
 }
@@ -61,6 +65,9 @@ pub struct BenchArgs {
     /// Run only this engine (may be repeated)
     #[arg(long, value_name = "NAME")]
     pub engine: Vec<String>,
+    /// Number of rounds (live, scan); figures are medians over them
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub rounds: Option<u16>,
     /// Write the figures as comma-separated values
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,

@@ -39,6 +39,9 @@ pub struct DemuxArgs {
     /// Write timestamps of .pcap files in nanoseconds, not microseconds (.pcapng files always have nanoseconds)
     #[arg(long)]
     pub nano: bool,
+    /// Print exact counts of each node, and frames that the interface dropped, at the end
+    #[arg(long)]
+    pub stats: bool,
     /// Stop after N frames
     #[arg(short = 'c', value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub limit: Option<u64>,

@@ -30,7 +30,7 @@ pub struct DumpArgs {
     #[arg(long)]
     #[arg(help_heading = "Lines")]
     pub count: bool,
-    /// Print exact counts, and the hits of each filter, at the end
+    /// Print exact counts, the hits of each filter, and frames that the interface dropped, at the end
     #[arg(long)]
     #[arg(help_heading = "Filter")]
     pub stats: bool,

@@ -42,7 +42,7 @@ pub struct RunArgs {
     /// Print counters as one JSON object per line
     #[arg(long)]
     pub json: bool,
-    /// Print exact counts per node at the end
+    /// Print exact counts per node, and frames that the interface dropped, at the end
     #[arg(long)]
     pub stats: bool,
     /// Let fyke itself count every frame: filters do not run in the kernel, which costs processor time

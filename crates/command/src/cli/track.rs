@@ -46,6 +46,9 @@ pub struct TrackArgs {
     /// Write timestamps of a .pcap file in nanoseconds, not microseconds (.pcapng files always have nanoseconds)
     #[arg(long)]
     pub nano: bool,
+    /// Print exact counts, the hits of each filter, and frames that the interface dropped, at the end
+    #[arg(long)]
+    pub stats: bool,
     /// Stop after N accepted frames
     #[arg(short, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count_limit: Option<u64>,

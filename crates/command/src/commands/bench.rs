@@ -22,6 +22,8 @@ pub fn run(args: BenchArgs) -> Result<(), Failure> {
         trace: args.trace,
         real_filters: args.real_filters,
         seed: args.seed,
+        rounds: args.rounds.map(usize::from),
+        command: None,
         listener: if args.json { json_lines(&unwritten) } else { Listener::default() },
     };
     let name = match args.bench {
@@ -33,6 +35,8 @@ pub fn run(args: BenchArgs) -> Result<(), Failure> {
         BenchName::Ruler => "ruler",
         BenchName::Graph => "graph",
         BenchName::Workers => "workers",
+        BenchName::Live => "live",
+        BenchName::Scan => "scan",
         BenchName::All => "",
     };
     let mut benches = list::BENCHES.to_vec();

@@ -8,7 +8,7 @@ mod live;
 use super::Failure;
 use super::counts;
 use super::dump::announce;
-use super::graphs::{self, DEMUX};
+use super::graphs::{self, DEMUX, Started};
 use super::privilege::{Doors, Privileges};
 use super::run::{accounts, serve};
 use super::signals::{report_on_signal, stop_on_signals};
@@ -30,28 +30,33 @@ pub fn run(mut args: DemuxArgs) -> Result<(), Failure> {
     let privileges = Privileges::prepare(&args.privilege, true)?;
     // An edit may add an endpoint.
     let doors = if args.no_control { Doors::Closed } else { Doors::Graph };
-    let (mut engine, handle, entered) =
-        graphs::start(&graphs::demux_of(&args, &rules)?, privileges, doors, args.source.count_all)?;
+    let graph = graphs::demux_of(&args, &rules)?;
+    let Started { mut engine, handle, entered, unseen } =
+        graphs::start(&graph, privileges, doors, &args.source, args.stats)?;
     let (scoped, no_control, is_live) = (args.scoped, args.no_control, args.source.read.is_none());
     let clients = entered.clients();
     if is_live {
         entered.say_missing();
     }
-    let snaplen = args.source.snaplen;
+    let (snaplen, stats) = (args.source.snaplen, args.stats);
     let interfaces: Vec<_> = engine.interfaces().cloned().collect();
     let live = Live::new(args, rules, handle.clone(), &interfaces);
     let server = if no_control { None } else { serve(&live, entered.sockets, is_live) };
     let stop = stop_on_signals()?;
-    report_on_signal(move || accounts(&handle.view()))?;
+    let drops = unseen.clone();
+    report_on_signal(move || accounts(&handle.view()) + &drops.lines(stats))?;
     if is_live {
         announce(engine.interfaces(), snaplen, server.is_some().then_some(&*clients));
     }
     let result = engine.run(&stop);
     let view = engine.view();
     report(&live, scoped, &view)?;
-    if let Some(sum) = counts::closing(&view, is_live) {
+    if stats {
+        note!("{}", accounts(&view).trim_end());
+    } else if let Some(sum) = counts::closing(&view, is_live) {
         note!("{sum}");
     }
+    unseen.report(stats);
     graphs::say_unfit(&view);
     graphs::node_failure(&view)?;
     Ok(result?)

@@ -11,10 +11,11 @@ pub use offered::{is_time_stamp_type, link_type};
 
 use super::Failure;
 use super::dissect::Dissector;
-use super::graphs::{self, FILTER};
+use super::graphs::{self, FILTER, Started};
 use super::live::Live;
 use super::privilege::{Doors, Privileges, Sockets};
 use super::signals::{report_on_signal, stop_on_signals};
+use super::unseen::Unseen;
 use crate::cli::DumpArgs;
 use fyke_capture::Interface;
 use fyke_control::Server;
@@ -39,8 +40,8 @@ pub fn run(mut args: DumpArgs) -> Result<(), Failure> {
     let dissector = args.dissect.then(|| Dissector::start(&args, &privileges)).transpose()?;
     let pipe = dissector.as_ref().map(Dissector::path);
     let graph = graphs::dump(&args, pipe.as_deref())?;
-    let (mut engine, handle, entered) =
-        graphs::start(&graph, privileges, doors, args.source.count_all)?;
+    let Started { mut engine, handle, entered, unseen } =
+        graphs::start(&graph, privileges, doors, &args.source, args.stats)?;
     let clients = entered.clients();
     if is_live {
         entered.say_missing();
@@ -50,9 +51,10 @@ pub fn run(mut args: DumpArgs) -> Result<(), Failure> {
     let stop = stop_on_signals()?;
     let counts = Arc::clone(&live);
     let (stats, as_tcpdump) = (args.stats, args.as_tcpdump);
+    let drops = unseen.clone();
     report_on_signal(move || match as_tcpdump {
         true => as_tcpdump::summary(&counts.snapshot(), false),
-        false => counts.summary(stats),
+        false => counts.summary(stats) + &drops.lines(stats),
     })?;
     if as_tcpdump {
         as_tcpdump::start(&args, engine.interfaces());
@@ -61,8 +63,20 @@ pub fn run(mut args: DumpArgs) -> Result<(), Failure> {
         announce(engine.interfaces(), args.source.snaplen, server.is_some().then_some(&*clients));
     }
     let result = engine.run(&stop);
+    close(&args, &live, &unseen, stop.load(Ordering::Relaxed))?;
+    let view = engine.view();
+    drop(engine);
+    dissector.map_or(Ok(()), Dissector::finish)?;
+    graphs::say_unfit(&view);
+    graphs::node_failure(&view)?;
+    Ok(result?)
+}
+
+/// Prints the counts at the end; `stopped` by a signal.
+fn close(args: &DumpArgs, live: &Live, unseen: &Unseen, stopped: bool) -> Result<(), Failure> {
+    let (is_live, as_tcpdump) = (args.source.read.is_none(), args.as_tcpdump);
     // As tcpdump: the line after a ^C of the terminal.
-    if as_tcpdump && is_live && args.write.is_none() && stop.load(Ordering::Relaxed) {
+    if as_tcpdump && is_live && args.write.is_none() && stopped {
         writeln!(super::output())?;
     }
     if as_tcpdump && is_live {
@@ -70,17 +84,13 @@ pub fn run(mut args: DumpArgs) -> Result<(), Failure> {
     } else if args.stats || (is_live && !args.count) {
         note!("{}", live.summary(args.stats).trim_end());
     }
+    unseen.report_as(as_tcpdump, args.stats);
     match args.count {
         true if as_tcpdump => as_tcpdump::count(live.accounting().delivered)?,
         true => writeln!(super::output(), "{}", live.accounting().delivered)?,
         false => {}
     }
-    let view = engine.view();
-    drop(engine);
-    dissector.map_or(Ok(()), Dissector::finish)?;
-    graphs::say_unfit(&view);
-    graphs::node_failure(&view)?;
-    Ok(result?)
+    Ok(())
 }
 
 /// Prints the list that the arguments ask for, if any, and checks the options that choose from one. Enters the network

@@ -6,6 +6,7 @@
 
 use super::privilege::{Doors, Entered, Needs, Privileges};
 use super::space::Kernel;
+use super::unseen::Unseen;
 use super::{DEFAULT_BUFFER_KIB, Failure, expression, interface, interfaces, snaplen};
 use crate::cli::{
     Cli, Color, Command, DemuxArgs, Direction, DumpArgs, PrintArgs, RulesArgs, SourceArgs,
@@ -450,23 +451,33 @@ fn letters(args: &PrintArgs) -> String {
     counted.iter().map(|&(letter, count)| String::from(letter).repeat(count.into())).collect()
 }
 
-/// Starts the graph of a command that must end when one of its nodes fails.
-/// The process drops its rights after it has opened its files and before it reads the first frame.
+/// A graph that has started, of a process that has dropped its rights.
+pub struct Started {
+    pub engine: Engine,
+    pub handle: GraphHandle,
+    pub entered: Entered,
+    pub unseen: Unseen,
+}
+
+/// Starts the graph of a command that must end when one of its nodes fails. With `stats` it warns of interfaces that
+/// merge frames. The process drops its rights after it has opened its files and before it reads the first frame.
 pub fn start(
     text: &str,
     privileges: Privileges,
     doors: Doors,
-    count_all: bool,
-) -> Result<(Engine, GraphHandle, Entered), Failure> {
+    args: &SourceArgs,
+    stats: bool,
+) -> Result<Started, Failure> {
     let mut opened = GraphHandle::open(&[text], classes(), 1).map_err(refused)?;
-    opened.place(&Kernel { count_all });
+    opened.place(&Kernel { count_all: args.count_all });
+    let unseen = Unseen::start(opened.plan(), stats);
     let entered = privileges.enter(&Needs::of(opened.plan(), doors))?;
     let rotates = rotates(opened.plan());
     let (mut engine, handle) = opened.start().map_err(refused)?;
     report_passed_over(rotates, &handle)?;
     engine.end_at_first_failure();
     engine.on_notice(|notice| note!("fyke: {notice}"));
-    Ok((engine, handle, entered))
+    Ok(Started { engine, handle, entered, unseen })
 }
 
 /// True if a node of a graph writes several files.

@@ -13,6 +13,7 @@ use super::privilege::{Doors, Needs, Privileges, Sockets};
 use super::requests::{self, Editable};
 use super::signals::{report_on_signal, stop_on_signals};
 use super::space::Kernel;
+use super::unseen::Unseen;
 use crate::cli::RunArgs;
 use anyhow::Context;
 use fyke_control::{
@@ -61,6 +62,7 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
     let privileges = Privileges::prepare(&args.privilege, true)?;
     let mut opened = GraphHandle::open(&list, classes, workers).map_err(wrong_edit)?;
     opened.place(&Kernel { count_all: args.count_all });
+    let unseen = Unseen::start(opened.plan(), args.stats);
     let entered = privileges.enter(&needs(&args, opened.plan()))?;
     let (mut engine, handle) = opened.start().map_err(wrong_edit)?;
     report_passed_over(rotates(&plan), &handle)?;
@@ -87,20 +89,25 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
         note!("running{}", edit_hint(server.is_some().then_some(&*clients)));
     }
     let stop = stop_on_signals()?;
-    let counts = handle.clone();
-    report_on_signal(move || accounts(&counts.view()))?;
+    count_on_signal(&handle, &unseen, args.stats)?;
     engine.on_notice(|notice| note!("fyke: {notice}"));
     let drawing = Drawing::start(&args, &handle);
     let result = engine.run(&stop);
     drawing.finish()?;
     let view = engine.view();
-    report(&args, &view, live)?;
+    report(&args, &view, live, &unseen)?;
     say_unfit(&view);
     result?;
     match view.nodes.iter().any(|node| node.failed.is_some()) {
         true => Err(Failure::Status(1)),
         false => Ok(()),
     }
+}
+
+/// Prints the counts at a signal.
+fn count_on_signal(handle: &GraphHandle, unseen: &Unseen, all: bool) -> Result<(), Failure> {
+    let (handle, unseen) = (handle.clone(), unseen.clone());
+    report_on_signal(move || accounts(&handle.view()) + &unseen.lines(all))
 }
 
 /// Writes the drawing of a graph to a file.
@@ -225,7 +232,7 @@ fn list_classes(classes: &Classes, names: &[String]) -> Result<(), Failure> {
 }
 
 /// Prints the counters at the end.
-fn report(args: &RunArgs, view: &GraphView, live: bool) -> Result<(), Failure> {
+fn report(args: &RunArgs, view: &GraphView, live: bool, unseen: &Unseen) -> Result<(), Failure> {
     let mut out = super::output();
     let shown = view.nodes.iter().filter(|node| node.exported || args.all);
     for node in shown {
@@ -246,6 +253,7 @@ fn report(args: &RunArgs, view: &GraphView, live: bool) -> Result<(), Failure> {
     } else if let Some(sum) = counts::closing(view, live) {
         note!("{sum}");
     }
+    unseen.report(args.stats);
     for node in &view.nodes {
         if let Some(failed) = &node.failed {
             note!("fyke: {} has failed: {failed}", node.text);

@@ -5,7 +5,7 @@
 
 use super::Failure;
 use super::dump::{announce, live, serve};
-use super::graphs::{self, TRACK};
+use super::graphs::{self, Started, TRACK};
 use super::privilege::{Doors, Privileges};
 use super::signals::{report_on_signal, stop_on_signals};
 use crate::cli::TrackArgs;
@@ -16,8 +16,9 @@ pub fn run(mut args: TrackArgs) -> Result<(), Failure> {
     super::enter_namespace(&args.source)?;
     let is_live = args.source.read.is_none();
     let privileges = Privileges::prepare(&args.privilege, true)?;
-    let (mut engine, handle, entered) =
-        graphs::start(&graphs::track(&args)?, privileges, Doors::Filters, args.source.count_all)?;
+    let graph = graphs::track(&args)?;
+    let started = graphs::start(&graph, privileges, Doors::Filters, &args.source, args.stats)?;
+    let Started { mut engine, handle, entered, unseen } = started;
     let clients = entered.clients();
     if is_live {
         entered.say_missing();
@@ -26,7 +27,8 @@ pub fn run(mut args: TrackArgs) -> Result<(), Failure> {
     let server = serve(&live, entered.sockets, is_live);
     let stop = stop_on_signals()?;
     let counts = std::sync::Arc::clone(&live);
-    report_on_signal(move || counts.summary(false))?;
+    let drops = unseen.clone();
+    report_on_signal(move || counts.summary(args.stats) + &drops.lines(args.stats))?;
     if is_live {
         announce(engine.interfaces(), args.source.snaplen, server.is_some().then_some(&*clients));
     }
@@ -45,7 +47,8 @@ pub fn run(mut args: TrackArgs) -> Result<(), Failure> {
         };
         note!("fyke: warning: no frame of a data connection arrived; {advice}");
     }
-    note!("{}", live.summary(false).trim_end());
+    note!("{}", live.summary(args.stats).trim_end());
+    unseen.report(args.stats);
     graphs::say_unfit(&view);
     graphs::node_failure(&view)?;
     Ok(result?)

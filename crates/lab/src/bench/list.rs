@@ -2,7 +2,7 @@
 
 use super::report::Report;
 use super::{BenchError, Options, Progress};
-use super::{bloom, demux, dynamic, graph, ruler, statics, update, workers};
+use super::{bloom, demux, dynamic, graph, live, ruler, scan, statics, update, workers};
 
 /// A bench of `fyke bench`.
 #[derive(Debug, Clone, Copy)]
@@ -17,6 +17,8 @@ pub struct Bench {
     pub reads_trace: bool,
     /// True when it reads [`Options::real_filters`].
     pub reads_filters: bool,
+    /// True when it reads [`Options::rounds`].
+    pub takes_rounds: bool,
 }
 
 /// Reads neither traces nor filter texts.
@@ -25,11 +27,11 @@ const fn plain(
     run: fn(&Options, Progress<'_>) -> Result<Report, BenchError>,
     engines: &'static [&'static [&'static str]],
 ) -> Bench {
-    Bench { name, run, engines, reads_trace: false, reads_filters: false }
+    Bench { name, run, engines, reads_trace: false, reads_filters: false, takes_rounds: false }
 }
 
 /// All benches, in the order in which `fyke bench all` runs them.
-pub const BENCHES: [Bench; 8] = [
+pub const BENCHES: [Bench; 10] = [
     Bench {
         reads_trace: true,
         reads_filters: true,
@@ -46,6 +48,8 @@ pub const BENCHES: [Bench; 8] = [
     },
     plain("graph", graph::run, &[&graph::ENGINES]),
     Bench { reads_trace: true, ..plain("workers", workers::run, &[&workers::ENGINES]) },
+    Bench { reads_trace: true, takes_rounds: true, ..plain("scan", scan::run, &[&scan::ENGINES]) },
+    Bench { takes_rounds: true, ..plain("live", live::run, &[&live::ENGINES]) },
 ];
 
 /// A question to a bench.
@@ -66,14 +70,15 @@ pub fn refusal(benches: &[Bench], options: &Options) -> Option<String> {
         [bench] => format!("`bench {}`", bench.name),
         _ => "any bench".to_owned(),
     };
-    let reads: [(&str, bool, Reads); 2] = [
+    let reads: [(&str, bool, Reads); 3] = [
         ("--trace", options.trace.is_some(), |bench| bench.reads_trace),
         ("--real-filters", options.real_filters.is_some(), |bench| bench.reads_filters),
+        ("--rounds", options.rounds.is_some(), |bench| bench.takes_rounds),
     ];
     for (option, given, reads) in reads {
         if given && !benches.iter().any(reads) {
             let those = names(&mut BENCHES.iter().filter(|bench| reads(bench)));
-            return Some(format!("{option}: no such file is read by {which}, but by {those}"));
+            return Some(format!("{option}: {which} does not read it; these do: {those}"));
         }
     }
     let unknown = |engine: &&String| !benches.iter().any(|bench| bench.has(engine));

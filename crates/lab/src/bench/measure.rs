@@ -24,6 +24,11 @@ pub fn time_of(long: bool, work: impl FnOnce()) -> Duration {
     }
 }
 
+/// Processor time of this thread so far; zero if the system does not report it.
+pub fn thread_time() -> Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).unwrap_or_default()
+}
+
 /// Processor time of all threads of this process so far; zero if the system does not report it.
 pub fn process_time() -> Duration {
     clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map(Duration::from).unwrap_or_default()
@@ -82,7 +87,7 @@ pub struct Turn {
 /// Returns the engine at this position of a round. In n rounds each of n engines takes every position once; in 2n
 /// rounds it follows each other one equally often (Williams 1949). So no engine always profits from the caches of
 /// the same predecessor.
-fn engine_at(place: usize, round: usize, engines: usize) -> usize {
+pub(super) fn engine_at(place: usize, round: usize, engines: usize) -> usize {
     // 0, n - 1, 1, n - 2, …: the distance between neighbours is never the same. An odd number also needs the
     // reverse order.
     let backwards = !engines.is_multiple_of(2) && !(round / engines).is_multiple_of(2);

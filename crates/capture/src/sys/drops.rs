@@ -1,0 +1,130 @@
+//! Counters of interfaces from rtnetlink(7), and offloads that merge frames from the ethtool ioctl. Neither needs a
+//! privilege. Source: the kernel's if_link.h (`rtnl_link_stats64`), ethtool.h. Minimum kernel version: 2.6.35.
+
+use super::lengths;
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// `IFLA_STATS64`
+const STATS64: u16 = 23;
+/// Positions of counters in `rtnl_link_stats64`, each of 8 bytes.
+const RX_DROPPED: usize = 6;
+const RX_MISSED_ERRORS: usize = 15;
+const GET_FLAGS: u32 = 0x25;
+const FLAG_LRO: u32 = 1 << 15;
+/// Offloads with a query of their own, and their names for `ethtool -K`.
+const OFFLOADS: [(u32, &str); 3] = [(0x2b, "gro"), (0x1e, "tso"), (0x23, "gso")];
+
+/// Counters of one interface since it exists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Counters {
+    pub(crate) index: u32,
+    pub(crate) rx_dropped: u64,
+    pub(crate) rx_missed_errors: u64,
+}
+
+/// An open socket, to ask for counters later, in a sandbox too.
+#[derive(Debug)]
+pub(crate) struct Counting(OwnedFd);
+
+impl Counting {
+    /// Opens the socket in the namespace of this thread.
+    pub(crate) fn open() -> io::Result<Counting> {
+        lengths::open().map(Counting)
+    }
+
+    /// Counters of the interface with this index, of all for 0.
+    ///
+    /// # Errors
+    /// If the kernel does not answer, or the interface does not exist.
+    pub(crate) fn ask(&self, index: u32) -> io::Result<Vec<Counters>> {
+        let mut found = Vec::new();
+        lengths::messages(&self.0, index, None, &mut |message| found.extend(counters(message)))?;
+        Ok(found)
+    }
+}
+
+fn counters(message: &[u8]) -> Option<Counters> {
+    let index = lengths::index_of(message)?;
+    let (_, values) = lengths::attributes(message).find(|(kind, _)| *kind == STATS64)?;
+    let counter = |at: usize| {
+        let bytes = values.get(at * 8..at * 8 + 8)?;
+        bytes.try_into().ok().map(u64::from_ne_bytes)
+    };
+    let (rx_dropped, rx_missed_errors) = (counter(RX_DROPPED)?, counter(RX_MISSED_ERRORS)?);
+    Some(Counters { index, rx_dropped, rx_missed_errors })
+}
+
+/// `struct ethtool_value`
+#[repr(C)]
+struct Value {
+    command: u32,
+    data: u32,
+}
+
+/// Offloads of an interface that merge frames, as `ethtool -K` names them; none if it does not answer.
+pub(crate) fn merging(name: &str) -> Vec<&'static str> {
+    // SAFETY: no memory is passed.
+    let socket = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+    if socket < 0 {
+        return Vec::new();
+    }
+    // SAFETY: the call has just returned this descriptor, and nothing else owns it.
+    let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+    let ask = |command| ethtool(&socket, name, command).unwrap_or(0);
+    let lro = (ask(GET_FLAGS) & FLAG_LRO != 0).then_some("lro");
+    let others = OFFLOADS.into_iter().filter(|&(command, _)| ask(command) != 0);
+    others.map(|(_, name)| name).chain(lro).collect()
+}
+
+fn ethtool(socket: &OwnedFd, name: &str, command: u32) -> io::Result<u32> {
+    let mut value = Value { command, data: 0 };
+    // SAFETY: all zeros is a valid ifreq.
+    let mut request: libc::ifreq = unsafe { mem::zeroed() };
+    // The last byte stays zero.
+    let room = request.ifr_name.len() - 1;
+    for (to, from) in request.ifr_name[..room].iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    request.ifr_ifru.ifru_data = (&raw mut value).cast();
+    // SAFETY: the request names an interface and points to an `ethtool_value`, which these queries fill in.
+    let done = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(value.data) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_read_from_a_message() {
+        let mut values = vec![0; 24 * 8];
+        values[RX_DROPPED * 8] = 5;
+        values[RX_MISSED_ERRORS * 8] = 7;
+        let mut message = vec![0; 16];
+        message[4] = 3;
+        for (kind, value) in [(1u16, &[0; 4][..]), (STATS64, &values)] {
+            message.extend((value.len() as u16 + 4).to_ne_bytes());
+            message.extend(kind.to_ne_bytes());
+            message.extend(value);
+        }
+        let expected = Counters { index: 3, rx_dropped: 5, rx_missed_errors: 7 };
+        assert_eq!(counters(&message), Some(expected));
+        // A message that is cut has no counters, and is no reason to panic.
+        assert!(
+            (0..message.len())
+                .all(|len| { counters(&message[..len]).is_none_or(|found| found == expected) })
+        );
+    }
+
+    #[test]
+    fn the_kernel_answers() {
+        let counting = Counting::open().unwrap();
+        let all = counting.ask(0).unwrap();
+        let first = all.first().unwrap();
+        assert_eq!(counting.ask(first.index).unwrap()[0].index, first.index);
+        assert!(counting.ask(u32::MAX >> 1).is_err());
+        assert!(merging("no such device").is_empty());
+    }
+}

@@ -1,0 +1,108 @@
+//! Frames that a capture could not see: what its interfaces dropped, and offloads that merge frames.
+//!
+//! The counters are opened before the process drops its rights. They are no part of the sum, which has the frames that
+//! the capture's socket received.
+
+use fyke_capture::{InterfaceDrops, InterfaceWatch, SoftnetDrops};
+use fyke_graph::Plan;
+use std::fmt::Write;
+use std::sync::Arc;
+
+/// The counters of the interfaces of a run; nothing for files.
+#[derive(Clone)]
+pub struct Unseen(Option<Arc<InterfaceWatch>>);
+
+impl Unseen {
+    /// Starts to count on the devices of a graph. With `warn` it warns of those that merge frames. A system that does
+    /// not show its counters is no reason not to capture.
+    pub fn start(plan: &Plan, warn: bool) -> Unseen {
+        let devices = plan.nodes.iter().filter(|node| node.class.name == "device");
+        let names: Vec<_> = devices.filter_map(|node| node.settings.text("expression")).collect();
+        if names.is_empty() {
+            return Unseen(None);
+        }
+        let watch = InterfaceWatch::start(names.iter().copied());
+        if let Err(error) = &watch {
+            note!("fyke: the drops of interfaces are not known: {error}");
+        }
+        let watch = watch.ok();
+        for (name, offloads) in watch.iter().filter(|_| warn).flat_map(InterfaceWatch::merging) {
+            note!(
+                "fyke: warning: {name} merges frames ({}): their number and lengths are not those on \
+                 the wire; `ethtool -K {name} {} off` switches it off",
+                offloads.join(", "),
+                offloads.join(" off ")
+            );
+        }
+        Unseen(watch.map(Arc::new))
+    }
+
+    /// Formats the drops so far, one line each; without `all` only those that are not zero.
+    pub fn lines(&self, all: bool) -> String {
+        let Some(watch) = &self.0 else { return String::new() };
+        lines(&watch.interfaces(), watch.softnet(), all)
+    }
+
+    /// Prints the drops at the end; `as_tcpdump` as tcpdump does.
+    pub fn report_as(&self, as_tcpdump: bool, all: bool) {
+        if as_tcpdump { self.report_as_tcpdump() } else { self.report(all) }
+    }
+
+    /// Prints what tcpdump prints at the end: frames for which a device had no buffer, if there are any.
+    fn report_as_tcpdump(&self) {
+        let Some(watch) = &self.0 else { return };
+        let missed: u64 = watch.interfaces().iter().map(|one| one.missed).sum();
+        if missed > 0 {
+            note!("{missed} packet{} dropped by interface", if missed == 1 { "" } else { "s" });
+        }
+    }
+
+    /// Prints the drops at the end.
+    pub fn report(&self, all: bool) {
+        let lines = self.lines(all);
+        if !lines.is_empty() {
+            note!("{}", lines.trim_end());
+        }
+    }
+}
+
+fn lines(interfaces: &[InterfaceDrops], softnet: Option<SoftnetDrops>, all: bool) -> String {
+    let mut text = String::new();
+    for one in interfaces.iter().filter(|one| all || one.all() > 0) {
+        let _infallible = writeln!(
+            text,
+            "{} packets dropped by interface {}, not in the sum ({} rx_dropped + {} \
+             rx_missed_errors)",
+            one.all(),
+            one.name,
+            one.dropped,
+            one.missed
+        );
+    }
+    if let Some(SoftnetDrops { dropped, squeezed }) = softnet.filter(|s| all || s.dropped > 0) {
+        let _infallible = writeln!(
+            text,
+            "{dropped} packets dropped by the backlog of this machine, all interfaces, not in the \
+             sum (softnet; squeezed {squeezed} times)"
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_zero_shows_only_on_request() {
+        let one = |dropped, missed| InterfaceDrops { name: "v1".to_owned(), dropped, missed };
+        let softnet = SoftnetDrops { dropped: 0, squeezed: 3 };
+        assert_eq!(lines(&[one(0, 0)], Some(softnet), false), "");
+        let shown = lines(&[one(0, 0)], Some(softnet), true);
+        assert!(shown.contains("0 packets dropped by interface v1"), "{shown}");
+        assert!(shown.contains("squeezed 3 times"), "{shown}");
+        let lost = lines(&[one(4, 1)], Some(SoftnetDrops { dropped: 2, squeezed: 0 }), false);
+        assert!(lost.starts_with("5 packets dropped by interface v1"), "{lost}");
+        assert!(lost.contains("\n2 packets dropped by the backlog"), "{lost}");
+    }
+}

@@ -1,0 +1,121 @@
+//! The benches that run the built command as a process, at smoke size: every figure is there and plausible, and all
+//! programs find the same frames. `live` needs root and namespaces; a program that is not installed is left out.
+
+use fyke_lab::net::{World, WorldError};
+use fyke_testkit::skip::unless_missing;
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+
+const FYKE: &str = env!("CARGO_BIN_EXE_fyke");
+
+fn bench(words: &[&str], temporary: &Path) -> Output {
+    let mut command = Command::new(FYKE);
+    command.arg("bench").args(words).env("TMPDIR", temporary).output().unwrap()
+}
+
+/// The measurements of a bench at smoke size; it leaves no files.
+fn measured(name: &str, more: &[&str]) -> Vec<Value> {
+    let folder = tempfile::tempdir().unwrap();
+    let words: Vec<&str> = [name, "--smoke", "--json"].iter().chain(more).copied().collect();
+    let output = bench(&words, folder.path());
+    let said = String::from_utf8_lossy(&output.stderr);
+    print!("{said}");
+    assert!(output.status.success(), "{said}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "files are left");
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn figure(all: &[Value], case: &str, engine: &str, setting: &str) -> Option<f64> {
+    let is_it = |one: &&Value| {
+        let has = |key: &str, text: &str| one[key].as_str().is_some_and(|it| it.contains(text));
+        one["case"] == case && one["engine"] == engine && has("setting", setting)
+    };
+    all.iter().find(is_it)?["value"].as_f64()
+}
+
+fn accepted(all: &[Value], case: &str) -> Vec<u64> {
+    let of = all.iter().filter(|one| one["case"] == case);
+    let mut found: Vec<_> = of.filter_map(|one| one["accepted"].as_u64()).collect();
+    found.dedup();
+    found
+}
+
+#[test]
+fn live_measures_every_engine_and_edits_lose_nothing() {
+    if unless_missing(World::create(1, 1), WorldError::is_refused).is_none() {
+        return;
+    }
+    let all = measured("live", &[]);
+    assert_eq!(accepted(&all, "all-tmpfs"), [6_000], "{all:?}");
+    // One frame in 256 of 1,000 and of 5,000.
+    assert_eq!(accepted(&all, "pairs-100"), [24], "{all:?}");
+    for engine in ["fyke", "af_packet"] {
+        for case in ["all-tmpfs", "pairs-100"] {
+            let own = figure(&all, case, engine, "of the process");
+            assert!(own.is_some_and(|ns| (0.0..1e6).contains(&ns)), "{case} {engine} {own:?}");
+            assert_eq!(figure(&all, case, engine, "lost"), Some(0.0), "{case} {engine}");
+        }
+        assert!(figure(&all, "first-loss", engine, "without a pause") > Some(100.0));
+    }
+    let alone = figure(&all, "all-tmpfs", "none", "without a capture");
+    assert!(alone > Some(0.0), "{alone:?}");
+    let start = figure(&all, "start", "fyke", "first frame");
+    assert!(start.is_some_and(|ms| ms > 0.1 && ms < 20_000.0), "{start:?}");
+    for (case, expected) in
+        [("lost", 0.0), ("missing or wrong", 0.0), ("additions without a frame", 0.0)]
+    {
+        let found = figure(&all, &format!("edits, {case}"), "fyke", "50 edits");
+        assert_eq!(found, Some(expected), "{case}");
+    }
+    assert!(figure(&all, "edits, latency p50", "fyke", "50 edits") > Some(0.0));
+}
+
+#[test]
+fn scan_measures_every_program_and_they_agree() {
+    let all = measured("scan", &["--rounds", "1"]);
+    assert_eq!(accepted(&all, "count"), [5_000], "{all:?}");
+    assert_eq!(accepted(&all, "write"), [1_000], "{all:?}");
+    for case in ["count", "write", "print", "gunzip"] {
+        for what in ["by the clock", "processor time"] {
+            let setting = format!("page cache, 1 core, {what}");
+            let found = figure(&all, case, "fyke", &setting);
+            assert!(found.is_some_and(|ns| ns > 0.0), "{case} {what}: {found:?}");
+        }
+    }
+    assert!(figure(&all, "count", "read", "page cache, 1 core, by the clock") > Some(0.0));
+}
+
+#[test]
+fn a_trace_of_the_user_is_scanned_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("three.pcap");
+    let packet = fyke_testkit::packet::Packet::ethernet().ipv4([10, 0, 0, 1], [10, 0, 0, 2]);
+    let frames = vec![packet.udp(4_000, 5_001).payload(&[7; 100]).build(); 3];
+    std::fs::write(&file, fyke_testkit::pcap::file(1, &frames)).unwrap();
+    let all = measured("scan", &["--trace", file.to_str().unwrap(), "--case", "write"]);
+    assert_eq!(accepted(&all, "write"), [3], "{all:?}");
+    assert!(file.exists());
+}
+
+#[test]
+fn options_that_these_benches_do_not_have_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for (words, why) in [
+        (&["static", "--rounds", "3"][..], "scan, live"),
+        (&["live", "--trace", "x.pcap"], "--trace"),
+        (&["scan", "--case", "nothing"], "count, write"),
+        (&["scan", "--engine", "nothing"], "tshark"),
+        (&["live", "--rounds", "0"], "0"),
+    ] {
+        let output = bench(words, folder.path());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {said}");
+        assert!(said.contains(why), "{words:?}: {said}");
+    }
+    let output = bench(&["scan", "--trace", "/no/such/file.pcap"], folder.path());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("/no/such/file.pcap"), "{said}");
+}

@@ -195,6 +195,23 @@ pub struct SourceStats {
     pub filtered: u64,
 }
 
+impl SourceStats {
+    /// Adds the counts of another source.
+    #[must_use]
+    pub fn plus(self, other: &SourceStats) -> SourceStats {
+        SourceStats {
+            received: self.received + other.received,
+            delivered: self.delivered + other.delivered,
+            dropped: self.dropped + other.dropped,
+            ignored: self.ignored + other.ignored,
+            unreadable: self.unreadable + other.unreadable,
+            freezes: self.freezes + other.freezes,
+            clamped_times: self.clamped_times + other.clamped_times,
+            filtered: self.filtered + other.filtered,
+        }
+    }
+}
+
 /// A filter that the kernel runs for a packet socket, before frames reach the source.
 pub trait SocketFilter: Send + Sync {
     /// Attaches it to a socket, in the place of the filter that the socket has.

@@ -30,8 +30,8 @@ pub fn run(mut args: DemuxArgs) -> Result<(), Failure> {
     let privileges = Privileges::prepare(&args.privilege, true)?;
     // An edit may add an endpoint.
     let doors = if args.no_control { Doors::Closed } else { Doors::Graph };
-    let (mut engine, handle, entered) =
-        graphs::start(&graphs::demux_of(&args, &rules)?, privileges, doors)?;
+    let (graph, workers) = (graphs::demux_of(&args, &rules)?, args.source.workers);
+    let (mut engine, handle, entered) = graphs::start(&graph, workers, privileges, doors)?;
     let (scoped, no_control, is_live) = (args.scoped, args.no_control, args.source.read.is_none());
     let clients = entered.clients();
     if is_live {

@@ -64,7 +64,8 @@ pub fn run(mut args: DumpArgs) -> Result<(), Failure> {
     let dissector = args.dissect.then(|| Dissector::start(&args, &privileges)).transpose()?;
     let pipe = dissector.as_ref().map(Dissector::path);
     let graph = graphs::dump(&args, pipe.as_deref())?;
-    let (mut engine, handle, entered) = graphs::start(&graph, privileges, doors)?;
+    let workers = args.source.workers;
+    let (mut engine, handle, entered) = graphs::start(&graph, workers, privileges, doors)?;
     let clients = entered.clients();
     if is_live {
         entered.say_missing();

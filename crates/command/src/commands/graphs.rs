@@ -119,6 +119,15 @@ pub fn check_source(args: &SourceArgs) -> Result<(), Failure> {
     let problem = match no_capture {
         Some(why) if args.no_promiscuous => format!("-p: {why}; omit this option"),
         Some(why) if args.buffer_size.is_some() => format!("-B: {why}; omit this option"),
+        Some(_) if args.workers > 1 => {
+            "--workers: a file or a ring is read by one thread, in order; omit this option (`fyke run \
+             --workers` distributes the frames of a file)"
+                .to_owned()
+        }
+        None if args.workers > 1 && args.interface.len() > 1 => {
+            "--workers: one thread merges the frames of several interfaces; give one -i, or omit this option"
+                .to_owned()
+        }
         _ if args.ring_user.is_some() && !ring => {
             "--ring-user: only -i ring:PATH reads a ring; omit this option".to_owned()
         }
@@ -452,10 +461,12 @@ fn letters(args: &PrintArgs) -> String {
 /// The process drops its rights after it has opened its files and before it reads the first frame.
 pub fn start(
     text: &str,
+    workers: u16,
     privileges: Privileges,
     doors: Doors,
 ) -> Result<(Engine, GraphHandle, Entered), Failure> {
-    let mut opened = GraphHandle::open(&[text], classes(), 1).map_err(refused)?;
+    let opened = GraphHandle::open(&[text], classes(), workers.into());
+    let mut opened = opened.map_err(refused)?;
     opened.place(&Kernel);
     let entered = privileges.enter(&Needs::of(opened.plan(), doors))?;
     let rotates = rotates(opened.plan());
@@ -506,6 +517,7 @@ pub fn refused(error: EditError) -> Failure {
             Failure::Running(anyhow::anyhow!(error.error.message))
         }
         EditError::Instantiate(error) => Failure::Usage(error.error.message),
+        EditError::Workers(reason) => Failure::Usage(reason),
         other => wrong_edit(other),
     }
 }

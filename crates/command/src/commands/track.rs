@@ -16,8 +16,8 @@ pub fn run(mut args: TrackArgs) -> Result<(), Failure> {
     super::enter_namespace(&args.source)?;
     let is_live = args.source.read.is_none();
     let privileges = Privileges::prepare(&args.privilege, true)?;
-    let (mut engine, handle, entered) =
-        graphs::start(&graphs::track(&args)?, privileges, Doors::Filters)?;
+    let (graph, workers) = (graphs::track(&args)?, args.source.workers);
+    let (mut engine, handle, entered) = graphs::start(&graph, workers, privileges, Doors::Filters)?;
     let clients = entered.clients();
     if is_live {
         entered.say_missing();

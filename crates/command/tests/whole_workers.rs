@@ -404,7 +404,8 @@ fn an_interface_that_is_down_or_deleted_ends_with_an_exact_sum() {
 
 #[test]
 fn what_needs_one_worker_is_refused() {
-    let cases: [(&[&str], &str); 6] = [
+    let cases: [(&[&str], &str); 7] = [
+        (&["dump", "-i", "lo", "--json", "--workers", "2"], "--json: with --workers"),
         (&["dump", "-i", "lo", "-i", "v0", "--workers", "2"], "one thread merges the frames"),
         (
             &["dump", "-r", "x.pcap", "--workers", "2"],

@@ -194,8 +194,7 @@ impl Plan {
 
     /// True if each of several workers can have its share of every source.
     pub(crate) fn has_rings(&self) -> bool {
-        let mut sources = self.nodes.iter().filter(|node| node.class.kind == Kind::Source);
-        sources.all(PlanNode::shares)
+        self.nodes.iter().filter(|node| node.class.kind == Kind::Source).all(PlanNode::shares)
     }
 
     /// Renumbers the texts, in their order.

@@ -125,7 +125,8 @@ pub fn check_source(args: &SourceArgs) -> Result<(), Failure> {
                 .to_owned()
         }
         None if args.workers > 1 && args.interface.len() > 1 => {
-            "--workers: one thread merges the frames of several interfaces; give one -i, or omit this option"
+            "--workers: one thread merges the frames of several interfaces; give one -i, or omit this \
+             option"
                 .to_owned()
         }
         _ if args.ring_user.is_some() && !ring => {
@@ -156,6 +157,10 @@ fn check_dump(args: &DumpArgs) -> Result<(), Failure> {
         }
         _ if args.print_options.json && args.print_options.color == Color::Always => {
             "--json: objects have no colours; omit --color"
+        }
+        _ if args.print_options.json && args.source.workers > 1 => {
+            "--json: with --workers the pass that accepted a frame is not known when it is printed; \
+             leave one of them out"
         }
         _ if args.nanoseconds() && args.count && args.write.is_none() => {
             "--nano: no timestamp is printed or written with --count; leave one of them out"

@@ -8,6 +8,7 @@
 //! | [`memory`] | stored frames, repeated | tests, generators, benches |
 //! | [`merged`] | several sources as one, in the order of time | `-i` several times |
 //! | [`mod@fan`] | a share of another source for each of several workers | more than one core |
+//! | [`group`] | live, a ring for each of several workers | `-i` with `--workers` |
 //! | [`flow`] | the assignment of frames to workers | |
 //! | [`fault`] | another source with dropped, duplicated, cut and reordered frames | tests |
 //! | [`sink`] | pcap and pcapng files, pipes, rotation; network interfaces | `-w` |
@@ -37,6 +38,7 @@ pub mod fan;
 pub mod fault;
 pub mod file;
 pub mod flow;
+pub mod group;
 mod inputs;
 pub mod interfaces;
 pub mod memory;
@@ -56,6 +58,7 @@ pub use fan::{FanSource, fan_out};
 pub use fault::{FaultSource, FaultStats, Faults};
 pub use file::{FileOptions, FileSource, MAX_FILES, MergedFiles, open_before, open_file};
 pub use flow::FlowHash;
+pub use group::{RingGroup, RingShare};
 pub use interfaces::{ANY, Available, interface_name, interfaces_available, local_offset_s};
 pub use memory::MemorySource;
 pub use merged::MergedSource;

@@ -201,9 +201,14 @@ impl RingSource {
         let [first, ..] = &sources[..] else { return Ok(sources) };
         if rings > 1 {
             let failed = |source| first.failed("PACKET_FANOUT", source);
-            let group = first.socket.share(None).map_err(failed)?;
+            // Kernels that do not know this option deliver copies that `Shape::loopback` ignores.
+            let incoming_only = first.ifindex != 0 && first.ifindex == first.shape.loopback;
+            let group = first.socket.share(None, incoming_only);
+            let is_known = group.is_ok();
+            let group = group.or_else(|_| first.socket.share(None, false)).map_err(failed)?;
             for other in &sources[1..] {
-                other.socket.share(Some(group)).map_err(failed)?;
+                let joined = other.socket.share(Some(group), incoming_only && is_known);
+                joined.map_err(failed)?;
             }
             first.socket.share_by(&FlowHash::random().program()).map_err(failed)?;
             for one in &sources {

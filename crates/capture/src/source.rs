@@ -198,6 +198,24 @@ pub struct SourceStats {
     pub filtered_uncounted: bool,
 }
 
+impl SourceStats {
+    /// Adds the counts of another source.
+    #[must_use]
+    pub fn plus(self, other: &SourceStats) -> SourceStats {
+        SourceStats {
+            received: self.received + other.received,
+            delivered: self.delivered + other.delivered,
+            dropped: self.dropped + other.dropped,
+            ignored: self.ignored + other.ignored,
+            unreadable: self.unreadable + other.unreadable,
+            freezes: self.freezes + other.freezes,
+            clamped_times: self.clamped_times + other.clamped_times,
+            filtered: self.filtered + other.filtered,
+            filtered_uncounted: self.filtered_uncounted | other.filtered_uncounted,
+        }
+    }
+}
+
 /// A filter that the kernel runs for a packet socket, before frames reach the source.
 pub trait SocketFilter: Send + Sync {
     /// Receives the socket; from now on the filter attaches programs to it and opens it.

@@ -33,8 +33,8 @@ mod settings;
 
 pub(crate) use class::Makers;
 pub use class::{
-    COMMON, Check, Class, EXPRESSION, Kind, Make, MakeError, Needs, Open, PIECES, Parameter,
-    always, never,
+    COMMON, Check, Class, EXPRESSION, Kind, Make, MakeError, Needs, Open, OpenShares, PIECES,
+    Parameter, Shares, always, never,
 };
 pub use settings::{MAX_MEMORY_BYTES, Memory, Settings};
 
@@ -59,6 +59,10 @@ pub trait Node: Send {
     /// Declares the last result for `frames` final, so that the node can count them. Called only for
     /// [`Class::repeatable`] nodes, because only these evaluate frames after a [cut](Arrival::cut) again.
     fn settle(&mut self, _frames: Mask) {}
+
+    /// Tells a node that several workers have in common whether its results are final only when they are
+    /// [settled](Self::settle).
+    fn count_later(&mut self, _later: bool) {}
 
     /// Flushes output and releases held frames; called every tenth of a second.
     ///
@@ -119,6 +123,12 @@ pub trait Node: Send {
     /// Receives the filters of the nearest editable node before this one; called once when an [`Class::edits`] node
     /// is connected.
     fn connect(&mut self, _filters: &FilterSet) {}
+
+    /// Returns a node for another worker that shares the [filters](Self::filters) of this one: an edit of them is in
+    /// force for a worker at its next batch. `None` if each worker has what it needs: the class makes a node for each.
+    fn for_worker(&self) -> Option<Box<dyn Node>> {
+        None
+    }
 
     /// Filter text of all frames that edits by this node may accept, also of frames that arrive before the edit; for
     /// classes that [edit](Class::edits) filters. A space below the graph must not reject these frames if the filter
@@ -436,6 +446,28 @@ impl Emitted {
         &self.classes[before.map_or(0, |stored| stored.classes_end)..end]
     }
 
+    /// Removes all frames.
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.frames.clear();
+        self.classes.clear();
+        self.late = 0;
+    }
+
+    /// Returns a frame and its source.
+    pub(crate) fn get(&self, index: usize) -> Option<(Frame<'_>, u32)> {
+        let stored = self.frames.get(index)?;
+        let frame = Frame {
+            data: &self.bytes[stored.at..stored.at + stored.len],
+            wire_len: stored.wire_len,
+            timestamp_ns: stored.timestamp_ns,
+            link: stored.link,
+            interface: stored.interface,
+            meta: stored.meta,
+        };
+        Some((frame, stored.source))
+    }
+
     /// True if there is no frame.
     pub fn is_empty(&self) -> bool {
         self.frames.is_empty()
@@ -445,16 +477,9 @@ impl Emitted {
     pub(crate) fn batch(&self, from: usize) -> (Batch<'_>, u32) {
         let mut batch = Batch::new();
         let source = self.frames.get(from).map_or(0, |stored| stored.source);
-        for stored in self.frames[from..].iter().take(BATCH_CAPACITY) {
-            let frame = Frame {
-                data: &self.bytes[stored.at..stored.at + stored.len],
-                wire_len: stored.wire_len,
-                timestamp_ns: stored.timestamp_ns,
-                link: stored.link,
-                interface: stored.interface,
-                meta: stored.meta,
-            };
-            if stored.source != source || batch.push(frame).is_err() {
+        let indices = (from..self.frames.len()).take(BATCH_CAPACITY);
+        for (frame, frame_source) in indices.filter_map(|index| self.get(index)) {
+            if frame_source != source || batch.push(frame).is_err() {
                 break;
             }
         }

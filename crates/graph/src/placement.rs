@@ -255,7 +255,7 @@ fn devices(plan: &Plan) -> impl Iterator<Item = (usize, &PlanNode)> {
 }
 
 /// Describes where the filters after devices would run, a line for each device; opens nothing.
-pub fn describe(plan: &Plan, workers: usize) -> String {
+pub fn describe(plan: &Plan) -> String {
     let mut held = Held::new();
     // Without a check of its own, making a node only checks and allocates.
     let made = plan.nodes.iter().filter(|node| node.class.edits && node.class.check.is_none());
@@ -265,7 +265,7 @@ pub fn describe(plan: &Plan, workers: usize) -> String {
     }
     let line = |(index, device): (usize, &PlanNode)| {
         let wanted = Wanted::of(plan, index, None, &held);
-        match wanted.all.or_else(|| of_workers(workers)) {
+        match wanted.all {
             None => {
                 let names = wanted.consumers.iter().map(|one| plan.nodes[one.at].name.as_str());
                 let names = names.collect::<Vec<_>>().join(", ");
@@ -277,15 +277,11 @@ pub fn describe(plan: &Plan, workers: usize) -> String {
     devices(plan).map(line).collect()
 }
 
-fn of_workers(workers: usize) -> Option<String> {
-    (workers > 1).then(|| "every worker has filters of its own".to_owned())
-}
-
 /// Collects from nodes that are not connected yet what must be held.
 pub(crate) fn held(made: &[(u64, Made)]) -> Held {
     let node = |(key, made): &(u64, Made)| match made {
         Made::Node(node) => Some((*key, node.held())),
-        Made::Source(_) => None,
+        Made::Source(_) | Made::Shares(..) => None,
     };
     made.iter().filter_map(node).collect()
 }
@@ -298,19 +294,11 @@ fn node_of(made: &[(u64, Made)], key: u64) -> Option<&dyn Node> {
 }
 
 /// Places the filters of a graph that is made but not started.
-pub(crate) fn place(
-    plan: &Plan,
-    made: &mut [(u64, Made)],
-    space: &dyn Space,
-    workers: usize,
-) -> Vec<Placement> {
+pub(crate) fn place(plan: &Plan, made: &mut [(u64, Made)], space: &dyn Space) -> Vec<Placement> {
     let held = held(made);
     let mut placements = Vec::new();
     for (index, device) in devices(plan) {
-        let placed = match of_workers(workers) {
-            None => place_one(plan, index, made, &held, space),
-            Some(why) => Err(why),
-        };
+        let placed = place_one(plan, index, made, &held, space);
         let (lower, members) = match placed {
             Ok((lower, members)) => (Ok(lower), Some(members)),
             Err(why) => (Err(why), None),
@@ -329,7 +317,9 @@ fn place_one(
 ) -> Result<(Arc<dyn LowerFilter>, Members), String> {
     let key = plan.nodes[device].key;
     let source = made.iter().find_map(|(known, made)| match made {
-        Made::Source(source) if *known == key => Some(source.interfaces()),
+        Made::Source(source) | Made::Shares(source, _) if *known == key => {
+            Some(source.interfaces())
+        }
         _ => None,
     });
     let [interface] = source.ok_or("the device is not a source")? else {
@@ -362,16 +352,32 @@ fn place_one(
         attached.extend(given);
         members.consumers.push(consumer);
     }
-    let source = made.iter_mut().find_map(|(known, made)| match made {
-        Made::Source(source) if *known == key => Some(source),
-        _ => None,
-    });
-    let source = source.ok_or("the device is not a source")?;
-    if let Err(error) = source.set_filter(Arc::clone(&lower) as Arc<dyn SocketFilter>) {
+    let sources = made.iter_mut().filter(|(known, _)| *known == key);
+    if let Err(error) = attach(sources.map(|(_, made)| made), &lower) {
+        // Some rings of several workers may have it.
+        members.union.set_open(Some("a ring of the interface does not take it".to_owned()));
         attached.iter().for_each(|(set, superset)| set.remove_superset(superset));
         return Err(error.to_string());
     }
     Ok((lower, members))
+}
+
+/// Attaches a filter to the sockets of a source, one for each worker.
+fn attach<'m>(
+    made: impl Iterator<Item = &'m mut Made>,
+    lower: &Arc<dyn LowerFilter>,
+) -> std::io::Result<()> {
+    for made in made {
+        let shares = match made {
+            Made::Source(source) => std::slice::from_mut(source),
+            Made::Shares(_, shares) => shares,
+            Made::Node(_) => &mut [],
+        };
+        for source in shares {
+            source.set_filter(Arc::clone(lower) as Arc<dyn SocketFilter>)?;
+        }
+    }
+    Ok(())
 }
 
 /// A set of filters, and the lower space that it was given.

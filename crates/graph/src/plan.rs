@@ -95,6 +95,13 @@ pub struct PlanNode {
     pub ends: Vec<u64>,
 }
 
+impl PlanNode {
+    /// True if its source can be opened once for each worker; a program that opens it itself opens one.
+    pub(crate) fn shares(&self) -> bool {
+        self.makers.open.is_none() && (self.class.shares)(&self.settings)
+    }
+}
+
 /// A graph that can run.
 #[derive(Debug, Clone, Default)]
 pub struct Plan {
@@ -156,9 +163,22 @@ impl Plan {
 
     /// Reason why several workers cannot run this graph, and advice; `None` if they can.
     pub fn needs_one_worker(&self) -> Option<String> {
-        let find = |test: fn(&PlanNode) -> bool| self.nodes.iter().find(|node| test(node));
-        let cuts = find(|node| (node.class.cuts)(&node.settings));
-        let ordered = find(|node| (node.class.ordered)(&node.settings));
+        let find = |test: &dyn Fn(&PlanNode) -> bool| self.nodes.iter().find(|node| test(node));
+        let is_source = |node: &PlanNode| node.class.kind == Kind::Source;
+        let shares = PlanNode::shares;
+        let rings = self.has_rings();
+        if let (false, Some(shared)) = (rings, find(&|node| is_source(node) && shares(node))) {
+            let other = find(&|node| is_source(node) && !shares(node))?;
+            return Some(format!(
+                "{} and {} do not run together with several workers: each worker has a ring of the first, and one \
+                 thread reads the second; run two graphs, or one with one worker",
+                shared.text, other.text
+            ));
+        }
+        let cuts = find(&|node| !rings && (node.class.cuts)(&node.settings));
+        let ordered = find(&|node| {
+            (node.class.ordered)(&node.settings) && !(rings && node.class.in_time_order)
+        });
         let (node, why) = match (cuts, ordered) {
             (Some(node), _) => (node, "it stops frames that other workers have already evaluated"),
             (None, Some(node)) => (
@@ -170,6 +190,11 @@ impl Plan {
         };
         let text = &node.text;
         Some(format!("{text} does not run with several workers: {why}; run the graph with one"))
+    }
+
+    /// True if each of several workers can have its share of every source.
+    pub(crate) fn has_rings(&self) -> bool {
+        self.nodes.iter().filter(|node| node.class.kind == Kind::Source).all(PlanNode::shares)
     }
 
     /// Renumbers the texts, in their order.

@@ -12,8 +12,12 @@
 
 mod engine;
 mod handle;
+mod merge;
 mod nodes;
+mod once;
+mod orders;
 mod outcome;
+mod rings;
 mod view;
 mod workers;
 
@@ -85,6 +89,8 @@ pub enum Made {
     Node(Box<dyn Node>),
     /// A source.
     Source(Box<dyn Source>),
+    /// A source that several workers read: one without frames that represents all, and one for each worker.
+    Shares(Box<dyn Source>, Vec<Box<dyn Source>>),
 }
 
 /// Reason why a graph cannot be instantiated.
@@ -111,6 +117,16 @@ impl Made {
         stays: &HashMap<u64, u64>,
         open: &HashMap<u64, Vec<Interface>>,
     ) -> Result<Vec<(u64, Made)>, InstantiateError> {
+        Made::all_for(plan, stays, open, 1)
+    }
+
+    /// Like [`Made::all`], for several workers.
+    fn all_for(
+        plan: &Plan,
+        stays: &HashMap<u64, u64>,
+        open: &HashMap<u64, Vec<Interface>>,
+        workers: usize,
+    ) -> Result<Vec<(u64, Made)>, InstantiateError> {
         let mut made = Vec::new();
         let mut interfaces_before: Vec<Vec<Interface>> = Vec::new();
         let mut interfaces_after: Vec<Vec<Interface>> = Vec::new();
@@ -126,10 +142,10 @@ impl Made {
                 interfaces = match stays_as {
                     Some(old) => open.get(old).cloned().unwrap_or_default(),
                     None => {
-                        let source = node.makers.open(&node.class, &node.settings);
+                        let source = Made::source(node, workers);
                         let source = source.map_err(|error| InstantiateError::new(node, error))?;
                         let interfaces = source.interfaces().to_vec();
-                        made.push((node.key, Made::Source(source)));
+                        made.push((node.key, source));
                         interfaces
                     }
                 };
@@ -157,6 +173,22 @@ impl Made {
             made.push((node.key, Made::Node(one)));
         }
         Ok(made)
+    }
+
+    fn source(node: &PlanNode, workers: usize) -> Result<Made, MakeError> {
+        if workers > 1 && node.shares() {
+            let (all, shares) = (node.class.open_shares)(&node.settings, workers)?;
+            return Ok(Made::Shares(all, shares));
+        }
+        node.makers.open(&node.class, &node.settings).map(Made::Source)
+    }
+
+    /// The interfaces of a source; none of a node.
+    fn interfaces(&self) -> &[Interface] {
+        match self {
+            Made::Source(source) | Made::Shares(source, _) => source.interfaces(),
+            Made::Node(_) => &[],
+        }
     }
 
     /// Makes and drops each node of a class that finds some errors only by making one ([`Class::make_checks`]); opens

@@ -107,11 +107,13 @@ impl PacketSocket {
         self.set_at(libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0i32)
     }
 
-    /// Joins a group of sockets that share the packets of their interface, or creates one; returns its number.
-    /// Minimum kernel version: 4.12.
-    pub(crate) fn share(&self, group: Option<u16>) -> io::Result<u16> {
+    /// Joins a group of sockets that share the packets of their interface, or creates one; returns its number. A group
+    /// ignores packets that this host sends only if it is told so, whatever its sockets were told; this needs kernel
+    /// version 5.7. Minimum kernel version: 4.12.
+    pub(crate) fn share(&self, group: Option<u16>, incoming_only: bool) -> io::Result<u16> {
         let unique = if group.is_none() { libc::PACKET_FANOUT_FLAG_UNIQUEID } else { 0 };
-        let kind = libc::PACKET_FANOUT_CBPF | unique;
+        let ignore = if incoming_only { libc::PACKET_FANOUT_FLAG_IGNORE_OUTGOING } else { 0 };
+        let kind = libc::PACKET_FANOUT_CBPF | unique | ignore;
         self.set(libc::PACKET_FANOUT, &(kind << 16 | u32::from(group.unwrap_or(0))))?;
         let mut joined: libc::c_int = 0;
         self.get(libc::SOL_PACKET, libc::PACKET_FANOUT, &mut joined)?;

@@ -120,6 +120,16 @@ pub fn check_source(args: &SourceArgs) -> Result<(), Failure> {
     let problem = match no_capture {
         Some(why) if args.no_promiscuous => format!("-p: {why}; omit this option"),
         Some(why) if args.buffer_size.is_some() => format!("-B: {why}; omit this option"),
+        Some(_) if args.workers > 1 => {
+            "--workers: a file or a ring is read by one thread, in order; omit this option (`fyke run \
+             --workers` distributes the frames of a file)"
+                .to_owned()
+        }
+        None if args.workers > 1 && args.interface.len() > 1 => {
+            "--workers: one thread merges the frames of several interfaces; give one -i, or omit this \
+             option"
+                .to_owned()
+        }
         _ if args.ring_user.is_some() && !ring => {
             "--ring-user: only -i ring:PATH reads a ring; omit this option".to_owned()
         }
@@ -149,6 +159,10 @@ fn check_dump(args: &DumpArgs) -> Result<(), Failure> {
         }
         _ if args.print_options.json && args.print_options.color == Color::Always => {
             "--json: objects have no colours; omit --color"
+        }
+        _ if args.print_options.json && args.source.workers > 1 => {
+            "--json: with --workers the pass that accepted a frame is not known when it is printed; \
+             leave one of them out"
         }
         _ if args.nanoseconds() && args.count && args.write.is_none() => {
             "--nano: no timestamp is printed or written with --count; leave one of them out"
@@ -468,7 +482,8 @@ pub fn start(
     args: &SourceArgs,
     stats: bool,
 ) -> Result<Started, Failure> {
-    let mut opened = GraphHandle::open(&[text], classes(), 1).map_err(refused)?;
+    let opened = GraphHandle::open(&[text], classes(), args.workers.into());
+    let mut opened = opened.map_err(refused)?;
     opened.place(&Kernel { count_all: args.count_all });
     let unseen = Unseen::start(opened.plan(), stats);
     let entered = privileges.enter(&Needs::of(opened.plan(), doors))?;
@@ -520,6 +535,7 @@ pub fn refused(error: EditError) -> Failure {
             Failure::Running(anyhow::anyhow!(error.error.message))
         }
         EditError::Instantiate(error) => Failure::Usage(error.error.message),
+        EditError::Workers(reason) => Failure::Usage(reason),
         other => wrong_edit(other),
     }
 }

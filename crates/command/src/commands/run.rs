@@ -46,7 +46,7 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
         Made::check(&plan, &list).map_err(wrong_edit)?;
     }
     if args.check || args.dot {
-        let placed = || fyke_graph::placement::describe(&plan, usize::from(args.workers));
+        let placed = || fyke_graph::placement::describe(&plan);
         let text = if args.dot { plan.dot() } else { plan.describe() + &placed() };
         super::output().write_all(text.as_bytes())?;
         return Ok(());

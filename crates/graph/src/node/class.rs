@@ -67,6 +67,10 @@ pub type Check = fn(&Settings) -> Result<(), MakeError>;
 pub type Make = fn(&Settings) -> Result<Box<dyn Node>, MakeError>;
 /// Opens a source.
 pub type Open = fn(&Settings) -> Result<Box<dyn Source>, MakeError>;
+/// A source without frames that represents those of the workers, and these, one for each worker.
+pub type Shares = (Box<dyn Source>, Vec<Box<dyn Source>>);
+/// Opens a source for several workers.
+pub type OpenShares = fn(&Settings, usize) -> Result<Shares, MakeError>;
 
 /// Functions with state of the program, in place of those of the class.
 #[derive(Clone, Default)]
@@ -150,6 +154,9 @@ pub struct Class {
     /// Several workers do not keep that order, so the planner refuses such a node there. The order within a
     /// conversation is always kept.
     pub ordered: fn(&Settings) -> bool,
+    /// True for outputs that write frames in the order in which they arrive, and do nothing else with them: if workers
+    /// read interfaces, they get the frames of all workers in the order of their times.
+    pub in_time_order: bool,
     /// True if it emits only pieces of streams, of link type [`PIECES`], with the number of their stream
     /// ([`Emitted::push_piece`]).
     ///
@@ -184,6 +191,10 @@ pub struct Class {
     pub make: Make,
     /// Opens a source; only for [`Kind::Source`].
     pub open: Open,
+    /// True if a source with these settings can be opened [once for each worker](Self::open_shares).
+    pub shares: fn(&Settings) -> bool,
+    /// Opens a source for several workers: each gets the frames of some conversations.
+    pub open_shares: OpenShares,
     /// All interfaces that a source will ever have, if reading it to its end can tell; called if a node does not fit
     /// the known ones.
     pub all_interfaces: fn(&Settings) -> Vec<Interface>,
@@ -230,6 +241,7 @@ impl Class {
         repeatable: false,
         parallel: false,
         ordered: never,
+        in_time_order: false,
         emits_pieces: false,
         wants_pieces: never,
         cuts: never,
@@ -245,6 +257,8 @@ impl Class {
         make_checks: false,
         make: |_| Err(MakeError::new("", "a source is opened, not made")),
         open: |_| Err(MakeError::new("", "not a source")),
+        shares: never,
+        open_shares: |_, _| Err(MakeError::new("", "not a source for several workers")),
         all_interfaces: |_| Vec::new(),
         check_edit: |_| Ok(()),
     };

@@ -9,6 +9,7 @@
 use super::Made;
 use super::handle::{Pending, Shared};
 use super::nodes::{Counted, Fresh, Input, Nodes};
+use super::orders::NewRings;
 use super::outcome::{self, Outcome};
 use super::view::{GraphView, NodeView, SourceView};
 use super::workers::Crew;
@@ -49,6 +50,8 @@ struct Inlet {
     number: u32,
     source: Box<dyn Source>,
     is_live: bool,
+    /// True if workers read the frames.
+    is_shared: bool,
     stats: SourceStats,
     ended: bool,
     /// True if it was stopped, and the frames that it received before count.
@@ -98,19 +101,24 @@ pub struct Engine {
     /// True if the sources have been stopped and nothing more will be read from them.
     over: bool,
     notify: Option<Notify>,
+    /// Filters of nodes by their names; with several workers, those of the first.
+    filters: HashMap<String, FilterSet>,
 }
 
 impl Engine {
+    /// Connects a graph; `more` has the copies of parallel nodes for all workers but the first.
     pub(super) fn new(
         plan: Plan,
         made: Vec<(u64, Made)>,
+        more: Vec<Fresh>,
         texts: BTreeMap<u64, Arc<str>>,
         shared: Arc<Shared>,
+        crew: Option<Crew>,
     ) -> Engine {
         let mut engine = Engine {
             inlets: Vec::new(),
             nodes: Nodes::alone(),
-            crew: None,
+            crew,
             shared,
             next_inlet: 0,
             started: Instant::now(),
@@ -122,29 +130,13 @@ impl Engine {
             all_or_none: false,
             over: false,
             notify: None,
+            filters: HashMap::new(),
         };
         let never = AtomicBool::new(false);
         let patience = &mut Patience::new(&never);
-        engine.connect(plan, made, Vec::new(), &HashMap::new(), patience);
+        engine.connect(plan, made, more, &HashMap::new(), patience);
         engine.publish(true);
         engine
-    }
-
-    /// Distributes the nodes over several workers; `more` has the copies of parallel nodes for all workers but the
-    /// first.
-    pub(super) fn share(&mut self, more: Vec<Fresh>) -> std::io::Result<()> {
-        let mut made = HashMap::new();
-        let mut plan = Vec::new();
-        for slot in self.nodes.slots.drain(..) {
-            slot.node.map(|node| made.insert(slot.plan.key, node));
-            plan.push(slot.plan);
-        }
-        self.nodes.await_all();
-        let mut crew = Crew::start(more.len() + 1)?;
-        let never = AtomicBool::new(false);
-        crew.edit(&plan, made, more, &HashMap::new(), &mut Patience::new(&never));
-        self.crew = Some(crew);
-        Ok(())
     }
 
     /// Ends the graph as soon as one node fails. By default the graph ends when no branch is left.
@@ -191,8 +183,7 @@ impl Engine {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn filters(&self, name: &str) -> Option<FilterSet> {
-        let slot = self.nodes.slots.iter().find(|slot| slot.plan.name == name)?;
-        slot.node.as_ref()?.filters().cloned()
+        self.filters.get(name).cloned()
     }
 
     /// The interfaces of all sources.
@@ -212,7 +203,7 @@ impl Engine {
         let mut ticked = Instant::now();
         let mut failures = 0;
         let mut patience = Patience::new(stop);
-        while !stop.load(Ordering::Relaxed) && !self.nodes.ended {
+        while !stop.load(Ordering::Relaxed) && !self.has_ended() {
             if let Some(pending) = self.shared.take() {
                 self.take_over(pending, &mut patience);
             }
@@ -225,7 +216,9 @@ impl Engine {
                     break;
                 }
             }
-            if self.crew.as_ref().is_some_and(|crew| crew.broken) {
+            let is_over =
+                |crew: &Crew| crew.is_broken() || (self.all_or_none && crew.failures() > 0);
+            if self.crew.as_ref().is_some_and(is_over) {
                 break;
             }
             if self.shared.is_asked() {
@@ -265,7 +258,8 @@ impl Engine {
             inlet.stopped = inlet.source.stop();
             inlet.ended = !inlet.stopped;
         }
-        while !self.nodes.ended && started.elapsed() < SOURCES {
+        while !self.has_ended() && started.elapsed() < SOURCES {
+            self.crew.iter().for_each(|crew| crew.look(patience));
             if !self.nodes.make_room(PATIENCE) {
                 if patience.is_over() {
                     self.nodes.give_up();
@@ -275,6 +269,10 @@ impl Engine {
             }
         }
         self.over = true;
+    }
+
+    fn has_ended(&self) -> bool {
+        self.nodes.ended || self.crew.as_ref().is_some_and(Crew::has_ended)
     }
 
     /// Reads one batch of every source; false if all have ended. Several live sources are polled without waiting,
@@ -321,6 +319,10 @@ impl Engine {
         // A single source has waited already.
         if idle && more && self.inlets.len() > 1 {
             let live = self.inlets.iter().filter(|inlet| !inlet.ended);
+            if live.clone().all(|inlet| inlet.is_shared) {
+                std::thread::sleep(PATIENCE);
+                return more;
+            }
             let readiness: Vec<_> = live.clone().map(|inlet| inlet.source.readiness()).collect();
             let wait = if readiness.iter().all(Option::is_some) { PATIENCE } else { POLL };
             let readiness: Vec<_> = readiness.into_iter().flatten().collect();
@@ -340,6 +342,7 @@ impl Engine {
             Some(crew) => crew.view(filters)?,
             None => self.nodes.counted(filters)?,
         };
+        let has_ended = self.has_ended();
         let mut outcome = Outcome::default();
         outcomes.values().for_each(|one| outcome.add(one));
         let mut sources = Vec::new();
@@ -353,7 +356,7 @@ impl Engine {
                 true => received.saturating_sub(lost + ignored + node.counts.arrived),
                 false => 0,
             };
-            let (unread, after_end) = if self.nodes.ended { (0, left) } else { (left, 0) };
+            let (unread, after_end) = if has_ended { (0, left) } else { (left, 0) };
             if let Some(all) = &mut self.nodes.never_read {
                 all.insert(inlet.number, lost + filtered);
             }
@@ -463,38 +466,37 @@ impl Engine {
         stays: &HashMap<u64, u64>,
         patience: &mut Patience<'_>,
     ) {
-        let mut fresh = HashMap::new();
+        let (mut fresh, mut rings) = (HashMap::new(), Vec::new());
         let mut inlets: HashMap<u64, Inlet> =
             self.inlets.drain(..).map(|inlet| (inlet.key, inlet)).collect();
         for (key, made) in made {
             match made {
                 Made::Node(node) => drop(fresh.insert(key, node)),
                 Made::Source(source) => {
-                    let number = self.next_inlet;
-                    self.next_inlet += 1;
-                    self.nodes.interfaces.insert(number, source.interfaces().to_vec());
-                    let stats = SourceStats::default();
-                    let (is_live, ended, stopped, failed) = (false, false, false, None);
-                    let inlet = Inlet {
-                        key,
-                        at: 0,
-                        number,
-                        source,
-                        is_live,
-                        stats,
-                        ended,
-                        stopped,
-                        failed,
-                    };
+                    inlets.insert(key, self.inlet(key, source, false));
+                }
+                Made::Shares(source, shares) => {
+                    let inlet = self.inlet(key, source, true);
+                    rings.push(NewRings { key, number: inlet.number, shares });
                     inlets.insert(key, inlet);
                 }
             }
         }
+        self.name_filters(&plan, &fresh, stays);
         for (at, node) in plan.nodes.iter().enumerate() {
             let is_live = node.class.name == "device";
             let inlet = inlets.remove(&node.key);
             self.inlets.extend(inlet.map(|inlet| Inlet { at, is_live, ..inlet }));
         }
+        let alone = self.inlets.len() < 2;
+        for inlet in &mut self.inlets {
+            inlet.source.set_patience(if alone { PATIENCE } else { Duration::ZERO });
+        }
+        match &mut self.crew {
+            Some(crew) => crew.edit(&plan.nodes, fresh, more, rings, stays, patience),
+            None => self.nodes.rebuild(plan.nodes, fresh, stays),
+        }
+        // The counts of workers are final only now.
         for mut inlet in inlets.into_values() {
             let stats = inlet.source.stats();
             self.removed.lose(DROPPED, stats.dropped);
@@ -502,13 +504,36 @@ impl Engine {
             self.removed.rejected += stats.filtered;
             self.removed.uncounted |= stats.filtered_uncounted;
         }
-        let alone = self.inlets.len() < 2;
-        for inlet in &mut self.inlets {
-            inlet.source.set_patience(if alone { PATIENCE } else { Duration::ZERO });
+    }
+
+    /// Connects a new source.
+    fn inlet(&mut self, key: u64, source: Box<dyn Source>, is_shared: bool) -> Inlet {
+        let number = self.next_inlet;
+        self.next_inlet += 1;
+        self.nodes.interfaces.insert(number, source.interfaces().to_vec());
+        Inlet {
+            key,
+            at: 0,
+            number,
+            source,
+            is_live: false,
+            is_shared,
+            stats: SourceStats::default(),
+            ended: false,
+            stopped: false,
+            failed: None,
         }
-        match &mut self.crew {
-            Some(crew) => crew.edit(&plan.nodes, fresh, more, stays, patience),
-            None => self.nodes.rebuild(plan.nodes, fresh, stays),
+    }
+
+    /// Records the filters of the nodes of a plan under their names.
+    fn name_filters(&mut self, plan: &Plan, fresh: &Fresh, stays: &HashMap<u64, u64>) {
+        let mut before = std::mem::take(&mut self.filters);
+        for node in &plan.nodes {
+            let made = fresh.get(&node.key).and_then(|made| made.filters().cloned());
+            let kept = stays.contains_key(&node.key).then(|| before.remove(&node.name)).flatten();
+            if let Some(filters) = made.or(kept) {
+                self.filters.insert(node.name.clone(), filters);
+            }
         }
     }
 }

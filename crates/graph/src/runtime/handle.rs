@@ -5,6 +5,7 @@
 
 use super::nodes::Fresh;
 use super::view::GraphView;
+use super::workers::Crew;
 use super::{Engine, InstantiateError, Made};
 use crate::classes::Classes;
 use crate::language::TextError;
@@ -231,8 +232,8 @@ pub struct Opened {
 impl Opened {
     /// Runs filters in a lower space as well, where the graph allows it ([`crate::placement`]).
     pub fn place(&mut self, space: &dyn Space) {
-        let Editor { plan, workers, .. } = &self.editor;
-        self.editor.placements = placement::place(plan, &mut self.made, space, *workers);
+        let plan = &self.editor.plan;
+        self.editor.placements = placement::place(plan, &mut self.made, space);
     }
 
     /// The plan of the graph.
@@ -253,10 +254,11 @@ impl Opened {
             .for_each(|lower| lower.begin());
         let shared = Arc::new(Shared::default());
         let (plan, texts) = (editor.plan.clone(), editor.texts.clone());
-        let mut engine = Engine::new(plan, made, texts, Arc::clone(&shared));
-        if editor.workers > 1 {
-            engine.share(more)?;
-        }
+        let crew = match editor.workers {
+            1 => None,
+            count => Some(Crew::start(count, editor.plan.has_rings())?),
+        };
+        let engine = Engine::new(plan, made, more, texts, Arc::clone(&shared), crew);
         Ok((engine, GraphHandle { shared, editor: Arc::new(Mutex::new(editor)) }))
     }
 }
@@ -271,6 +273,10 @@ struct Editor {
     placements: Vec<Placement>,
     held: Held,
 }
+
+/// Reason why an edit of a graph with several workers is refused.
+const OTHER_SOURCES: &str = "several workers read either interfaces or other sources, as the graph began; start \
+                             another run for this one";
 
 fn refuse_workers(plan: &Plan) -> Result<(), EditError> {
     plan.needs_one_worker().map_or(Ok(()), |reason| Err(EditError::Workers(reason)))
@@ -310,29 +316,40 @@ fn place_of(plan: &Plan, name: &str, given: &Made) -> Result<u64, EditError> {
 type Open = HashMap<u64, Vec<Interface>>;
 
 impl Editor {
-    /// Copies of the parallel nodes that a plan needs, for all workers but the first.
+    /// Copies of the parallel nodes that a plan needs, for all workers but the first, which has those in `first`.
     fn copies(
         &self,
         plan: &Plan,
         texts: &[&str],
         stays: &HashMap<u64, u64>,
         open: &Open,
+        first: &[(u64, Made)],
     ) -> Result<Vec<Fresh>, EditError> {
         // Nodes that exist once for all workers are treated as if they stayed.
         let once = plan.nodes.iter().filter(|node| !node.class.parallel);
         let mut there: HashMap<u64, u64> = once.map(|node| (node.key, node.key)).collect();
         there.extend(stays);
+        // Workers that get frames through one thread have filters of their own: an edit reaches them in its order.
+        let first = if plan.has_rings() { first } else { &[] };
+        let share = |(key, made): &(u64, Made)| match made {
+            Made::Node(node) if !there.contains_key(key) => Some((*key, node.for_worker()?)),
+            _ => None,
+        };
+        let mut sharing: Vec<Fresh> =
+            (1..self.workers).map(|_| first.iter().filter_map(share).collect()).collect();
+        there.extend(sharing.first().into_iter().flatten().map(|(&key, _)| (key, key)));
         // After new sources a copy does not know the interfaces; it learns them from frames.
-        let copy = || {
+        let copy = |mut sharing: Fresh| {
             let made = Made::all(plan, &there, open);
             let made = made.map_err(|error| error.blame(texts))?.into_iter();
             let nodes = made.filter_map(|(key, made)| match made {
                 Made::Node(node) => Some((key, node)),
-                Made::Source(_) => None,
+                Made::Source(_) | Made::Shares(..) => None,
             });
-            Ok(nodes.collect())
+            sharing.extend(nodes);
+            Ok(sharing)
         };
-        (1..self.workers).map(|_| copy()).collect()
+        sharing.drain(..).map(copy).collect()
     }
 
     /// What the nodes of a new plan say must be held: those that stay, and those that are made for it.
@@ -380,8 +397,9 @@ impl GraphHandle {
         GraphHandle::open_with(texts, classes, given, 1)?.start()
     }
 
-    /// Runs a graph on several workers; the frames of a conversation stay on one of them, in order. No node may cut
-    /// batches or depend on the order of all frames.
+    /// Runs a graph on several workers; the frames of a conversation stay on one of them, in order. If all sources are
+    /// interfaces, each worker has a ring of each. Else no node may cut batches. No node may depend on the order of all
+    /// frames.
     ///
     /// # Errors
     /// As for [`start`](Self::start), and if a thread cannot be started. A graph that several workers cannot run is
@@ -423,13 +441,13 @@ impl GraphHandle {
         let mut open = HashMap::new();
         for (name, one) in given {
             let key = place_of(&plan, name, &one)?;
-            if let Made::Source(source) = &one {
-                open.insert(key, source.interfaces().to_vec());
+            if !matches!(one, Made::Node(_)) {
+                open.insert(key, one.interfaces().to_vec());
             }
             stays.insert(key, key);
             made.push((key, one));
         }
-        let rest = Made::all(&plan, &stays, &open);
+        let rest = Made::all_for(&plan, &stays, &open, workers);
         made.extend(rest.map_err(|error| error.blame(texts))?);
         let editor = Editor {
             workers,
@@ -441,13 +459,10 @@ impl GraphHandle {
             placements: Vec::new(),
             held: placement::held(&made),
         };
-        let sources = made.iter().filter_map(|(key, made)| match made {
-            Made::Source(source) => Some((*key, source.interfaces().to_vec())),
-            Made::Node(_) => None,
-        });
-        let open: Open = sources.collect();
+        let sources = made.iter().filter(|(_, made)| !matches!(made, Made::Node(_)));
+        let open: Open = sources.map(|(key, made)| (*key, made.interfaces().to_vec())).collect();
         let stays = open.keys().map(|&key| (key, key)).collect();
-        let more = editor.copies(&editor.plan, texts, &stays, &open)?;
+        let more = editor.copies(&editor.plan, texts, &stays, &open, &made)?;
         Ok(Opened { editor, made, more })
     }
 
@@ -500,14 +515,18 @@ impl GraphHandle {
         plan.number(&texts.keys().copied().collect::<Vec<_>>());
         if editor.workers > 1 {
             refuse_workers(&plan)?;
+            if plan.has_rings() != editor.plan.has_rings() {
+                return Err(EditError::Workers(OTHER_SOURCES.to_owned()));
+            }
         }
         let stays = plan.stays(&editor.plan);
         let notes = plan.made_anew(&editor.plan, &stays);
         let open = self.open_sources();
         let checked = Made::check_edit(&plan, &stays);
         checked.map_err(|error| error.blame(&list))?;
-        let more = editor.copies(&plan, &list, &stays, &open)?;
-        let made = Made::all(&plan, &stays, &open).map_err(|error| error.blame(&list))?;
+        let made = Made::all_for(&plan, &stays, &open, editor.workers);
+        let made = made.map_err(|error| error.blame(&list))?;
+        let more = editor.copies(&plan, &list, &stays, &open, &made)?;
         let held = editor.held_after(&stays, &made);
         let widened = placement::widen(&plan, &editor.placements, &stays, &made, &held);
         let pending = Pending { plan: plan.clone(), made, more, stays, texts: texts.clone() };

@@ -11,6 +11,7 @@
 //! Cost: one virtual call and some mask operations per node and batch; with a front, twice that, and once more per cut.
 
 mod counted;
+mod front;
 
 pub(super) use counted::Counted;
 
@@ -24,12 +25,17 @@ use fyke_capture::{Interface, LookBack};
 use fyke_frame::{Batch, Mask};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Number of batches that have run through graphs of this process.
 static SERIAL: AtomicU64 = AtomicU64::new(0);
+
+/// Returns the number of a new batch, unique in this process.
+pub(super) fn next_serial() -> u64 {
+    SERIAL.fetch_add(1, Ordering::Relaxed)
+}
 
 /// Longest wait for the output of a node that an edit has removed.
 const LEAVING: Duration = Duration::from_millis(200);
@@ -84,6 +90,10 @@ pub(super) struct Nodes {
     fate: Fate,
     /// True if a node has ended the graph: no more frames are evaluated.
     pub ended: bool,
+    /// Locked while the front evaluates and settles a batch, if it has nodes that several workers have in common.
+    pub front_gate: Option<Arc<Mutex<()>>>,
+    /// True if the front has nodes that exist once for all workers.
+    front_is_shared: bool,
     /// Number of nodes that have failed so far.
     pub failures: usize,
     columns: Vec<Column>,
@@ -264,10 +274,14 @@ impl Nodes {
                 front[index] = true;
                 slot.plan.feeds.iter().for_each(|feed| front[feed.from] = true);
             }
+            if let Some(node) = &mut slot.node {
+                node.count_later(front[index]);
+            }
         }
         let is_node = |index: &usize| self.slots[*index].plan.class.kind == Kind::Node;
         let all: Vec<usize> = (0..self.slots.len()).filter(is_node).collect();
         let (front, others) = all.into_iter().partition::<Vec<_>, _>(|&index| front[index]);
+        self.front_is_shared = front.iter().any(|&index| !self.slots[index].plan.class.parallel);
         let repeatable = |index: &usize| self.slots[*index].plan.class.repeatable;
         (self.judges, self.editors) = front.into_iter().partition(repeatable);
         self.link_successors(&others);
@@ -282,7 +296,12 @@ impl Nodes {
     /// Records for each node those of `others` that get frames from it.
     fn link_successors(&mut self, others: &[usize]) {
         let count = self.slots.len();
-        self.slots.iter_mut().for_each(|slot| slot.after = After::default());
+        for slot in &mut self.slots {
+            slot.after = After::default();
+            // Later batches clear only the slots that they visit.
+            (slot.arrived, slot.out, slot.taken) = (Mask::EMPTY, Mask::EMPTY, Mask::EMPTY);
+            slot.lost = Mask::EMPTY;
+        }
         (self.waiting, self.emitting) = (Places::new(count), Places::new(count));
         self.visited.clear();
         for &index in others {
@@ -370,7 +389,7 @@ impl Nodes {
     fn run(&mut self, from: usize, input: &Input<'_>) -> usize {
         let frames = input.batch.len();
         let mut cut = Cut::default();
-        self.serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+        self.serial = next_serial();
         loop {
             let rest = input.batch.all().without(Mask::first(cut.position));
             self.window = (cut.position, self.settled(input.source));
@@ -382,10 +401,7 @@ impl Nodes {
                     emitted.classes(first + index).iter().for_each(|&c| column.assign(index, c));
                 }
             }
-            self.judge(from, input, &mut cut);
-            let end = cut.at.unwrap_or(frames).clamp(cut.position, frames);
-            let window = rest & Mask::first(end);
-            self.settle(from, window);
+            let (end, window) = self.evaluate_front(from, input, &mut cut, rest);
             self.slots[from].out = window;
             self.schedule_successors(from);
             let mut next = from + 1;
@@ -444,57 +460,6 @@ impl Nodes {
             for class in self.columns[slot.classes_out].touched() {
                 let places = slot.after.of_class.get(class).into_iter().flatten();
                 places.for_each(|&place| self.waiting.insert(place));
-            }
-        }
-    }
-
-    /// Evaluates the front.
-    fn judge(&mut self, from: usize, input: &Input<'_>, cut: &mut Cut) {
-        for place in 0..self.judges.len() {
-            let index = self.judges[place];
-            if index > from {
-                let within = cut.at.map_or(input.batch.all(), Mask::first);
-                let mask = self.arriving(index) & within;
-                self.ask(index, mask, input, cut);
-            }
-        }
-        let editors = self.editors.iter().copied().filter(|&index| index > from);
-        let editors: Vec<usize> =
-            if self.editors.is_empty() { Vec::new() } else { editors.collect() };
-        if editors.len() > 1 {
-            // No editor may see a frame that another one has cut off.
-            let first = editors.iter().filter_map(|&index| self.arriving(index).iter().next());
-            let after_first = first.min().map(|first| first + 1);
-            cut.at = cut.at.into_iter().chain(after_first).min();
-        }
-        for index in editors {
-            let within = cut.at.map_or(input.batch.all(), Mask::first);
-            let mask = self.arriving(index) & within;
-            self.ask(index, mask, input, cut);
-        }
-    }
-
-    /// Counts the results of the front.
-    fn settle(&mut self, from: usize, window: Mask) {
-        for place in 0..self.judges.len() + self.editors.len() {
-            let judges = self.judges.len();
-            let index =
-                if place < judges { self.judges[place] } else { self.editors[place - judges] };
-            if index <= from {
-                continue;
-            }
-            let settled = self.slots[index].settle(window);
-            self.note(index, window);
-            if let Err(error) = settled {
-                self.fail(index, error);
-            }
-            self.schedule_successors(index);
-            let slot = &self.slots[index];
-            if slot.plan.feeds.len() > 1 && slot.plan.join == Join::Any {
-                let brought: usize =
-                    slot.plan.feeds.iter().map(|feed| (self.feed(*feed) & window).count()).sum();
-                let arrived = (slot.arrived & window).count();
-                self.slots[index].counts.merged += (brought - arrived) as u64;
             }
         }
     }

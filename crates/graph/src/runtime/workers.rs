@@ -1,32 +1,40 @@
 //! Several workers: each runs a copy of the graph over its share of the conversations.
 //!
-//! The thread of the engine reads the sources and distributes frames by a hash of the innermost pair of addresses
-//! (for fragments, their own pair). Both directions have the same hash, and fragments that of their first one. So the
-//! segments of a connection stay on one worker, in order, whichever tunnels carry them. Nodes without state, or with
-//! the state of a conversation ([`Class::parallel`]), are made once per worker. All others exist once, with a lock,
-//! so that the whole graph has one file or one top list. Counts are added when a view is requested.
+//! | sources | reader | cost |
+//! |---|---|---|
+//! | interfaces | each worker: a ring of each ([`super::rings`]) | none; a lock while the front evaluates a batch |
+//! | files, rings of others | the thread of the engine, which distributes parcels | a hash and a copy of each frame |
+//!
+//! Parcels are distributed by a hash of the innermost pair of addresses (for fragments, their own pair). Both
+//! directions have the same hash, and fragments that of their first one. So the segments of a connection stay on one
+//! worker, in order, whichever tunnels carry them. Nodes without state, or with the state of a conversation
+//! ([`Class::parallel`]), are made once per worker. All others exist once, with a lock ([`super::once`]), so that the
+//! whole graph has one file or one top list. Counts are added when a view is requested.
 //!
 //! Edits reach every worker between two parcels, so each frame runs through one graph. The planner refuses two kinds
-//! of nodes with several workers: nodes that cut batches, because a cut would have to stop frames that other workers
-//! have already evaluated, and nodes whose results depend on the order of all frames ([`Class::ordered`]). Memory: at
-//! most [`QUEUED`] parcels of 256 frames per worker; the sources wait for the slowest worker. Cost: a hash and a copy
-//! of each frame, and a lock per shared node and batch. Order between conversations is not kept.
+//! of nodes: nodes with results that depend on the order of all frames ([`Class::ordered`]) and, with parcels, nodes
+//! that cut batches, because a cut would have to stop frames that other workers have already evaluated. Memory: at most
+//! [`QUEUED`] parcels of 256 frames per worker; the sources wait for the slowest worker. Order between conversations is
+//! kept only in outputs of interfaces ([`Class::in_time_order`]).
 //!
 //! [`Class::parallel`]: crate::node::Class::parallel
 //! [`Class::ordered`]: crate::node::Class::ordered
+//! [`Class::in_time_order`]: crate::node::Class::in_time_order
 
 use super::engine::Patience;
 use super::nodes::{Counted, Fresh, Input, Nodes};
-use crate::node::{Arrival, Counter, Emitted, Node, NodeError, Settings};
+use super::once;
+use super::orders::{Edit, NewRings, Order, Parcel, Signs, lock, show};
+use super::rings;
+use crate::node::{Counter, Emitted};
 use crate::plan::PlanNode;
-use crate::rules::RuleSet;
 use fyke_capture::{Account, Interface};
-use fyke_frame::{BATCH_CAPACITY, Batch, Frame, Mask, walk};
+use fyke_frame::{BATCH_CAPACITY, Batch, Frame, walk};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Barrier, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -38,34 +46,6 @@ const PAUSE: Duration = Duration::from_micros(200);
 const PATIENCE: Duration = Duration::from_millis(20);
 /// Interval at which a worker ticks its nodes and publishes its counts.
 const TICK: Duration = Duration::from_millis(100);
-
-/// Frames for a worker.
-struct Parcel {
-    /// Index of the slot of their source.
-    at: usize,
-    source: u32,
-    interfaces: Arc<[Interface]>,
-    frames: Emitted,
-    count: usize,
-}
-
-/// An order to a worker.
-enum Order {
-    Frames(Parcel),
-    /// Publishes all counts, including those of filters.
-    Show(SyncSender<()>),
-    /// Accounts of live interfaces; for the first worker.
-    Account(Vec<(Interface, Account)>),
-    Edit(Edit),
-}
-
-/// A new graph for a worker.
-struct Edit {
-    plan: Vec<PlanNode>,
-    fresh: Fresh,
-    stays: HashMap<u64, u64>,
-    done: SyncSender<()>,
-}
 
 /// A worker, seen by the engine.
 struct Worker {
@@ -80,145 +60,44 @@ pub(super) struct Crew {
     workers: Vec<Worker>,
     hashes: RandomState,
     interfaces: HashMap<u32, Arc<[Interface]>>,
-    /// True if workers give up output that is not consumed.
-    give_up: Arc<AtomicBool>,
+    signs: Arc<Signs>,
+    /// True if workers read rings of their own.
+    has_rings: bool,
     /// True if a worker has ended early: no branch is left there.
-    pub broken: bool,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A node that all workers use.
-struct Shared {
-    node: Arc<Mutex<One>>,
-    rules: Option<RuleSet>,
-    /// True on the worker that ticks and finishes the node and shows its counters.
-    is_first: bool,
-}
-
-struct One {
-    node: Box<dyn Node>,
-    failed: Option<NodeError>,
-}
-
-impl Node for Shared {
-    fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
-        let mut one = lock(&self.node);
-        if let Some(failed) = &one.failed {
-            return Err(failed.clone());
-        }
-        match one.node.process(arrival) {
-            Ok(passed) => {
-                // No node cuts here, so the result is final, and no other worker comes between.
-                one.node.settle(arrival.mask());
-                Ok(passed)
-            }
-            Err(error) => {
-                one.failed = Some(error.clone());
-                Err(error)
-            }
-        }
-    }
-
-    fn tick(&mut self, emitted: &mut Emitted) -> Result<(), NodeError> {
-        if self.is_first { lock(&self.node).node.tick(emitted) } else { Ok(()) }
-    }
-
-    fn finish(&mut self, emitted: &mut Emitted) -> Result<(), NodeError> {
-        if self.is_first { lock(&self.node).node.finish(emitted) } else { Ok(()) }
-    }
-
-    fn make_room(&mut self, patience: Duration) -> Result<bool, NodeError> {
-        let mut one = lock(&self.node);
-        if let Some(failed) = &one.failed {
-            return Err(failed.clone());
-        }
-        let answer = one.node.make_room(patience);
-        if let Err(error) = &answer {
-            one.failed = Some(error.clone());
-        }
-        answer
-    }
-
-    fn give_up(&mut self) {
-        lock(&self.node).node.give_up();
-    }
-
-    fn pass_written(&mut self, at_once: bool) {
-        lock(&self.node).node.pass_written(at_once);
-    }
-
-    fn lost(&self) -> u64 {
-        if self.is_first { lock(&self.node).node.lost() } else { 0 }
-    }
-
-    fn account(&mut self, accounts: &[(Interface, Account)]) {
-        if self.is_first {
-            lock(&self.node).node.account(accounts);
-        }
-    }
-
-    fn counters(&self) -> Vec<Counter> {
-        if self.is_first { lock(&self.node).node.counters() } else { Vec::new() }
-    }
-
-    fn rules(&self) -> Option<&RuleSet> {
-        self.rules.as_ref()
-    }
-
-    fn change(&mut self, settings: &Settings) -> bool {
-        !self.is_first || lock(&self.node).node.change(settings)
-    }
-}
-
-/// Distributes the nodes: each worker gets copies of the parallel ones and a share of every other.
-fn parts(plan: &[PlanNode], mut made: Fresh, more: Vec<Fresh>) -> Vec<Fresh> {
-    let mut all: Vec<Fresh> = std::iter::once(Fresh::new()).chain(more).collect();
-    for node in plan {
-        let Some(one) = made.remove(&node.key) else { continue };
-        if node.class.parallel {
-            all[0].insert(node.key, one);
-            continue;
-        }
-        let rules = one.rules().cloned();
-        let shared = Arc::new(Mutex::new(One { node: one, failed: None }));
-        for (worker, part) in all.iter_mut().enumerate() {
-            let (node_share, rules) = (Arc::clone(&shared), rules.clone());
-            let share = Shared { node: node_share, rules, is_first: worker == 0 };
-            part.insert(node.key, Box::new(share));
-        }
-    }
-    all
+    broken: bool,
 }
 
 impl Crew {
-    /// Starts threads without nodes.
-    pub fn start(count: usize) -> std::io::Result<Crew> {
+    /// Starts threads without nodes; with `has_rings` they will read rings of their own.
+    pub fn start(count: usize, has_rings: bool) -> std::io::Result<Crew> {
         let mut workers = Vec::new();
-        let give_up = Arc::new(AtomicBool::new(false));
+        let clocks = (0..count).map(|_| AtomicU64::new(0)).collect();
+        let signs = Arc::new(Signs { clocks, ..Signs::default() });
         for number in 0..count {
             let (sender, receiver) = sync_channel(QUEUED);
             let view = Arc::new(Mutex::new(Counted::default()));
             let shown = Arc::clone(&view);
             let thread = std::thread::Builder::new().name(format!("graph {number}"));
-            let gives_up = Arc::clone(&give_up);
-            let thread = thread.spawn(move || work(&receiver, &shown, &gives_up))?;
+            let signs = Arc::clone(&signs);
+            let thread = thread.spawn(move || match has_rings {
+                true => rings::work(number, &receiver, &shown, &signs),
+                false => work(&receiver, &shown, &signs),
+            })?;
             let (sender, thread) = (Some(sender), Some(thread));
             workers.push(Worker { sender, filling: None, view, thread });
         }
         let (hashes, interfaces) = (RandomState::new(), HashMap::new());
-        Ok(Crew { workers, hashes, interfaces, give_up, broken: false })
+        Ok(Crew { workers, hashes, interfaces, signs, has_rings, broken: false })
     }
 
     /// Replaces the graph on every worker, between two parcels: parcels handed over before run through the old graph,
-    /// parcels handed over later through the new one.
+    /// parcels handed over later through the new one. `new` has the rings of new interfaces, for every worker.
     pub fn edit(
         &mut self,
         plan: &[PlanNode],
         made: Fresh,
         more: Vec<Fresh>,
+        new: Vec<NewRings>,
         stays: &HashMap<u64, u64>,
         patience: &mut Patience<'_>,
     ) {
@@ -226,11 +105,15 @@ impl Crew {
         let (done, all_done) = sync_channel(self.workers.len());
         let mut more = more;
         more.resize_with(self.workers.len() - 1, Fresh::new);
-        for (place, fresh) in parts(plan, made, more).into_iter().enumerate() {
-            let mut plan = plan.to_vec();
-            // A shared node settles in `process`, with its lock held.
-            plan.iter_mut().for_each(|node| node.class.repeatable &= node.class.parallel);
-            let edit = Edit { plan, fresh, stays: stays.clone(), done: done.clone() };
+        let mut rings = rings::distribute(new, self.workers.len()).into_iter();
+        let meeting = Arc::new(Barrier::new(self.workers.len()));
+        let clocks = self.has_rings.then(|| Arc::clone(&self.signs.clocks));
+        let (plan, all_parts) = once::parts(plan, made, more, clocks.as_ref());
+        for (place, fresh) in all_parts.into_iter().enumerate() {
+            let (meeting, done) = (Arc::clone(&meeting), done.clone());
+            let rings = rings.next().unwrap_or_default();
+            let (plan, stays) = (plan.clone(), stays.clone());
+            let edit = Edit { plan, fresh, stays, rings, meeting, done };
             self.hand(place, Order::Edit(edit), patience);
         }
         drop(done);
@@ -297,10 +180,25 @@ impl Crew {
     }
 
     /// Makes workers give up their outputs if their time is over.
-    fn look(&self, patience: &mut Patience<'_>) {
+    pub fn look(&self, patience: &mut Patience<'_>) {
         if patience.is_over() {
-            self.give_up.store(true, Ordering::Relaxed);
+            self.signs.give_up.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// True if no branch is left on a worker.
+    pub fn is_broken(&self) -> bool {
+        self.broken || self.signs.broken.load(Ordering::Relaxed)
+    }
+
+    /// True if a node has ended the graph.
+    pub fn has_ended(&self) -> bool {
+        self.signs.ended.load(Ordering::Relaxed)
+    }
+
+    /// Number of nodes that have failed.
+    pub fn failures(&self) -> usize {
+        self.signs.failures.load(Ordering::Relaxed)
     }
 
     /// Sends all parcels, full or not.
@@ -377,15 +275,10 @@ impl Crew {
     }
 }
 
-/// Runs a worker.
-fn work(orders: &Receiver<Order>, shown: &Mutex<Counted>, give_up: &AtomicBool) {
-    let show = |nodes: &Nodes, filters| match nodes.counted(filters) {
-        Some(counted) => {
-            *lock(shown) = counted;
-            true
-        }
-        None => false,
-    };
+/// Runs a worker that gets parcels.
+fn work(orders: &Receiver<Order>, shown: &Mutex<Counted>, signs: &Signs) {
+    let show = |nodes: &Nodes, filters| show(nodes, shown, filters);
+    let give_up = &signs.give_up;
     let mut nodes = Nodes::default();
     let mut ticked = Instant::now();
     let mut failures = 0;
@@ -408,6 +301,7 @@ fn work(orders: &Receiver<Order>, shown: &Mutex<Counted>, give_up: &AtomicBool) 
             Err(RecvTimeoutError::Disconnected) => break,
         }
         if nodes.failures > failures {
+            signs.failures.fetch_add(nodes.failures - failures, Ordering::Relaxed);
             failures = nodes.failures;
             if !nodes.leads_anywhere() {
                 break;

@@ -24,6 +24,8 @@ struct Filter {
     look_back: Option<LookBack>,
     /// Leaves the passes that accepted frames for later nodes.
     credits: bool,
+    /// True if the filters belong to the node of another worker, which shows and edits them.
+    is_copy: bool,
 }
 
 impl Node for Filter {
@@ -58,11 +60,21 @@ impl Node for Filter {
     }
 
     fn filters(&self) -> Option<&FilterSet> {
-        Some(&self.filters)
+        (!self.is_copy).then_some(&self.filters)
+    }
+
+    fn for_worker(&self) -> Option<Box<dyn Node>> {
+        let look_back = self.look_back.as_ref().map(|_| LookBack::default());
+        let (mut reader, filters, credits) =
+            (self.filters.reader(), self.filters.clone(), self.credits);
+        if credits {
+            reader.report();
+        }
+        Some(Box::new(Filter { reader, filters, look_back, credits, is_copy: true }))
     }
 
     fn change(&mut self, settings: &Settings) -> bool {
-        self.filters.set(settings.text("expression").unwrap_or_default()).is_ok()
+        self.is_copy || self.filters.set(settings.text("expression").unwrap_or_default()).is_ok()
     }
 }
 
@@ -108,7 +120,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
     if credits {
         reader.report();
     }
-    Ok(Box::new(Filter { reader, filters, look_back, credits }))
+    Ok(Box::new(Filter { reader, filters, look_back, credits, is_copy: false }))
 }
 
 /// Frames that change if tags are skipped: those in which the IP header does not follow the link header. The kernel

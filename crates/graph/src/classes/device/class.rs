@@ -2,7 +2,9 @@
 //! frames are copied from a ring of another process.
 
 use crate::node::{Class, Kind, MakeError, Parameter, Settings};
-use fyke_capture::{MergedSource, RingOptions, RingSource, SharedSource, Source};
+use fyke_capture::{
+    MergedSource, RingGroup, RingOptions, RingSource, SharedSource, Source,
+};
 use fyke_frame::LinkType;
 use std::path::Path;
 use std::time::Duration;
@@ -91,7 +93,7 @@ pub const CLASS: Class = Class {
         Parameter { name: "snaplen", summary: "bytes of a frame that filters, too, see (262144)" },
         Parameter { name: "link", summary: "for `any`: LINUX_SLL or LINUX_SLL2 (default)" },
         Parameter { name: "promiscuous", summary: "n: only frames addressed to this machine" },
-        Parameter { name: "buffer", summary: "KiB of the capture ring (32768)" },
+        Parameter { name: "buffer", summary: "KiB of the capture ring, of each worker's (32768)" },
         Parameter { name: "user", summary: "also reads rings of this user" },
         Parameter { name: "immediate", summary: "y: frames within 1 ms, not 20" },
         Parameter { name: "lookback", summary: "y: hold frames for filters that look back" },
@@ -122,6 +124,15 @@ pub const CLASS: Class = Class {
             1 => Ok(sources.remove(0)),
             _ => Ok(Box::new(MergedSource::new(sources, window)) as Box<dyn Source>),
         }
+    },
+    // Frames of several interfaces are merged by one thread.
+    shares: |settings| matches!(names(settings)[..], [name] if !name.starts_with("ring:")),
+    open_shares: |settings, workers| {
+        let name = settings.required("expression")?;
+        let opened = RingGroup::open(&options(settings, name)?, workers);
+        let (group, shares) = opened.map_err(|error| MakeError::refused("expression", error))?;
+        let shares = shares.into_iter().map(|share| Box::new(share) as Box<dyn Source>);
+        Ok((Box::new(group), shares.collect()))
     },
     ..Class::NODE
 };

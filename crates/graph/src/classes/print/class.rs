@@ -153,6 +153,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
 pub const CLASS: Class = Class {
     name: "print",
     waits: true,
+    in_time_order: true,
     summary: "prints a line for each frame and passes it",
     parameters: &[
         Parameter { name: "expression", summary: "letters of tcpdump's options, of neqvxXAtlS#" },

@@ -256,6 +256,7 @@ pub const CLASS: Class = Class {
     ],
     // Both depend on the order of all frames: which frames are the first N, and when the next file begins.
     ordered: |settings| ["limit", "seconds"].iter().any(|name| settings.text(name).is_some()),
+    in_time_order: true,
     lasting: true,
     waits: true,
     check: Some(check),

@@ -1,0 +1,434 @@
+//! Several workers on an interface, each with a ring of its own: sums, files and edits are those of one worker, which
+//! captures the same frames beside them. The built command on a real interface, in namespaces of its own. Needs root.
+
+mod common;
+
+use common::{FYKE, Running, Sum, folder, inside, runtime, tool, veth};
+use fyke_capture::{Interface, InterfaceSink, Next, Sink, Source, open_file};
+use fyke_frame::{Frame, LinkType};
+use fyke_testkit::packet::Packet;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Pairs of addresses: that all of them belong to one of three workers is impossible in practice.
+const PAIRS: u32 = 61;
+
+fn pair(number: u32) -> ([u8; 4], [u8; 4]) {
+    let pair = (number * 7 % PAIRS) as u8;
+    ([10, 0, 0, pair], [10, 0, 1, pair])
+}
+
+/// Frame `number` of one of many conversations, in either direction; the number is in its payload. Every other frame
+/// belongs to port 5001, the others to 5002.
+fn frame(number: u32) -> Vec<u8> {
+    let (near, far) = pair(number / 2);
+    let (near, far) = if number.is_multiple_of(3) { (far, near) } else { (near, far) };
+    let port = 5001 + (number % 2) as u16;
+    let packet = Packet::ethernet().ipv4(near, far).udp(4000, port);
+    packet.payload(&number.to_be_bytes()).build()
+}
+
+/// Sends frames on `v0`.
+fn send_all(frames: impl IntoIterator<Item = Vec<u8>>) {
+    let mut sink = InterfaceSink::open("v0").unwrap();
+    let interface = Interface::new("v0", LinkType::EN10MB);
+    for frame in frames {
+        sink.write(&interface, &Frame::new(LinkType::EN10MB, &frame)).unwrap();
+    }
+}
+
+/// Times and bytes of the frames of a file.
+fn read(path: &Path) -> Vec<(u64, Vec<u8>)> {
+    let mut source = open_file(path).unwrap();
+    let mut frames = Vec::new();
+    while let Next::Frames(batch, _) = source.next().unwrap() {
+        frames.extend(batch.frames().iter().map(|one| (one.timestamp_ns, one.data.to_vec())));
+    }
+    frames
+}
+
+fn in_order(frames: &[(u64, Vec<u8>)]) -> bool {
+    frames.windows(2).all(|two| two[0].0 <= two[1].0)
+}
+
+/// The bytes of all frames, sorted.
+fn contents(frames: Vec<(u64, Vec<u8>)>) -> Vec<Vec<u8>> {
+    let mut contents: Vec<_> = frames.into_iter().map(|(_, data)| data).collect();
+    contents.sort();
+    contents
+}
+
+/// Starts a command, and waits until it captures.
+fn start(words: &[&str]) -> Running {
+    let mut command = Command::new(FYKE);
+    let running = Running::start(command.args(words).stdout(Stdio::null()));
+    let ready = if words[0] == "run" { "running" } else { "listening on" };
+    running.hear(ready);
+    running
+}
+
+fn ctl(running: &Running, words: &[&str]) -> String {
+    let mut command = Command::new(FYKE);
+    command.args(["ctl", "--pid", &running.child.id().to_string()]).args(words);
+    let output = command.env("FYKE_RUNTIME_DIR", runtime()).output().unwrap();
+    assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Waits until this number of frames has been counted.
+fn settle(running: &Running, seen: u64) {
+    let limit = Instant::now() + Duration::from_secs(20);
+    while !ctl(running, &["stats"]).contains(&format!(" {seen} seen = ")) {
+        assert!(Instant::now() < limit, "{}", ctl(running, &["stats"]));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn stop(mut running: Running) -> (Sum, String) {
+    running.signal("INT");
+    assert!(running.end().success(), "{}", running.said());
+    (running.sum(), running.said())
+}
+
+#[test]
+fn three_workers_write_what_one_writes_in_the_order_of_time() {
+    if !inside("three_workers_write_what_one_writes_in_the_order_of_time") {
+        return;
+    }
+    veth();
+    let (_folder, at) = folder();
+    for (filter, accepted) in [("", 30_000), ("udp port 5001", 15_000), ("not udp", 0)] {
+        let files = ["one.pcapng", "three.pcapng"].map(&at);
+        let names = files.each_ref().map(|file| file.to_str().unwrap());
+        let one = start(&["dump", "-i", "v1", "-w", names[0], filter]);
+        let three = start(&["dump", "-i", "v1", "--workers", "3", "-w", names[1], filter]);
+        send_all((0..30_000).map(frame));
+        settle(&three, 30_000);
+        let in_kernel = |running: &Running| ctl(running, &["stats"]).contains("in the kernel, too");
+        assert_eq!(in_kernel(&three), in_kernel(&one), "{filter}");
+        let ((one, _), (three, said)) = (stop(one), stop(three));
+        let expected = Sum { seen: 30_000, accepted, rejected: 30_000 - accepted, lost: 0 };
+        assert_eq!((one, three), (expected, expected), "{filter}: {said}");
+        let [one, three] = files.map(|file| read(&file));
+        assert!(in_order(&three), "{filter}");
+        assert_eq!(one.len() as u64, accepted);
+        assert_eq!(contents(three), contents(one), "{filter}");
+    }
+}
+
+#[test]
+fn lines_and_rotated_files_come_in_the_order_of_time() {
+    if !inside("lines_and_rotated_files_come_in_the_order_of_time") {
+        return;
+    }
+    veth();
+    let (folder, at) = folder();
+    let name = at("part.pcap");
+    let words = ["dump", "-Z", "root", "-i", "v1", "--workers", "4", "-C", "1", "-w"];
+    let rotated = start(&[&words[..], &[name.to_str().unwrap()]].concat());
+    let mut command = Command::new(FYKE);
+    let words = ["dump", "--no-control", "-nttt", "-i", "v1", "--workers", "2"];
+    let lines = std::fs::File::create(at("lines")).unwrap();
+    let printed = Running::start(command.args(words).stdout(lines));
+    printed.hear("listening on");
+    let long = |number| [frame(number), vec![0; 400]].concat();
+    send_all((0..10_000).map(long));
+    settle(&rotated, 10_000);
+    let (sum, said) = stop(rotated);
+    assert_eq!((sum.accepted, sum.lost), (10_000, 0), "{said}");
+    let mut parts: Vec<_> =
+        std::fs::read_dir(folder.path()).unwrap().map(|one| one.unwrap().path()).collect();
+    parts.retain(|path| path.to_string_lossy().contains("part.pcap"));
+    parts.sort_by_key(|path| path.to_string_lossy().len() as u64 * 1_000 + digits(path));
+    assert!(parts.len() >= 4, "{parts:?}");
+    let frames: Vec<_> = parts.iter().flat_map(|path| read(path)).collect();
+    assert!(in_order(&frames) && frames.len() == 10_000, "{}", frames.len());
+    let (sum, said) = stop(printed);
+    assert_eq!((sum.accepted, sum.lost), (10_000, 0), "{said}");
+    let lines = std::fs::read_to_string(at("lines")).unwrap();
+    // A line begins with the time since the line before it, which is negative if they are not in order.
+    assert!(
+        lines.lines().count() == 10_000 && !lines.lines().any(|line| line.trim().starts_with('-'))
+    );
+}
+
+/// The number at the end of the name of a file of a rotation.
+fn digits(path: &Path) -> u64 {
+    let name = path.to_string_lossy().into_owned();
+    let end: String = name.chars().rev().take_while(char::is_ascii_digit).collect();
+    end.chars().rev().collect::<String>().parse().unwrap_or(0)
+}
+
+#[test]
+fn a_limit_of_several_workers_is_exact() {
+    if !inside("a_limit_of_several_workers_is_exact") {
+        return;
+    }
+    veth();
+    let (_folder, at) = folder();
+    for (limit, workers) in [(1, "2"), (1_000, "3"), (7_777, "4")] {
+        let (file, count) = (at("limited.pcap"), limit.to_string());
+        let words = ["dump", "-i", "v1", "--workers", workers, "-c", &count];
+        let mut running = start(&[&words[..], &["-w", file.to_str().unwrap(), "udp"]].concat());
+        send_all((0..10_000).map(frame));
+        assert!(running.end().success(), "{}", running.said());
+        let sum = running.sum();
+        assert_eq!((sum.accepted, sum.lost), (limit, 0), "{}", running.said());
+        let frames = read(&file);
+        assert!(frames.len() as u64 == limit && in_order(&frames));
+    }
+}
+
+#[test]
+fn an_edit_is_in_force_for_all_workers_and_looks_back_on_each() {
+    if !inside("an_edit_is_in_force_for_all_workers_and_looks_back_on_each") {
+        return;
+    }
+    veth();
+    let words = ["dump", "-i", "v1", "--workers", "3", "-w", "/dev/null"];
+    let plain = start(&[&words[..], &["udp port 5001"]].concat());
+    let back = start(&[&words[..], &["--look-back", "udp port 5001"]].concat());
+    for round in 1..=5 {
+        send_all((0..1_000).map(frame));
+        settle(&plain, 1_000 * round);
+    }
+    settle(&back, 5_000);
+    let edit = ["add", "udp port 5002"];
+    ctl(&plain, &edit);
+    ctl(&back, &edit);
+    // One frame for every pair of addresses, so one at least for every worker.
+    send_all((0..2 * PAIRS).map(frame));
+    let all = 5_000 + 2 * u64::from(PAIRS);
+    settle(&plain, all);
+    settle(&back, all);
+    let ((plain, _), (back, said)) = (stop(plain), stop(back));
+    assert_eq!((plain.accepted, plain.rejected), (2_500 + 2 * u64::from(PAIRS), 2_500));
+    // A worker looks back at its next frame, to all frames of its conversations that its ring holds.
+    assert_eq!((back.accepted, back.rejected, back.lost), (all, 0, 0), "{said}");
+}
+
+/// Control connection `number` up to the announcement of a data connection to `to`, and that connection. Its first
+/// frame comes before the announcement.
+fn transfer(number: u8, to: [u8; 4]) -> [Vec<Packet>; 3] {
+    let (client, server) = ([10, 1, 0, number], [10, 1, 1, number]);
+    let from =
+        |from, to, ports: (u16, u16)| Packet::ethernet().ipv4(from, to).tcp(ports.0, ports.1);
+    let [a, b, c, d] = to;
+    let reply = format!("227 Entering Passive Mode ({a},{b},{c},{d},19,137)\r\n");
+    let control = vec![
+        from(client, server, (4000, 21)).flags(2).seq_ack(100, 0),
+        from(server, client, (21, 4000)).flags(18).seq_ack(500, 101),
+        from(client, server, (4000, 21)).flags(16).seq_ack(101, 501).payload(b"PASV\r\n"),
+        from(server, client, (21, 4000)).flags(16).seq_ack(501, 107).payload(reply.as_bytes()),
+    ];
+    let early = vec![from(client, to, (4001, 5001)).flags(2).seq_ack(1, 0)];
+    let data = vec![
+        from(to, client, (5001, 4001)).flags(18).seq_ack(1, 2),
+        from(to, client, (5001, 4001)).flags(16).seq_ack(2, 2).payload(b"contents"),
+    ];
+    [early, control, data]
+}
+
+/// The control connection belongs to one worker; the data connection to the same one if it has the same addresses, and
+/// to any worker if the server announces another host. Look-back finds the first frame in both cases.
+#[test]
+fn a_tracker_follows_connections_across_workers() {
+    if !inside("a_tracker_follows_connections_across_workers") {
+        return;
+    }
+    veth();
+    let (_folder, at) = folder();
+    let file = at("ftp.pcapng");
+    let words = ["track", "ftp", "-i", "v1", "--workers", "3", "-w", file.to_str().unwrap()];
+    let running = start(&words);
+    let mut sent = 0;
+    let mut expected = Vec::new();
+    for step in 0..3 {
+        for number in 0..40 {
+            let to = if number < 20 { [10, 1, 1, number] } else { [10, 1, 2, number] };
+            let frames: Vec<_> = transfer(number, to)[step].iter().map(Packet::build).collect();
+            sent += frames.len() as u64;
+            expected.extend(frames.clone());
+            send_all(frames);
+        }
+        settle(&running, sent);
+    }
+    let (sum, said) = stop(running);
+    assert_eq!((sum.seen, sum.accepted, sum.lost), (sent, sent, 0), "{said}");
+    // An announcement of another host counts for both hosts.
+    assert!(said.contains("60 data connections announced"), "{said}");
+    expected.sort();
+    assert_eq!(contents(read(&file)), expected);
+}
+
+/// The later fragments have no ports: they follow their first fragment, which the same worker gets.
+#[test]
+fn fragments_of_a_datagram_stay_together() {
+    if !inside("fragments_of_a_datagram_stay_together") {
+        return;
+    }
+    veth();
+    let fragments = |number: u32| {
+        let (near, far) = pair(number);
+        let port = if number.is_multiple_of(2) { 5001 } else { 5002 };
+        let part =
+            |offset, more| Packet::ethernet().ipv4(near, far).fragment(number as u16, offset, more);
+        [
+            part(0, true).udp(4000, port).payload(&[1; 16]).build(),
+            part(24, false).ip_payload(17, &[2; 40]).build(),
+        ]
+    };
+    let words = ["dump", "-i", "v1", "--scoped", "-w", "/dev/null", "udp port 5001"];
+    let one = start(&words);
+    let three = start(&[&words[..], &["--workers", "3"]].concat());
+    send_all((0..2_000).flat_map(fragments));
+    settle(&one, 4_000);
+    settle(&three, 4_000);
+    let ((one, _), (three, said)) = (stop(one), stop(three));
+    assert_eq!((one, three.accepted), (three, 2_000), "{said}");
+}
+
+#[test]
+fn every_branch_and_every_device_has_its_frames_once() {
+    if !inside("every_branch_and_every_device_has_its_frames_once") {
+        return;
+    }
+    veth();
+    for workers in ["1", "3"] {
+        let (_folder, at) = folder();
+        let file = at("both.pcapng");
+        let graph = format!(
+            "[(device,v1) | (device,v0)] > {{all}}(packetcount,export=y) > (bpf,\"udp port 5001\",live=y) \
+         > [(tofile,\"{}\") | {{some}}(packetcount,export=y)]",
+            file.display()
+        );
+        let running = start(&["run", "--workers", workers, "--stats", &graph]);
+        send_all((0..4_000).map(frame));
+        settle(&running, 8_000);
+        ctl(&running, &["add", "(device,v1) > {late}(packetcount,export=y)"]);
+        send_all((0..1_000).map(frame));
+        settle(&running, 10_000);
+        let (sum, said) = stop(running);
+        assert_eq!((sum.seen, sum.accepted, sum.lost), (10_000, 5_500, 0), "{said}");
+        let frames = read(&file);
+        assert_eq!(frames.len(), 5_000, "{said}");
+        // One worker writes the frames of each interface in their order.
+        assert!(workers == "1" || in_order(&frames), "{said}");
+        for (node, arrived) in [("all", 10_000), ("some", 5_000), ("late", 1_000)] {
+            let line = said
+                .lines()
+                .find(|line| line.starts_with(node))
+                .unwrap_or_else(|| panic!("{said}"));
+            assert!(line.contains(&format!("{arrived} arrived")), "{line}");
+        }
+    }
+}
+
+/// The loopback interface shows each packet twice; its outgoing copies are ignored, in the kernel, too.
+#[test]
+fn packets_of_the_loopback_interface_count_once() {
+    if !inside("packets_of_the_loopback_interface_count_once") {
+        return;
+    }
+    tool("ip link set lo up");
+    let words = ["dump", "-i", "lo", "-w", "/dev/null", "udp port 5001"];
+    let one = start(&words);
+    let three = start(&[&words[..], &["--workers", "3"]].concat());
+    let sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    // Receivers, without which the kernel would answer with ICMP.
+    let bind = |port| std::net::UdpSocket::bind(("0.0.0.0", port)).unwrap();
+    let _receivers = [bind(5001), bind(5002)];
+    for number in 0..2_000_u16 {
+        let host = std::net::Ipv4Addr::new(127, 0, 0, (number % 61) as u8 + 1);
+        sender.send_to(&[1; 20], (host, 5001 + number % 2)).unwrap();
+    }
+    settle(&one, 2_000);
+    settle(&three, 2_000);
+    let ((one, _), (three, said)) = (stop(one), stop(three));
+    assert_eq!((three, one.accepted), (one, 1_000), "{said}");
+}
+
+#[test]
+fn losses_of_all_rings_are_in_the_sum() {
+    if !inside("losses_of_all_rings_are_in_the_sum") {
+        return;
+    }
+    veth();
+    // The pipe is not read until all frames have arrived, so rings of 512 KiB overflow.
+    let mut command = Command::new(FYKE);
+    command.args(["dump", "-i", "v1", "--workers", "2", "-B", "512", "-w", "-"]);
+    let mut running = Running::start(command.stdout(Stdio::piped()));
+    running.hear("listening on");
+    let long = |number| [frame(number), vec![0; 1_000]].concat();
+    send_all((0..40_000).map(long));
+    std::thread::sleep(Duration::from_millis(300));
+    let pipe = running.child.stdout.take().unwrap();
+    let read = std::thread::spawn(move || {
+        let mut pipe = pipe;
+        std::io::copy(&mut pipe, &mut std::io::sink()).unwrap()
+    });
+    std::thread::sleep(Duration::from_millis(300));
+    let (sum, said) = stop(running);
+    assert!(read.join().unwrap() > 0);
+    assert_eq!(sum.seen, 40_000, "{said}");
+    assert!(sum.lost > 0 && sum.accepted > 0, "{said}");
+}
+
+#[test]
+fn an_interface_that_is_down_or_deleted_ends_with_an_exact_sum() {
+    if !inside("an_interface_that_is_down_or_deleted_ends_with_an_exact_sum") {
+        return;
+    }
+    veth();
+    let words = ["dump", "-i", "v1", "--workers", "2", "-w", "/dev/null"];
+    let mut running = start(&words);
+    send_all((0..1_000).map(frame));
+    settle(&running, 1_000);
+    tool("ip link set v1 down");
+    running.hear("v1: the interface is down");
+    tool("ip link set v1 up");
+    running.hear("is up again");
+    std::thread::sleep(Duration::from_millis(200));
+    send_all((0..1_000).map(frame));
+    settle(&running, 2_000);
+    tool("ip link delete v1");
+    running.hear("v1: the interface is gone");
+    // The kernel does not bind a socket of a group again, which the capture finds out when the interface is back.
+    veth();
+    let status = running.end();
+    assert_eq!(status.code(), Some(1), "{}", running.said());
+    assert!(running.said().contains("v1: the interface has disappeared"), "{}", running.said());
+    assert_eq!(running.sum().seen, 2_000, "{}", running.said());
+}
+
+#[test]
+fn what_needs_one_worker_is_refused() {
+    let cases: [(&[&str], &str); 7] = [
+        (&["dump", "-i", "lo", "--json", "--workers", "2"], "--json: with --workers"),
+        (&["dump", "-i", "lo", "-i", "v0", "--workers", "2"], "one thread merges the frames"),
+        (
+            &["dump", "-r", "x.pcap", "--workers", "2"],
+            "--workers: a file or a ring is read by one thread",
+        ),
+        (&["dump", "-i", "lo", "--workers", "65"], "65"),
+        (
+            &["run", "--workers", "2", "(device,lo) > (ratemeter)"],
+            "depends on the order of all frames",
+        ),
+        (
+            &["run", "--workers", "2", "(pcapin,x.pcap) > (limit,5)"],
+            "does not run with several workers",
+        ),
+        (
+            &["run", "--workers", "2", "[(device,lo) | (pcapin,x.pcap)] > (packetcount)"],
+            "do not run together with several workers",
+        ),
+    ];
+    for (words, message) in cases {
+        let output = Command::new(FYKE).args(words).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {said}");
+        assert!(said.contains(message), "{words:?}: {said}");
+    }
+}

@@ -96,7 +96,7 @@ fn long_files_read_the_same_ahead_wherever_they_end() {
     }
 }
 
-/// What was whole when it was read is not lost; the file ends where it ends.
+/// Records that were whole when they were read are not lost; the file ends where it ends.
 #[test]
 fn files_that_shrink_and_grow_while_they_are_read() {
     let folder = tempfile::tempdir().unwrap();

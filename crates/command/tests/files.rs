@@ -115,7 +115,7 @@ fn files_are_compressed_while_they_are_written_and_read_back() {
     }
     let named = at("plain.pcap.gz");
     stdout(&dump(&format!("{} --compress none", of(&named))));
-    assert!(std::fs::read(&named).unwrap() == expected, "as asked, whatever the name");
+    assert!(std::fs::read(&named).unwrap() == expected, "as requested, despite the name");
     // Standard output, and a file that is compressed and rotated.
     let mut command = Command::new(FYKE);
     let command = command.args(["dump", "--compress", "zstd", "-w", "-", "-r"]).arg(&source);

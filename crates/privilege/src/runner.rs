@@ -3,8 +3,8 @@
 //!
 //! It is forked before the first socket is opened, becomes the user that the capture becomes, without capabilities, and
 //! cannot regain rights by executing a program. It has a session of its own, so that a signal of the terminal ends the
-//! capture and not the work on its last file. It accepts only names that begin like the files of the rotation and do not
-//! climb (`..`), and passes them as the only argument, without a shell. At most [`MAX_RUNNING`] commands run at a time;
+//! capture and not the work on its last file. It accepts only names that begin like the files of the rotation and do
+//! not climb (`..`), and passes them as the only argument, without a shell. At most [`MAX_RUNNING`] commands run at a time;
 //! further names wait in the socket, and once that is full they are refused: the capture never waits.
 
 use crate::sys;
@@ -39,8 +39,8 @@ pub fn current() -> Option<&'static Runner> {
     CURRENT.get()
 }
 
-/// Starts the runner, once, for files whose names match `pattern` (strftime(3)). It becomes `user`; with `None` it keeps
-/// the user and drops the capabilities if `is_powerless`. The process must have a single thread.
+/// Starts the runner, once, for files with names that match `pattern` (strftime(3)). It becomes `user`; with `None` it
+/// keeps the user and drops the capabilities if `is_powerless`. The process must have a single thread.
 ///
 /// # Errors
 /// When there are several threads, when a runner runs already, or when the system refuses.
@@ -118,7 +118,7 @@ fn serve(
     loop {
         let mut length = [0; 2];
         if channel.read_exact(&mut length).is_err() {
-            // The capture has ended. Commands that still run go on.
+            // The capture has ended. Its commands continue.
             return Ok(());
         }
         name.resize(usize::from(u16::from_ne_bytes(length)), 0);

@@ -11,8 +11,6 @@
 //!
 //! Cost: [`BLOCKS`] blocks of [`BLOCK`] bytes, two lock operations for each block. With one processor there is no
 //! thread for regular files: the parser reads each block itself, into the same memory.
-//!
-//! PERF: counting in 1.06 GB in the page cache, two processors (AMD EPYC, 1 MiB of L2 each): see `docs/BENCHMARKS.md`.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -74,7 +72,7 @@ struct Shared {
 }
 
 struct State {
-    /// Number of the next block that nobody reads yet.
+    /// Number of the next block that no thread reads yet.
     next: u64,
     /// Number of the block that the parser takes next; `ready[n]` is block `wanted + n`.
     wanted: u64,

@@ -141,7 +141,7 @@ pub(super) fn open(path: &Path, patience: &Patience) -> Result<Opened, ReadError
     let read = start.len() as u64;
     let start = Cursor::new(start);
     let input = match encoding {
-        // The offset of standard input is shared with other processes, which may go on where this one ends.
+        // The offset of standard input is shared with other processes, which may continue where this one ends.
         Encoding::Plain if regular && standard_input => Input::Stream(Box::new(start.chain(file))),
         Encoding::Plain if regular => {
             let at = (&file).stream_position();

@@ -41,7 +41,7 @@ impl<R: Read> Lz4<R> {
         Lz4 { decoder: Some(FrameDecoder::new(input)), in_frame: false }
     }
 
-    /// Starts the next frame with a new decoder, whose memory fits it. False at the end of the file.
+    /// Starts the next frame with a new decoder of the right size. False at the end of the file.
     fn start_frame(&mut self) -> io::Result<bool> {
         let Some(decoder) = &mut self.decoder else { return Ok(false) };
         if decoder.get_mut().packed.fill_buf()?.is_empty() {

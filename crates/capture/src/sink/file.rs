@@ -1,8 +1,9 @@
 //! A sink that writes files, one or, with rotation, several.
 //!
 //! Frames are encoded into the buffer of an [`Output`]. The buffer is written to the operating system when it has
-//! grown to 256 KiB (that of a regular file by a thread, if there are several processors), on [`Sink::flush`], with every frame if requested, and at the end. If writing fails, the file
-//! ends with its last complete record, and the other frames count as lost.
+//! grown to 256 KiB (that of a regular file by a thread, if there are several processors), on [`Sink::flush`], with every
+//! frame if requested, and at the end. If writing fails, the file ends with its last complete record, and the other
+//! frames count as lost.
 
 use super::output::Output;
 use super::pcap::{self, Pcap};
@@ -40,7 +41,7 @@ pub(super) struct FileSink {
     folder: Option<OwnedFd>,
     format: Format,
     options: WriteOptions,
-    /// Encoder; `None` for a pcap file whose link type is not known yet.
+    /// Encoder; `None` for a pcap file of a link type that is not known yet.
     encoder: Option<Encoder>,
     /// Counts of the earlier files; `files` includes this one.
     before: SinkStats,

@@ -98,7 +98,7 @@ fn arguments(line: &Line) -> Result<Vec<String>, Stop> {
         words.extend(given.value.clone());
     }
     if writes {
-        words.extend(["--file-mode", "666"].map(str::to_owned));
+        words.extend(["--file-mode", "666", "--compress", "none"].map(str::to_owned));
     }
     if reads {
         words.push("--no-control".to_owned());
@@ -172,7 +172,11 @@ fn is_kept(line: &Line, given: &Given, reads: bool, writes: bool) -> bool {
             );
             false
         }
-        ('C' | 'z', _) => writes,
+        ('C', _) => writes,
+        ('z', _) => {
+            let seconds = line.last('G').and_then(|given| given.value.as_deref()).map_or(0, number);
+            writes && (line.last('C').is_some() || seconds > 0)
+        }
         ('G', _) => writes && number(value) > 0,
         ('W', _) => writes && (line.last('C').is_some() || line.last('G').is_some()),
         ('Z', _) => user::is_root(),
@@ -203,7 +207,10 @@ mod tests {
         assert_eq!(converted("-nnvi eth0 port 80"), "-n -n -v -i eth0 -- port 80");
         assert_eq!(converted("-r a -i eth0 -r b -p -Q in -s 0 udp"), "-r b --no-control -- udp");
         assert_eq!(converted("-i a -i b -W 3 -C 5"), "-i b --");
-        assert_eq!(converted("-i a -G 0 -W 3 -w x"), "-i a -w x -W 3 --file-mode 666 --");
+        assert_eq!(
+            converted("-i a -G 0 -W 3 -w x"),
+            "-i a -w x -W 3 --file-mode 666 --compress none --"
+        );
         assert_eq!(converted("-F file udp -c5x"), "-F file -c 5x --");
         assert_eq!(converted("-c 0"), "invalid packet count 0");
         assert_eq!(converted("-s -1"), "invalid snaplen -1 (must be >= 0 and <= 262144)");

@@ -251,7 +251,7 @@ pub const CLASS: Class = Class {
         Parameter { name: "flush", summary: "y: each frame is written at once" },
         Parameter { name: "nano", summary: "y: .pcap with nanoseconds, not microseconds" },
         Parameter { name: "compress", summary: "none, gzip, zstd or lz4 (by the name)" },
-        Parameter { name: "command", summary: "with `size` or `seconds`: run for each complete file" },
+        Parameter { name: "command", summary: "program to run for each complete file" },
         Parameter { name: "mode", summary: "permission bits of new files, in octal (600)" },
     ],
     // Both depend on the order of all frames: which frames are the first N, and when the next file begins.

@@ -11,8 +11,8 @@
 //!
 //! The order of a command: [`runner::start`] and [`helper::start`] while there is one thread; open sockets and files;
 //! [`Helper::seal`]; [`user::become_user`]; [`sandbox::enter`]; then start threads and read frames. Threads that
-//! already run get the new user and the system call filter; before Linux 7.0, Landlock does not apply to them. Cost: about a
-//! millisecond, once; nothing per packet.
+//! already run get the new user and the system call filter; before Linux 7.0, Landlock does not apply to them. Cost:
+//! about a millisecond, once; nothing per packet.
 //!
 //! [`Helper::seal`]: helper::Helper::seal
 #![deny(unsafe_code)]

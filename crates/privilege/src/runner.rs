@@ -4,8 +4,8 @@
 //! It is forked before the first socket is opened, becomes the user that the capture becomes, without capabilities, and
 //! cannot regain rights by executing a program. It has a session of its own, so that a signal of the terminal ends the
 //! capture and not the work on its last file. It accepts only names that begin like the files of the rotation and do
-//! not climb (`..`), and passes them as the only argument, without a shell. At most [`MAX_RUNNING`] commands run at a time;
-//! further names wait in the socket, and once that is full they are refused: the capture never waits.
+//! not climb (`..`), and passes them as the only argument, without a shell. At most [`MAX_RUNNING`] commands run at a
+//! time; further names wait in the socket, and once that is full they are refused: the capture never waits.
 
 use crate::sys;
 use crate::user::{self, User};

@@ -1,7 +1,7 @@
 //! A sink that writes files, one or, with rotation, several.
 //!
-//! Frames are encoded into the buffer of an [`Output`]. The buffer is written to the operating system when it has
-//! grown to 256 KiB (that of a regular file by a thread, if there are several processors), on [`Sink::flush`], with every
+//! Frames are encoded into the buffer of an [`Output`]. The buffer is written to the operating system when it has grown
+//! to 256 KiB (that of a regular file by a thread, if there are several processors), on [`Sink::flush`], with every
 //! frame if requested, and at the end. If writing fails, the file ends with its last complete record, and the other
 //! frames count as lost.
 

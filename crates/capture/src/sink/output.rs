@@ -94,8 +94,8 @@ impl Output {
         }
     }
 
-    /// Makes a thread write the blocks of [`pass_on`](Self::pass_on). It starts with the first of them. Only for regular
-    /// files: their writes need no other process to end.
+    /// Makes a thread write the blocks of [`pass_on`](Self::pass_on). It starts with the first of them. Only for
+    /// regular files: their writes need no other process to end.
     pub(super) fn use_thread(&mut self) {
         self.may_start_writer = true;
     }

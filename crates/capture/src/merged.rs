@@ -4,7 +4,7 @@
 //! until every other source has later frames, or until it has waited for a *window* that is longer than the delay of
 //! all sources. Within the window the order is exact; a source that is later than that delays no other.
 //!
-//! Sources lend frames only until they are asked for more, so frames are copied. Cost: a copy of each frame, and the
+//! Sources lend frames only until the next call, so frames are copied. Cost: a copy of each frame, and the
 //! frames of one window in memory, at most [`MAX_FRAMES`] and [`MAX_BYTES`] of each source; beyond that, the sources
 //! hold them. No frame is held for look-back.
 

@@ -188,7 +188,7 @@ pub struct WriteOptions {
     /// Interfaces of the frames. The first is written before any frame, so that a file without frames is complete and a
     /// reader of a pipe can start; the others are written with their first frame.
     pub interfaces: Vec<Interface>,
-    /// When to start another file. Sizes are those before compression.
+    /// Sizes and times at which another file starts. Sizes are those before compression.
     pub rotation: Rotation,
     /// Called with the name of each file of a rotation that is complete, except the last one.
     pub completed: Option<fn(&Path)>,

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 const IN_KERNEL: &str = "the filters run in the kernel, too (classic BPF";
 
-/// Starts a command whose eBPF program the verifier refuses.
+/// Starts a command with an eBPF program that the verifier refuses.
 fn start(words: &[&str]) -> Running {
     let mut command = Command::new(FYKE);
     let command = command.args(words).env("FYKE_KERNEL_FORM", "refused").stdout(Stdio::null());

@@ -43,7 +43,7 @@ impl Classes {
         self.insert(class, Makers::default());
     }
 
-    /// Adds a class whose nodes have state of the program, such as a channel. `make` takes the place of
+    /// Adds a class with nodes that have state of the program, such as a channel. `make` takes the place of
     /// [`Class::make`]. Like that one it also runs when a text is only checked, unless the class has a
     /// [`check`](Class::check), and once per worker, if the class is [`parallel`](Class::parallel).
     ///

@@ -233,7 +233,7 @@ impl Wanted {
     }
 }
 
-/// Index of the node whose filters a node edits: the nearest editable one before it.
+/// Index of the node with the filters that a node edits: the nearest editable one before it.
 fn edited(plan: &Plan, editor: usize) -> Option<usize> {
     let mut level = vec![editor];
     // Each level is nearer to the sources, and the graph has no cycles.
@@ -426,7 +426,7 @@ struct Moved {
     before: Option<String>,
 }
 
-/// An edit of a graph whose frames the lower filters already pass. For each placement, the key of its device in the new
+/// An edit of a graph; the lower filters already pass its frames. For each placement, the key of its device in the new
 /// plan, and what changes there.
 #[must_use]
 pub(crate) struct Widened(Vec<(Option<u64>, Option<Moved>)>);

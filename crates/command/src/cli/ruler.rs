@@ -34,7 +34,7 @@ pub enum RulerAction {
         file: PathBuf,
     },
     /// Run the filters on frames
-    Run(RulerRunArgs),
+    Run(Box<RulerRunArgs>),
     /// Draw the automaton of a filter, for Graphviz
     Dot {
         /// File with filters

@@ -11,7 +11,7 @@ pub struct Known {
     pub long: &'static str,
     /// True if a value follows.
     pub has_value: bool,
-    /// What to use instead; `None` if fyke takes the option.
+    /// Advice, if fyke does not take the option.
     pub refused: Option<&'static str>,
 }
 

@@ -44,13 +44,7 @@ pub fn run(args: BenchArgs) -> Result<(), Failure> {
     if let Some(problem) = list::refusal(&benches, &options) {
         return Err(Failure::Usage(problem));
     }
-    let bar = ProgressBar::new(0);
-    if !std::io::stderr().is_terminal() {
-        bar.set_draw_target(indicatif::ProgressDrawTarget::hidden());
-    }
-    if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} ({elapsed})") {
-        bar.set_style(style);
-    }
+    let bar = bar();
     let mut report = Report::default();
     for bench in &benches {
         let mut progress = |what: &str, done: usize, total: usize| {
@@ -87,6 +81,18 @@ pub fn run(args: BenchArgs) -> Result<(), Failure> {
         std::io::stdout().write_all(report.table().as_bytes())?;
     }
     unwritten.take().map_or(Ok(()), |error: std::io::Error| Err(error.into()))
+}
+
+/// A progress bar on a terminal.
+fn bar() -> ProgressBar {
+    let bar = ProgressBar::new(0);
+    if !std::io::stderr().is_terminal() {
+        bar.set_draw_target(indicatif::ProgressDrawTarget::hidden());
+    }
+    if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} ({elapsed})") {
+        bar.set_style(style);
+    }
+    bar
 }
 
 /// Writes each measurement at once as a line with a JSON object; keeps the first failure.

@@ -34,7 +34,7 @@ pub fn run(args: RulerArgs) -> Result<(), Failure> {
     match args.action {
         RulerAction::Check { file } => check(&file),
         RulerAction::Dot { file, filter } => dot(&file, filter.as_deref()),
-        RulerAction::Run(args) => run_frames(args),
+        RulerAction::Run(args) => run_frames(*args),
     }
 }
 

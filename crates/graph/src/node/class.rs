@@ -72,11 +72,14 @@ pub type Shares = (Box<dyn Source>, Vec<Box<dyn Source>>);
 /// Opens a source for several workers.
 pub type OpenShares = fn(&Settings, usize) -> Result<Shares, MakeError>;
 
+/// A function with state of the program that makes `T`.
+type Maker<T> = Arc<dyn Fn(&Settings) -> Result<Box<T>, MakeError> + Send + Sync>;
+
 /// Functions with state of the program, in place of those of the class.
 #[derive(Clone, Default)]
 pub(crate) struct Makers {
-    pub make: Option<Arc<dyn Fn(&Settings) -> Result<Box<dyn Node>, MakeError> + Send + Sync>>,
-    pub open: Option<Arc<dyn Fn(&Settings) -> Result<Box<dyn Source>, MakeError> + Send + Sync>>,
+    pub make: Option<Maker<dyn Node>>,
+    pub open: Option<Maker<dyn Source>>,
 }
 
 impl fmt::Debug for Makers {

@@ -352,7 +352,7 @@ impl Editor {
         sharing.drain(..).map(copy).collect()
     }
 
-    /// What the nodes of a new plan say must be held: those that stay, and those that are made for it.
+    /// Frames that the nodes of a new plan need held: those that stay, and those that are made for it.
     fn held_after(&self, stays: &HashMap<u64, u64>, made: &[(u64, Made)]) -> Held {
         let kept = stays.iter().filter_map(|(&new, old)| Some((new, self.held.get(old)?.clone())));
         kept.chain(placement::held(made)).collect()

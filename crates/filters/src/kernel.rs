@@ -199,6 +199,17 @@ impl KernelFilters {
         Ok(writer.links[place].space.attach(socket)?)
     }
 
+    /// Generates a program of the present texts; sockets that are attached from now on run it. Texts that are edited
+    /// later are interpreted. Without a program, and with a sample, all texts are.
+    pub(crate) fn specialise(&self, link: LinkType) -> Result<(), SocketError> {
+        let mut writer = self.lock();
+        let place = writer.link(link)?;
+        if writer.sample == 0 {
+            writer.links[place].space.specialise().map_err(AttachError::from)?;
+        }
+        Ok(())
+    }
+
     /// Sets the number of bytes to keep of accepted frames.
     pub fn set_accept(&self, bytes: u32) {
         let mut writer = self.lock();

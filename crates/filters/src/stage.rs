@@ -75,11 +75,17 @@ impl KernelStage {
         Ok(KernelStage(Arc::new(Stage { kernel, counts, state: Mutex::default() })))
     }
 
-    /// Has the kernel filter the frames of a packet socket.
+    /// Has the kernel filter the frames of a packet socket. Before the capture [begins](Superset::begin), while there
+    /// is the right to load programs, the texts become one that runs faster than the interpreter.
     ///
     /// # Errors
     /// If the socket takes no program.
     pub fn attach(&self, socket: BorrowedFd<'_>, link: LinkType) -> Result<(), SocketError> {
+        let state = self.0.lock();
+        if !state.begun && !state.ids.is_empty() {
+            // The interpreter, which runs without it, has the same verdicts.
+            let _interpreted = self.0.kernel.specialise(link);
+        }
         self.0.kernel.attach(socket, link)
     }
 
@@ -94,7 +100,8 @@ impl KernelStage {
     }
 
     /// Passes one in `one_in` of the frames that the texts reject, chosen at random; 0 (the default) = none. Such a
-    /// frame is not part of [`rejected`](Self::rejected): the set evaluates, rejects and counts it.
+    /// frame is not part of [`rejected`](Self::rejected): the set evaluates, rejects and counts it. Set it before
+    /// [`attach`](Self::attach).
     pub fn set_sample(&self, one_in: u32) {
         self.0.kernel.set_sample(one_in);
     }

@@ -313,6 +313,18 @@ impl Space {
         Ok(())
     }
 
+    /// Specialises the current passes at once, where that is possible: not for cooked sockets, and on x86-64 only.
+    ///
+    /// # Errors
+    /// The kernel refuses the program; the interpreter stays.
+    pub fn specialise(&mut self) -> io::Result<()> {
+        if !cfg!(target_arch = "x86_64") || self.is_specialised() || self.view().is_cooked() {
+            return Ok(());
+        }
+        let made = self.snapshot()?.specialise().map_err(io::Error::other)?;
+        self.adopt(made)
+    }
+
     /// Makes [`Space::attach`] use the interpreter from now on. Sockets that run the specialised program continue to do
     /// so, with correct verdicts.
     pub fn interpret(&mut self) {

@@ -261,7 +261,7 @@ fn cooked_sockets_are_filtered_in_the_kernel() {
         return;
     }
     veth();
-    let sockets = ["-i any", "-i any -y LINUX_SLL", "-i any --scoped"];
+    let sockets = ["-i any", "-i any --scoped"];
     for (place, words) in sockets.iter().enumerate() {
         let (_folder, at) = folder();
         let file = at("any.pcapng");

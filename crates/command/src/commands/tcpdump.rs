@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(converted("-i a -i b -W 3 -C 5"), "-i b --");
         assert_eq!(
             converted("-i a -G 0 -W 3 -w x"),
-            "-i a -w x -W 3 --file-mode 666 --compress none --"
+            "-i a -W 3 -w x --file-mode 666 --compress none --"
         );
         assert_eq!(converted("-F file udp -c5x"), "-F file -c 5x --");
         assert_eq!(converted("-c 0"), "invalid packet count 0");

@@ -2,7 +2,7 @@
 //!
 //! Bytes are read in blocks, records are decoded in place, and up to 256 frames are lent at a time without copying.
 //! Blocks of regular files are read ahead by two threads, and compressed files are decompressed in a thread of their
-//! own ([`ahead`]); these threads start with the first call of [`Source::next`]. A pipe delivers a frame as soon as it
+//! own (`ahead`); these threads start with the first call of [`Source::next`]. A pipe delivers a frame as soon as it
 //! is complete. Memory is bounded by the longest record that the format allows, and the buffer grows only as bytes
 //! arrive.
 

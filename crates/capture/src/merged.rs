@@ -5,7 +5,7 @@
 //! all sources. Within the window the order is exact; a source that is later than that delays no other.
 //!
 //! Sources lend frames only until the next call, so frames are copied. Cost: a copy of each frame, and the
-//! frames of one window in memory, at most [`MAX_FRAMES`] and [`MAX_BYTES`] of each source; beyond that, the sources
+//! frames of one window in memory, at most 65,536 frames and 32 MiB of each source; beyond that, the sources
 //! hold them. No frame is held for look-back.
 
 use crate::error::ReadError;

@@ -234,7 +234,7 @@ fn what_a_tracker_accepts_is_in_the_list() {
     frames.extend(datagrams(4, 5001));
     std::fs::write(folder.path().join("in.pcap"), pcap::file(1, &frames)).unwrap();
     let script = r#"
-        "$FYKE" track ftp -i far -w out.pcapng 2> log &
+        "$FYKE" track ftp --count-all -i far -w out.pcapng 2> log &
         answers
         send in.pcap
         saw 13
@@ -301,7 +301,7 @@ fn a_live_capture_ends_with_its_statistics() {
     let frames = vec![long.payload(&[7; 1400]).build(); 1500];
     std::fs::write(folder.path().join("long.pcap"), pcap::file(1, &frames)).unwrap();
     let script = r#"
-        "$FYKE" dump -i far -w out.pcapng 'udp dst port 5001' 2> log &
+        "$FYKE" dump --count-all -i far -w out.pcapng 'udp dst port 5001' 2> log &
         answers
         send in.pcap
         saw 20

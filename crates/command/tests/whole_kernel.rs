@@ -109,6 +109,41 @@ fn frames_that_the_kernel_rejected_stay_in_the_sum_after_their_device_is_removed
     assert_eq!((sum.seen, sum.accepted, sum.lost), (2_000, 1_500, 0), "{}", running.said());
 }
 
+/// Frames of which only the link header is in one piece, because a packet socket sent them: the kernel program loads
+/// the other bytes by a call. An edited text is interpreted, the first one is a program of its own.
+#[test]
+fn large_frames_of_packet_sockets_are_evaluated_like_small_ones() {
+    if !inside("large_frames_of_packet_sockets_are_evaluated_like_small_ones") {
+        return;
+    }
+    veth();
+    common::tool("ip link set v0 mtu 9100");
+    common::tool("ip link set v1 mtu 9100");
+    let texts = [
+        "udp port 5001",
+        "udp dst portrange 4000-5001",
+        "udp[2:2] = 5001",
+        "udp[100] >= 0 and udp dst port 5001",
+        "ip and udp dst port 5001",
+    ];
+    for text in texts {
+        let words = ["dump", "-i", "v1", "--count", "--stats", text];
+        let Some(mut running) = start(&words, "listening on") else { return };
+        assert!(ctl(&running, &["stats"]).contains(IN_KERNEL), "{text}");
+        let lens = [200, 3_000, 4_500, 8_500];
+        lens.iter().for_each(|&len| send(100, len));
+        settle(&running, 400);
+        ctl(&running, &["set", "udp port 1"]);
+        ctl(&running, &["set", text]);
+        lens.iter().for_each(|&len| send(100, len));
+        settle(&running, 800);
+        running.signal("INT");
+        assert!(running.end().success(), "{}", running.said());
+        let sum = running.sum();
+        assert_eq!((sum.seen, sum.accepted, sum.lost), (800, 400, 0), "{text}");
+    }
+}
+
 #[test]
 fn what_needs_rejected_frames_keeps_the_filter_in_user_space() {
     if !inside("what_needs_rejected_frames_keeps_the_filter_in_user_space") {

@@ -599,10 +599,14 @@ INLINE void locate_head(struct __sk_buff *skb, struct scratch *s)
 #endif
 	s->copied = copied;
 	s->len = len;
-	s->l1 = copied > 14 ? 14 + 4 * (*bytes_at(s, 14) & 0xf) : NOWHERE;
 	s->l2_of = 0;
 	s->cooked = 0;
 	s->steps = FYKE_CODE_LIMIT;
+	/* Of a large frame from a packet socket only the link header may be in one piece with the head. */
+	if (copied > 14)
+		s->l1 = 14 + 4 * (*bytes_at(s, 14) & 0xf);
+	else
+		s->l1 = l1_elsewhere(skb, s, 14);
 }
 
 /* Writes the header that a cooked capture has in files (LINUX_SLL2) before the packet, with the fields that are known

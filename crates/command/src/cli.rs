@@ -146,8 +146,8 @@ pub struct SourceArgs {
     /// Let fyke itself count every frame: its filters do not run in the kernel, which costs processor time
     #[arg(long)]
     pub count_all: bool,
-    /// Number of threads. On an interface each has a capture ring of its own (of the size in -B) and gets all frames of
-    /// a pair of addresses; files and lines are written in the order of the frames' times
+    /// Number of threads that capture on an interface (not for -r). Each has a capture ring of its own (of the size in
+    /// -B) and gets all frames of a pair of addresses; files and lines are written in the order of the frames' times
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u16).range(1..=64))]
     pub workers: u16,

@@ -144,10 +144,13 @@ impl FileSink {
 
     fn start_pcap(&mut self, interface: &Interface, link: LinkType) {
         // Readers cut frames to the snapshot length of the file. If it proves too small, it can be corrected later.
-        let snaplen = match self.can_patch {
+        let snaplen = match self.can_patch || self.compression == Compression::None {
             true => self.snaplen(interface),
             false => self.options.snaplen,
         };
+        // A pipe's header is final: all interfaces that are known count.
+        let known = self.options.interfaces.iter().map(|known| self.snaplen(known)).max();
+        let snaplen = known.filter(|_| !self.can_patch).map_or(snaplen, |known| known.max(snaplen));
         let finest = self.options.interfaces.iter().any(|any| any.nanoseconds);
         let nanoseconds = self.options.nanoseconds.unwrap_or(finest || interface.nanoseconds);
         let pcap = Pcap::start(written_link(link), snaplen, nanoseconds, self.output.buffer());
@@ -169,7 +172,10 @@ impl FileSink {
             return Ok(());
         }
         if !self.can_patch {
-            return Ok(());
+            // Readers would cut the frames without a word.
+            let why = "a pipe of pcap cannot hold the frames of a later interface with a larger \
+                       snapshot length; write to a file";
+            return Err(WriteError::Options(why));
         }
         // The header may be with the thread.
         self.hand_over(None)?;

@@ -51,7 +51,7 @@ pub struct DumpArgs {
     #[arg(help_heading = "Filter")]
     pub expression_file: Option<PathBuf>,
     /// Start a new output file after this many million bytes
-    #[arg(short = 'C', value_name = "MB", requires = "write", value_parser = from_one())]
+    #[arg(short = 'C', value_name = "MB", requires = "write", value_parser = million_bytes)]
     #[arg(help_heading = "Files")]
     pub file_size: Option<u32>,
     /// Start a new output file after this many seconds; FILE is a strftime pattern
@@ -64,7 +64,7 @@ pub struct DumpArgs {
     pub file_count: Option<u32>,
     /// With -C or -G: run COMMAND with the name of each complete file as its argument, without a shell, with the rights
     /// of the user that fyke becomes and at the lowest priority
-    #[arg(short = 'z', value_name = "COMMAND", requires = "write")]
+    #[arg(short = 'z', value_name = "COMMAND")]
     pub rotate_command: Option<String>,
     /// Digits of printed timestamps, and of those in .pcap files (.pcapng files always have nanoseconds)
     #[arg(long, value_name = "micro|nano", hide_possible_values = true, value_enum)]
@@ -140,6 +140,12 @@ pub struct DumpArgs {
     /// Filter expression in the pcap language
     #[arg(value_name = "EXPR", help_heading = "Filter")]
     pub expression: Vec<String>,
+}
+
+/// Reads the value of -C.
+fn million_bytes(text: &str) -> Result<u32, String> {
+    let size = text.parse().ok().filter(|size| *size > 0);
+    size.ok_or_else(|| "not a whole number of million bytes, from 1".to_owned())
 }
 
 /// Digits of timestamps.

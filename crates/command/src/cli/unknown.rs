@@ -45,11 +45,25 @@ fn line(option: &Arg) -> String {
     let long = option.get_long().map(|long| format!("--{long}"));
     let names: Vec<_> = short.into_iter().chain(long).collect();
     let help = option.get_help().map(ToString::to_string).unwrap_or_default();
-    let first = help.split(['.', ';']).next().unwrap_or_default();
-    format!("{}  {first}", names.join(", "))
+    format!("{}  {}", names.join(", "), first_sentence(&help))
 }
 
-/// Returns the option with the name that is nearest to a given one.
+/// Returns the text up to the first full stop or semicolon that ends a sentence and is not in parentheses.
+fn first_sentence(text: &str) -> &str {
+    let mut depth = 0_u32;
+    for (at, letter) in text.char_indices() {
+        let ends = || text[at + 1..].chars().next().is_none_or(char::is_whitespace);
+        match letter {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            '.' | ';' if depth == 0 && ends() => return &text[..at],
+            _ => {}
+        }
+    }
+    text
+}
+
+/// Returns the option with the name that is nearest to a given one, if it is near.
 fn nearest<'c>(command: &'c Command, given: &str) -> Option<&'c Arg> {
     let options = || command.get_arguments().filter(|option| !option.is_positional());
     let Some(given) = given.strip_prefix("--") else {
@@ -68,7 +82,10 @@ fn nearest<'c>(command: &'c Command, given: &str) -> Option<&'c Arg> {
     };
     let all = options().flat_map(|option| names(option).map(move |name| (option, name)));
     let near = all.map(|(option, name)| (distance(given, name), option));
-    near.min_by_key(|(distance, _)| *distance).map(|(_, option)| option)
+    let nearest = near.min_by_key(|(distance, _)| *distance);
+    // Two letters of five may be wrong.
+    let limit = (given.chars().count() * 2 / 5).max(1);
+    nearest.filter(|(distance, _)| *distance <= limit).map(|(_, option)| option)
 }
 
 /// Distance of a given name from a name: the number of letters to insert, remove or replace; 0 for its beginning.
@@ -92,7 +109,7 @@ fn distance(given: &str, name: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::distance;
+    use super::{distance, first_sentence};
 
     #[test]
     fn distances() {
@@ -101,5 +118,13 @@ mod tests {
         assert_eq!(distance("kitten", "sitting"), 3);
         assert_eq!(distance("", "x"), 0);
         assert_eq!(distance("é", "e"), 1);
+    }
+
+    #[test]
+    fn sentences() {
+        assert_eq!(first_sentence("Write (.gz; `-` = output)"), "Write (.gz; `-` = output)");
+        assert_eq!(first_sentence("Files of .pcap. Others"), "Files of .pcap");
+        assert_eq!(first_sentence("With -C: keep; with -G: stop."), "With -C: keep");
+        assert_eq!(first_sentence(""), "");
     }
 }

@@ -40,6 +40,7 @@ pub fn run(mut args: DemuxArgs) -> Result<(), Failure> {
     }
     let (snaplen, stats) = (args.source.snaplen, args.stats);
     let interfaces: Vec<_> = engine.interfaces().cloned().collect();
+    let files = args.source.read.clone();
     let live = Live::new(args, rules, handle.clone(), &interfaces);
     let server = if no_control { None } else { serve(&live, entered.sockets, is_live) };
     let stop = stop_on_signals()?;
@@ -57,6 +58,7 @@ pub fn run(mut args: DemuxArgs) -> Result<(), Failure> {
         note!("{sum}");
     }
     unseen.report(stats);
+    graphs::say_clamped(&view, files.as_deref(), "fyke");
     graphs::say_unfit(&view);
     graphs::node_failure(&view)?;
     Ok(result?)

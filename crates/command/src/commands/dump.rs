@@ -32,6 +32,7 @@ pub fn run(mut args: DumpArgs) -> Result<(), Failure> {
         return Ok(());
     }
     check_rotation(&args)?;
+    graphs::check_dump(&args)?;
     let is_live = args.source.read.is_none();
     let runs = args.rotate_command.as_deref().zip(args.write.as_deref());
     let with_helper = is_live || !args.no_control;
@@ -39,9 +40,14 @@ pub fn run(mut args: DumpArgs) -> Result<(), Failure> {
     let doors = if args.no_control { Doors::Closed } else { Doors::Filters };
     let dissector = args.dissect.then(|| Dissector::start(&args, &privileges)).transpose()?;
     let pipe = dissector.as_ref().map(Dissector::path);
-    let graph = graphs::dump(&args, pipe.as_deref())?;
-    let Started { mut engine, handle, entered, unseen } =
-        graphs::start(&graph, privileges, doors, &args.source, args.stats)?;
+    let start = |graph: String| graphs::start(&graph, privileges, doors, &args.source, args.stats);
+    let started = graphs::dump(&args, pipe.as_deref()).and_then(start);
+    let Started { mut engine, handle, entered, unseen } = started.inspect_err(|_| {
+        if args.as_tcpdump {
+            as_tcpdump::start_of_file(&args);
+        }
+    })?;
+    check_interfaces(&args, &engine)?;
     let clients = entered.clients();
     if is_live {
         entered.say_missing();
@@ -67,6 +73,8 @@ pub fn run(mut args: DumpArgs) -> Result<(), Failure> {
     let view = engine.view();
     drop(engine);
     dissector.map_or(Ok(()), Dissector::finish)?;
+    let program = if args.as_tcpdump { "tcpdump" } else { "fyke" };
+    graphs::say_clamped(&view, args.source.read.as_deref(), program);
     graphs::say_unfit(&view);
     graphs::node_failure(&view)?;
     Ok(result?)
@@ -79,6 +87,9 @@ fn close(args: &DumpArgs, live: &Live, unseen: &Unseen, stopped: bool) -> Result
     if as_tcpdump && is_live && args.write.is_none() && stopped {
         writeln!(super::output())?;
     }
+    if as_tcpdump {
+        as_tcpdump::say_file_limit(args, &live.snapshot());
+    }
     if as_tcpdump && is_live {
         note!("{}", as_tcpdump::summary(&live.snapshot(), true));
     } else if args.stats || (is_live && !args.count) {
@@ -86,6 +97,7 @@ fn close(args: &DumpArgs, live: &Live, unseen: &Unseen, stopped: bool) -> Result
     }
     unseen.report_as(as_tcpdump, args.stats);
     match args.count {
+        true if as_tcpdump && is_live => {}
         true if as_tcpdump => as_tcpdump::count(live.accounting().delivered)?,
         true => writeln!(super::output(), "{}", live.accounting().delivered)?,
         false => {}
@@ -138,13 +150,26 @@ fn print_list(args: &DumpArgs, list: String) -> Result<bool, Failure> {
     Ok(true)
 }
 
+/// Reports a pcapng file that describes no interface, so that it holds no frame; called as `tcpdump`, as a failure.
+fn check_interfaces(args: &DumpArgs, engine: &Engine) -> Result<(), Failure> {
+    if args.source.read.is_none() || engine.interfaces().next().is_some() {
+        return Ok(());
+    }
+    let text = "the capture file has no Interface Description Blocks";
+    if args.as_tcpdump {
+        return Err(Failure::Running(anyhow::anyhow!(text)));
+    }
+    note!("fyke: {text}, so it holds no frame");
+    Ok(())
+}
+
 /// Refuses rotation options that cannot work together.
 fn check_rotation(args: &DumpArgs) -> Result<(), Failure> {
     let rotates = args.file_size.is_some() || args.rotate_seconds.is_some();
     let refused = |text: &str| Err(Failure::Usage(text.to_owned()));
     match &args.write {
         _ if args.rotate_command.is_some() && !rotates => {
-            refused("-z runs a command for the files of -C or -G; give one of them, too")
+            refused("-z runs a command for each file of -C or -G; give one of them, and -w")
         }
         _ if args.file_count.is_some() && !rotates => {
             refused("-W counts the files of -C or -G; give one of them, too")

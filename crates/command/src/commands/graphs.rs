@@ -17,12 +17,12 @@ use fyke_capture::WriteError;
 use fyke_filters::FilterError;
 use fyke_frame::LinkType;
 use fyke_graph::language::{TextError, quoted};
-use fyke_graph::node::{Counter, Settings};
+use fyke_graph::node::{Counter, NodeError, Settings};
 use fyke_graph::runtime::EditError;
 use fyke_graph::{Classes, Engine, GraphHandle, GraphView, PASSED_OVER, Plan, UNFIT};
 use std::collections::HashSet;
 use std::error::Error;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Interval between checks whether a rotation has met a name that it cannot use.
@@ -140,7 +140,7 @@ pub fn check_source(args: &SourceArgs) -> Result<(), Failure> {
 }
 
 /// Refuses options of `fyke dump` that would do nothing.
-fn check_dump(args: &DumpArgs) -> Result<(), Failure> {
+pub fn check_dump(args: &DumpArgs) -> Result<(), Failure> {
     let ring = args.source.interface.iter().any(|name| name.starts_with("ring:"));
     let problem = match args.source.read.is_some() {
         true if args.look_back => {
@@ -156,6 +156,10 @@ fn check_dump(args: &DumpArgs) -> Result<(), Failure> {
         }
         _ if args.print_options.json && (args.count || args.print_options.dumps_bytes()) => {
             "--json: an object has no dump of bytes and no count; omit -x, -X, -A and --count"
+        }
+        _ if args.print_options.json && args.dissect => {
+            "--json: tshark writes the lines of --dissect; omit one of them (tshark -T json has \
+             objects for a file of -w)"
         }
         _ if args.print_options.json && args.print_options.color == Color::Always => {
             "--json: objects have no colours; omit --color"
@@ -553,17 +557,26 @@ pub fn wrong_edit(error: EditError) -> Failure {
     }
 }
 
-/// Reports on standard error the frames that no filter could evaluate, because none fits their link type, the files
-/// that could not be made under their names, and the times that could not be read as they are.
-pub fn say_unfit(view: &GraphView) {
+/// Reports on standard error the times that could not be read as they are, of files that the command line names; if it
+/// names none, of the nodes of a graph. `program` begins the line.
+pub fn say_clamped(view: &GraphView, files: Option<&[PathBuf]>, program: &str) {
     for source in view.sources.iter().filter(|source| source.stats.clamped_times > 0) {
-        let node = view.nodes.iter().find(|node| node.key == source.node);
+        let node = || view.nodes.iter().find(|node| node.key == source.node);
+        let file = match files {
+            Some([file]) => file.display().to_string(),
+            Some(_) => "the files".to_owned(),
+            None => node().map_or_else(String::new, |node| node.text.to_string()),
+        };
         note!(
-            "fyke: {}: {} frames have times outside of 1970 to 2554; they get the nearest time in it",
-            node.map_or("a file", |node| &node.text),
+            "{program}: {file}: {} frames have times outside of 1970 to 2554; they get the nearest time in it",
             source.stats.clamped_times
         );
     }
+}
+
+/// Reports on standard error the frames that no filter could evaluate, because none fits their link type, and the files
+/// that could not be made under their names.
+pub fn say_unfit(view: &GraphView) {
     for node in &view.nodes {
         for counter in node.counters.iter().filter(|counter| counter.name == PASSED_OVER) {
             note!(
@@ -592,15 +605,27 @@ pub fn is_unfit(counter: &Counter) -> bool {
     counter.name.starts_with(UNFIT)
 }
 
+/// True if a node has ended because the last file of a rotation is complete.
+pub fn is_file_limit(failed: Option<&NodeError>) -> bool {
+    let mut cause: Option<&(dyn Error + 'static)> = failed.map(|failed| &*failed.0 as _);
+    while let Some(found) = cause {
+        if found.downcast_ref().is_some_and(WriteError::is_file_limit) {
+            return true;
+        }
+        cause = found.source();
+    }
+    false
+}
+
 /// Converts the failure of a node to the failure of the command.
 pub fn node_failure(view: &GraphView) -> Result<(), Failure> {
     let mut nodes = view.nodes.iter().filter(|node| !node.feeds.is_empty());
     let Some(error) = nodes.find_map(|node| node.failed.as_ref()) else { return Ok(()) };
+    if is_file_limit(Some(error)) {
+        return Ok(());
+    }
     let mut cause: Option<&(dyn Error + 'static)> = Some(&*error.0);
     while let Some(found) = cause {
-        if found.downcast_ref().is_some_and(WriteError::is_file_limit) {
-            return Ok(());
-        }
         if found.is::<FilterError>() {
             return Err(Failure::Usage(error.to_string()));
         }

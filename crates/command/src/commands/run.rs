@@ -6,7 +6,7 @@
 use super::Failure;
 use super::counts;
 use super::dump::edit_hint;
-use super::graphs::{classes, is_unfit, report_passed_over, rotates, say_unfit};
+use super::graphs::{classes, is_unfit, report_passed_over, rotates, say_clamped, say_unfit};
 use super::graphs::{wrong_edit, wrong_graph};
 use super::live::apply_rules;
 use super::privilege::{Doors, Needs, Privileges, Sockets};
@@ -96,6 +96,7 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
     drawing.finish()?;
     let view = engine.view();
     report(&args, &view, live, &unseen)?;
+    say_clamped(&view, None, "fyke");
     say_unfit(&view);
     result?;
     match view.nodes.iter().any(|node| node.failed.is_some()) {

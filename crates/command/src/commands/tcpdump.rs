@@ -69,8 +69,19 @@ pub fn run() -> Result<(), Failure> {
 }
 
 fn wrong(message: String) -> Failure {
-    note!("tcpdump: {message}");
+    note!("tcpdump: {}", without_error_numbers(&message));
     Failure::Status(1)
+}
+
+/// Removes the numbers of errors of the system, as in `No such file or directory (os error 2)`.
+fn without_error_numbers(message: &str) -> String {
+    let (mut text, mut rest) = (String::new(), message);
+    while let Some((before, after)) = rest.split_once(" (os error ") {
+        let Some((_, after)) = after.split_once(')') else { break };
+        text += before;
+        rest = after;
+    }
+    text + rest
 }
 
 /// Reads a number as atoi(3) does: what follows the digits does not count.
@@ -184,9 +195,9 @@ fn is_kept(line: &Line, given: &Given, reads: bool, writes: bool) -> bool {
         ('W', _) => writes && (line.last('C').is_some() || line.last('G').is_some()),
         ('Z', _) => user::is_root(),
         ('i' | 'r' | 'w' | 'V', _) => is_last,
-        (_, "count") => reads,
+        (_, "count") => reads || !writes,
         (_, "micro" | "nano" | "time-stamp-precision") => !line.has_long("count") || writes,
-        (_, "print") => !line.has_long("count"),
+        (_, "print") => !line.has_long("count") || (writes && !reads),
         _ => true,
     }
 }
@@ -218,6 +229,17 @@ mod tests {
         assert_eq!(converted("-c 0"), "invalid packet count 0");
         assert_eq!(converted("-s -1"), "invalid snaplen -1 (must be >= 0 and <= 262144)");
         assert_eq!(converted("--vers"), "done");
+        assert_eq!(converted("-i a --count --print"), "-i a --count --");
+        let printed = "-i a --print -w x --file-mode 666 --compress none --";
+        assert_eq!(converted("-i a --count --print -w x"), printed);
+    }
+
+    #[test]
+    fn messages_have_no_error_numbers() {
+        assert_eq!(without_error_numbers("a: none (os error 2)"), "a: none");
+        assert_eq!(without_error_numbers("a (os error 2): b (os error 28)."), "a: b.");
+        assert_eq!(without_error_numbers("a (os error"), "a (os error");
+        assert_eq!(without_error_numbers("a (os error 2"), "a (os error 2");
     }
 
     #[test]

@@ -49,6 +49,7 @@ pub fn run(mut args: TrackArgs) -> Result<(), Failure> {
     }
     note!("{}", live.summary(args.stats).trim_end());
     unseen.report(args.stats);
+    graphs::say_clamped(&view, args.source.read.as_deref(), "fyke");
     graphs::say_unfit(&view);
     graphs::node_failure(&view)?;
     Ok(result?)

@@ -1,10 +1,11 @@
 //! Texts of tcpdump: its start and end, its lists and its usage.
 
 use crate::cli::DumpArgs;
-use crate::commands::graphs::FILTER;
+use crate::commands::graphs::{self, FILTER};
 use crate::commands::live::Live;
 use crate::commands::{self, Failure};
-use fyke_capture::{Available, Interface};
+use fyke_capture::{Available, Interface, Source};
+use fyke_frame::LinkType;
 use fyke_graph::GraphView;
 use std::io::Write;
 use std::sync::Arc;
@@ -36,10 +37,39 @@ pub fn usage() -> String {
     version() + USAGE
 }
 
-/// Link type with its title, as in `EN10MB (Ethernet)`.
+/// Link type with its title, as in `EN10MB (Ethernet)`; its number if it is unknown.
 fn titled(interface: &Interface) -> String {
-    let title = interface.link.description().map_or("unknown", |link| link.title);
-    format!("{} ({title})", interface.link)
+    let link = interface.link;
+    let title = match link {
+        LinkType::RAW => "Raw IP",
+        LinkType::IPV4 => "Raw IPv4",
+        LinkType::IPV6 => "Raw IPv6",
+        _ => match link.description() {
+            Some(description) => description.title,
+            None => return link.0.to_string(),
+        },
+    };
+    format!("{link} ({title})")
+}
+
+/// Prints what was to be read, before the message about a failure. Prints nothing if the file cannot be read, or not
+/// again.
+pub fn start_of_file(args: &DumpArgs) {
+    let Some([file]) = args.source.read.as_deref() else { return };
+    if !file.is_file() {
+        return;
+    }
+    if let Ok(source) = fyke_capture::open_file(file) {
+        start(args, source.interfaces().iter());
+    }
+}
+
+/// Prints that the last file of a rotation by time is complete, if it is.
+pub fn say_file_limit(args: &DumpArgs, view: &GraphView) {
+    let is_full = || view.nodes.iter().any(|node| graphs::is_file_limit(node.failed.as_ref()));
+    if let Some(count) = args.file_count.filter(|_| args.file_size.is_none() && is_full()) {
+        note!("Maximum file limit reached: {count}");
+    }
 }
 
 /// Prints what is captured or read.

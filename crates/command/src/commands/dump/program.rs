@@ -3,9 +3,9 @@
 //! The link type is that of the file (-r) or of the interface (-i, -y), else Ethernet. The program may have other
 //! instructions than libpcap's; it accepts the same frames.
 
-use super::super::{Failure, expression, privilege};
-use super::link_type;
+use super::super::{Failure, MAX_SNAPLEN, expression, privilege};
 use super::offered::Offered;
+use super::{as_tcpdump, link_type};
 use crate::cli::DumpArgs;
 use anyhow::Context;
 use fyke_capture::Source;
@@ -20,11 +20,11 @@ use std::io::Write;
 /// Prints the program.
 pub fn print(args: &DumpArgs) -> Result<(), Failure> {
     let text = expression(&args.expression, args.expression_file.as_deref())?;
-    let (link, netmask) = frames_of(args)?;
+    let Frames { link, netmask, snaplen } = frames_of(args)?;
     let options = Options {
         link,
         netmask: Some(netmask),
-        snaplen: super::super::snaplen(args.source.snaplen),
+        snaplen: super::super::snaplen(args.source.snaplen).min(snaplen),
         live: args.source.read.is_none() && !args.source.interface.is_empty(),
         resolve: Some(fyke_filter::system_resolver),
         reading: if args.scoped { Reading::Scoped } else { Reading::Compat },
@@ -55,25 +55,43 @@ fn returning(mut program: Vec<Instruction>, snaplen: u32) -> Vec<Instruction> {
     program
 }
 
-/// Returns the link type of the frames to filter, and the netmask of their interface.
-fn frames_of(args: &DumpArgs) -> Result<(LinkType, u32), Failure> {
+/// Properties of the frames to filter.
+struct Frames {
+    link: LinkType,
+    /// Netmask of their interface.
+    netmask: u32,
+    /// Snapshot length of their file.
+    snaplen: u32,
+}
+
+impl Frames {
+    fn new(link: LinkType, netmask: u32) -> Frames {
+        Frames { link, netmask, snaplen: MAX_SNAPLEN }
+    }
+}
+
+/// Returns the properties of the frames to filter.
+fn frames_of(args: &DumpArgs) -> Result<Frames, Failure> {
     let source = &args.source;
     if source.read.is_none() && source.interface.is_empty() {
         let Some(name) = &args.link_type else {
             if args.as_tcpdump {
                 note!("Warning: assuming Ethernet");
             }
-            return Ok((LinkType::EN10MB, 0));
+            return Ok(Frames::new(LinkType::EN10MB, 0));
         };
         let unknown = || Failure::Usage(format!("unknown link type {name:?}"));
-        return Ok((link_type(name).ok_or_else(unknown)?, 0));
+        return Ok(Frames::new(link_type(name).ok_or_else(unknown)?, 0));
     }
     if let Some(path) = source.read.as_ref().and_then(|files| files.first()) {
         privilege::read_only(&args.privilege, path, &privilege::Needs::default())?;
         let file = fyke_capture::open_file(path)?;
-        let first = file.interfaces().first().map(|first| first.link);
-        let link = first.with_context(|| format!("{} names no interface", path.display()))?;
-        return Ok((link, 0));
+        let first = file.interfaces().first();
+        let first = first.with_context(|| format!("{} names no interface", path.display()))?;
+        if args.as_tcpdump {
+            as_tcpdump::start(args, std::iter::once(first));
+        }
+        return Ok(Frames { snaplen: first.snaplen, ..Frames::new(first.link, 0) });
     }
     let offered = Offered::of(source)?;
     let link = match &args.link_type {
@@ -83,5 +101,5 @@ fn frames_of(args: &DumpArgs) -> Result<(LinkType, u32), Failure> {
         }
         None => None,
     };
-    Ok((link.unwrap_or(offered.link()), offered.netmask()))
+    Ok(Frames::new(link.unwrap_or(offered.link()), offered.netmask()))
 }

@@ -7,7 +7,7 @@
 //! not kept. For an interface, several rings avoid the copy: [`crate::RingSource::open_several`].
 //!
 //! ```
-//! # mod fyke { pub use fyke_capture as capture; pub use fyke_frame as frame; }
+//! # mod fyke { pub(crate) use {fyke_capture as capture, fyke_frame as frame}; }
 //! use fyke::capture::{MemorySource, Next, Source, fan_out};
 //! use fyke::frame::{Frame, LinkType};
 //!

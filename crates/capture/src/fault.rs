@@ -5,7 +5,7 @@
 //! changes within a bounded distance.
 //!
 //! ```
-//! # mod fyke { pub use fyke_capture as capture; pub use fyke_frame as frame; }
+//! # mod fyke { pub(crate) use {fyke_capture as capture, fyke_frame as frame}; }
 //! use fyke::capture::{FaultSource, Faults, MemorySource, Next, Source};
 //! use fyke::frame::{Frame, LinkType};
 //!

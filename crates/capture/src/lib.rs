@@ -19,7 +19,7 @@
 //! has lent for [`LookBack`].
 //!
 //! ```
-//! # mod fyke { pub use fyke_capture as capture; pub use fyke_frame as frame; }
+//! # mod fyke { pub(crate) use {fyke_capture as capture, fyke_frame as frame}; }
 //! use fyke::capture::{MemorySource, Next, Source};
 //! use fyke::frame::{Frame, LinkType};
 //!

@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// A source that replays stored frames.
 ///
 /// ```
-/// # mod fyke { pub use fyke_capture as capture; pub use fyke_frame as frame; }
+/// # mod fyke { pub(crate) use {fyke_capture as capture, fyke_frame as frame}; }
 /// use fyke::capture::{MemorySource, Next, Source};
 /// use fyke::frame::{Frame, LinkType};
 ///

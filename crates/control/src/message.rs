@@ -6,7 +6,7 @@
 //! a field that it does not know, because ignoring the field would change the meaning.
 //!
 //! ```
-//! # mod fyke { pub use fyke_control as control; }
+//! # mod fyke { pub(crate) use fyke_control as control; }
 //! use fyke::control::Request;
 //!
 //! let request = Request::from_line(br#"{"request":"add","text":"host 10.0.0.1"}"#)?;

@@ -13,7 +13,7 @@
 //! `/tmp` another user could have made it first.
 //!
 //! ```
-//! # mod fyke { pub use fyke_control as control; }
+//! # mod fyke { pub(crate) use fyke_control as control; }
 //! use fyke::control::RuntimeDir;
 //!
 //! let dir = RuntimeDir::at("/run/user/1000/fyke");

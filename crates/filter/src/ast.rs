@@ -10,7 +10,7 @@
 //! Cost: about 1 kB per `host`.
 //!
 //! ```
-//! # mod fyke { pub use fyke_filter as filter; }
+//! # mod fyke { pub(crate) use fyke_filter as filter; }
 //! use fyke::filter::{Node, Options, compile};
 //!
 //! let predicate = compile("tcp port 80 or not ip", &Options::default())?;

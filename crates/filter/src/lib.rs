@@ -2,7 +2,7 @@
 //! simply; faster engines must agree with this evaluator.
 //!
 //! ```
-//! # mod fyke { pub use fyke_filter as filter; pub use fyke_frame as frame; }
+//! # mod fyke { pub(crate) use {fyke_filter as filter, fyke_frame as frame}; }
 //! use fyke::filter::{Options, compile};
 //! use fyke::frame::{Frame, LinkType};
 //!

@@ -24,7 +24,7 @@
 //! supported: `decnet`, and scopes inside each other.
 //!
 //! ```
-//! # mod fyke { pub use fyke_filter as filter; pub use fyke_frame as frame; }
+//! # mod fyke { pub(crate) use {fyke_filter as filter, fyke_frame as frame}; }
 //! use fyke::filter::{Options, Reading, compile};
 //! use fyke::frame::{Frame, LinkType};
 //!

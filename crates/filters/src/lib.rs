@@ -23,7 +23,7 @@
 //! | [`received`] | frames as filters evaluate them: as the device delivered them, or without tags |
 //!
 //! ```
-//! # mod fyke { pub use fyke_filter as filter; pub use fyke_filters as filters; pub use fyke_frame as frame; }
+//! # mod fyke { pub(crate) use {fyke_filter as filter, fyke_filters as filters, fyke_frame as frame}; }
 //! use fyke::filter::Options;
 //! use fyke::filters::FilterSet;
 //! use fyke::frame::{Batch, Frame, LinkType};

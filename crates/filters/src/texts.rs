@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// error names its change by the index in the group, from 0 ([`GroupError::place`](crate::GroupError::place)).
 ///
 /// ```
-/// # mod fyke { pub use fyke_filter as filter; pub use fyke_filters as filters; }
+/// # mod fyke { pub(crate) use {fyke_filter as filter, fyke_filters as filters}; }
 /// use fyke::filter::Options;
 /// use fyke::filters::{Change, FilterSet};
 ///

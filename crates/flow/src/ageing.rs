@@ -7,7 +7,7 @@
 //! deadline each. Cost: O(log n) per other change, O(1) per look-up.
 //!
 //! ```
-//! # mod fyke { pub use fyke_flow as flow; }
+//! # mod fyke { pub(crate) use fyke_flow as flow; }
 //! use fyke::flow::Ageing;
 //!
 //! let mut table = Ageing::new(2);

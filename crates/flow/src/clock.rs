@@ -2,7 +2,7 @@
 //! everything.
 //!
 //! ```
-//! # mod fyke { pub use fyke_flow as flow; }
+//! # mod fyke { pub(crate) use fyke_flow as flow; }
 //! use fyke::flow::Clock;
 //!
 //! let mut clock = Clock::default();

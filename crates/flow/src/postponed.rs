@@ -8,7 +8,7 @@
 //! Memory: limited in packets and bytes; the oldest are dropped first. Cost: O(log n) per key.
 //!
 //! ```
-//! # mod fyke { pub use fyke_flow as flow; pub use fyke_frame as frame; }
+//! # mod fyke { pub(crate) use {fyke_flow as flow, fyke_frame as frame}; }
 //! use fyke::flow::Postponed;
 //! use fyke::flow::postponed::Limits;
 //! use fyke::frame::{Frame, LinkType};

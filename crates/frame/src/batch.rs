@@ -123,7 +123,7 @@ impl<'a> Batch<'a> {
     /// An empty batch with the memory of this one, for frames of another lifetime.
     ///
     /// ```
-    /// # mod fyke { pub use fyke_frame as frame; }
+    /// # mod fyke { pub(crate) use fyke_frame as frame; }
     /// use fyke::frame::{Batch, Frame, LinkType};
     ///
     /// let mut kept = Batch::new();

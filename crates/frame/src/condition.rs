@@ -12,7 +12,7 @@
 //! McCanne & Jacobson 1993; the semantics of libpcap's interpreter.
 //!
 //! ```
-//! # mod fyke { pub use fyke_frame as frame; }
+//! # mod fyke { pub(crate) use fyke_frame as frame; }
 //! use fyke::frame::condition::{Condition, Load, Width};
 //! use fyke::frame::{Frame, LinkType};
 //!

@@ -6,7 +6,7 @@
 //! files.
 //!
 //! ```
-//! # mod fyke { pub use fyke_frame as frame; }
+//! # mod fyke { pub(crate) use fyke_frame as frame; }
 //! use fyke::frame::{LinkType, link};
 //!
 //! let ethernet = LinkType::from_name("EN10MB").expect("a known name");

@@ -4,7 +4,7 @@
 //! unroll all loops over them.
 //!
 //! ```
-//! # mod fyke { pub use fyke_frame as frame; }
+//! # mod fyke { pub(crate) use fyke_frame as frame; }
 //! use fyke::frame::Mask;
 //!
 //! let (first, mut chosen) = (Mask::first(100), Mask::EMPTY);

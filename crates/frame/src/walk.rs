@@ -28,7 +28,7 @@
 //! Sources: IEEE 802.1Q, RFC 791, 2460/8200, 2516, 2784/2890, 2637, 3032, 4302, 4385, 7348, 8926, 3GPP TS 29.281.
 //!
 //! ```
-//! # mod fyke { pub use fyke_frame as frame; }
+//! # mod fyke { pub(crate) use fyke_frame as frame; }
 //! use fyke::frame::{Frame, LinkType, Protocol, Stop, walk};
 //!
 //! let mut bytes = [0; 60]; // Ethernet

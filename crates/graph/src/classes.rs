@@ -48,7 +48,7 @@ impl Classes {
     /// [`check`](Class::check), and once per worker, if the class is [`parallel`](Class::parallel).
     ///
     /// ```
-    /// # mod fyke { pub use fyke_capture as capture; pub use fyke_frame as frame; pub use fyke_graph as graph; }
+    /// # mod fyke { pub(crate) use {fyke_capture as capture, fyke_frame as frame, fyke_graph as graph}; }
     /// use fyke::capture::MemorySource;
     /// use fyke::frame::{Frame, LinkType, Mask};
     /// use fyke::graph::node::{Arrival, Class, Kind, Node, NodeError};

@@ -4,7 +4,7 @@
 //! needs no other program. Cost: O(nodes + edges).
 //!
 //! ```
-//! # mod fyke { pub use fyke_graph as graph; }
+//! # mod fyke { pub(crate) use fyke_graph as graph; }
 //! use fyke::graph::{Classes, Plan};
 //!
 //! let plan = Plan::new(&["(pcapin, expression=a.pcap) > (bpf, expression=tcp)"], &Classes::new())?;

@@ -23,7 +23,7 @@
 //! Streamline's.
 //!
 //! ```
-//! # mod fyke { pub use fyke_graph as graph; }
+//! # mod fyke { pub(crate) use fyke_graph as graph; }
 //! use fyke::graph::language::parse;
 //!
 //! let parsed = parse("(device, expression=eth0) > (packetcount)")?;

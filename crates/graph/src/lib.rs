@@ -18,7 +18,7 @@
 //! `docs/papers/swift.md`. Graphs are FFPF's; `docs/papers/ffpf.md`.
 //!
 //! ```
-//! # mod fyke { pub use fyke_capture as capture; pub use fyke_frame as frame; pub use fyke_graph as graph; }
+//! # mod fyke { pub(crate) use {fyke_capture as capture, fyke_frame as frame, fyke_graph as graph}; }
 //! use fyke::capture::MemorySource;
 //! use fyke::frame::{Frame, LinkType};
 //! use fyke::graph::{Classes, GraphHandle, Made};

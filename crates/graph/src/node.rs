@@ -6,7 +6,7 @@
 //! failures. Cost of a call that does nothing: below 1 ns a frame in full batches (`fyke bench graph`).
 //!
 //! ```
-//! # mod fyke { pub use fyke_frame as frame; pub use fyke_graph as graph; }
+//! # mod fyke { pub(crate) use {fyke_frame as frame, fyke_graph as graph}; }
 //! use fyke::graph::node::{Arrival, Class, Kind, Node, NodeError, Settings};
 //! use fyke::frame::Mask;
 //!

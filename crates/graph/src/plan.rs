@@ -6,7 +6,7 @@
 //! Source: FFPF, sections 2.3 (tags, populate) and 2.5 (equal position in equal graphs gives an equal identity).
 //!
 //! ```
-//! # mod fyke { pub use fyke_graph as graph; }
+//! # mod fyke { pub(crate) use fyke_graph as graph; }
 //! use fyke::graph::{Classes, Plan};
 //!
 //! let plan = Plan::new(&["(pcapin, expression=a.pcap) > (bpf, expression=tcp)"], &Classes::new())?;

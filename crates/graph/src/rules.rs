@@ -4,7 +4,7 @@
 //! `enable 0|1`, `negative 0|1`. Source: Deri, *High-Speed Dynamic Packet Filtering*.
 //!
 //! ```
-//! # mod fyke { pub use fyke_graph as graph; }
+//! # mod fyke { pub(crate) use fyke_graph as graph; }
 //! use fyke::graph::RuleSet;
 //!
 //! let rules = RuleSet::new(true);

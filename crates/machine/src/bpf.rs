@@ -17,7 +17,7 @@
 //! filter header.
 //!
 //! ```
-//! # mod fyke { pub use fyke_frame as frame; pub use fyke_machine as machine; }
+//! # mod fyke { pub(crate) use {fyke_frame as frame, fyke_machine as machine}; }
 //! use fyke::frame::{Frame, LinkType};
 //! use fyke::machine::Symbols;
 //! use fyke::machine::bpf::run::{Outcome, Program};

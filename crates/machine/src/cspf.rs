@@ -14,7 +14,7 @@
 //! Cost: one step per word. Source: Mogul, Rashid, Accetta 1987; numbers from Mach's and Sun's headers.
 //!
 //! ```
-//! # mod fyke { pub use fyke_frame as frame; pub use fyke_machine as machine; }
+//! # mod fyke { pub(crate) use {fyke_frame as frame, fyke_machine as machine}; }
 //! use fyke::frame::{Frame, LinkType};
 //! use fyke::machine::Symbols;
 //! use fyke::machine::cspf::{ByteOrder, Program, assemble::assemble};

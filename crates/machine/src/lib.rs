@@ -18,7 +18,7 @@
 //! 1993.
 //!
 //! ```
-//! # mod fyke { pub use fyke_frame as frame; pub use fyke_machine as machine; }
+//! # mod fyke { pub(crate) use {fyke_frame as frame, fyke_machine as machine}; }
 //! use fyke::frame::{Frame, LinkType};
 //! use fyke::machine::bpf::run::Program;
 //! use fyke::machine::bpf::{Dialect, Instruction, code};

@@ -9,7 +9,7 @@
 //! `begin` starts a program of MPF. Cost: O(text).
 //!
 //! ```
-//! # mod fyke { pub use fyke_machine as machine; }
+//! # mod fyke { pub(crate) use fyke_machine as machine; }
 //! use fyke::machine::Symbols;
 //! use fyke::machine::load::{Isa, first_word, split};
 //!

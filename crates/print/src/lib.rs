@@ -6,7 +6,7 @@
 //! no control characters except the line breaks and tabs of the format itself.
 //!
 //! ```
-//! # mod fyke { pub use fyke_frame as frame; pub use fyke_print as print; }
+//! # mod fyke { pub(crate) use {fyke_frame as frame, fyke_print as print}; }
 //! use fyke::frame::{Frame, LinkType};
 //! use fyke::print::{PrintOptions, Printer, TimeStyle};
 //!

@@ -28,7 +28,7 @@
 //! writer; neither is implemented here.
 //!
 //! ```
-//! # mod fyke { pub use fyke_frame as frame; pub use fyke_ring as ring; }
+//! # mod fyke { pub(crate) use {fyke_frame as frame, fyke_ring as ring}; }
 //! use fyke::frame::{Frame, LinkType};
 //! use fyke::ring::{Index, Packets, Read, Reader};
 //!

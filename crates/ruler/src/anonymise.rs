@@ -17,7 +17,7 @@
 //! Cost: 32 AES blocks for an IPv4 address that is not in the cache, 128 for IPv6.
 //!
 //! ```
-//! # mod fyke { pub use fyke_ruler as ruler; }
+//! # mod fyke { pub(crate) use fyke_ruler as ruler; }
 //! use fyke::ruler::anonymise::Anonymiser;
 //! use fyke::ruler::program::Function;
 //!

@@ -19,7 +19,7 @@
 //! lists the questions that the language leaves open, and our answers.
 //!
 //! ```
-//! # mod fyke { pub use fyke_frame as frame; pub use fyke_ruler as ruler; }
+//! # mod fyke { pub(crate) use {fyke_frame as frame, fyke_ruler as ruler}; }
 //! use fyke::frame::LinkType;
 //! use fyke::ruler::anonymise::Anonymiser;
 //! use fyke::ruler::{Limits, Program, Ruler, Verdict};

@@ -1,7 +1,7 @@
 //! A program: filters with rules, names resolved, input of the automata.
 //!
 //! ```
-//! # mod fyke { pub use fyke_ruler as ruler; }
+//! # mod fyke { pub(crate) use fyke_ruler as ruler; }
 //! use fyke::ruler::Program;
 //!
 //! let program = Program::from_text("filter web \"GET \" * => accept 1;")?;

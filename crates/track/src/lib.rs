@@ -24,7 +24,7 @@
 //! Source: Swift (NSDI 2008), section 5.2 (FTPCap); NPF, section 5.4.
 //!
 //! ```
-//! # mod fyke { pub use fyke_track as track; }
+//! # mod fyke { pub(crate) use fyke_track as track; }
 //! use fyke::track::{Ftp, Tracker, registry};
 //!
 //! let tracker = Ftp::default();

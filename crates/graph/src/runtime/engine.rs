@@ -158,7 +158,7 @@ impl Engine {
     /// anew, ask again; what was added to the old set is not in the new one.
     ///
     /// ```
-    /// # mod fyke { pub use fyke_capture as capture; pub use fyke_frame as frame; pub use fyke_graph as graph; }
+    /// # mod fyke { pub(crate) use {fyke_capture as capture, fyke_frame as frame, fyke_graph as graph}; }
     /// use fyke::capture::MemorySource;
     /// use fyke::frame::{Frame, LinkType};
     /// use fyke::graph::{Classes, GraphHandle, Made};

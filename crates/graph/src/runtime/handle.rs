@@ -373,7 +373,7 @@ impl GraphHandle {
     /// To make several, register a class with state instead ([`Classes::register_with`]).
     ///
     /// ```
-    /// # mod fyke { pub use fyke_capture as capture; pub use fyke_frame as frame; pub use fyke_graph as graph; }
+    /// # mod fyke { pub(crate) use {fyke_capture as capture, fyke_frame as frame, fyke_graph as graph}; }
     /// use fyke::capture::MemorySource;
     /// use fyke::frame::LinkType;
     /// use fyke::graph::{Classes, GraphHandle, Made};

@@ -6,7 +6,7 @@
 //! sections 3.3.1 and 4.2, table 3.
 //!
 //! ```
-//! # mod fyke { pub use fyke_frame as frame; pub use fyke_pass as pass; }
+//! # mod fyke { pub(crate) use {fyke_frame as frame, fyke_pass as pass}; }
 //! use fyke::frame::{Batch, Frame, LinkType};
 //! use fyke::pass::{PassSet, primitive};
 //!

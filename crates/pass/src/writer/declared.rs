@@ -4,7 +4,7 @@
 //! a tracker, can declare the shape and then add and remove rows for the price of a few stores:
 //!
 //! ```
-//! # mod fyke { pub use fyke_frame as frame; pub use fyke_pass as pass; }
+//! # mod fyke { pub(crate) use {fyke_frame as frame, fyke_pass as pass}; }
 //! use fyke::pass::{PassSet, primitive};
 //! # use fyke::frame::LinkType;
 //! let mut set = PassSet::new(LinkType::EN10MB);

@@ -15,6 +15,9 @@ Examples:
   fyke ctl del 2
   fyke ctl watch                        print the counts every second until Ctrl-C
 
+An edit is in force for the next frames that fyke reads. Frames that arrived up to 20 ms before it and are still in
+the capture ring are evaluated by the new filters; `fyke dump --immediate-mode` reads frames at once.
+
 Without --pid, fyke ctl talks to the only live capture that you own; use --pid for a fyke that reads files.
 Standard error names the process that answers; JSON has it as \"target\".")]
 pub struct CtlArgs {

@@ -122,6 +122,10 @@ fn between_devices(body: &mut Body, from: u16, to: u16, payload: &Piece) -> Resu
         control::sflow(body, payload)?;
     } else if on(&[4342]) {
         control::lisp(body, payload)?;
+    } else if on(&[4789]) {
+        crate::tunnel::loose_vxlan(body, payload)?;
+    } else if to == 6081 {
+        crate::tunnel::bad_geneve(body, payload)?;
     } else {
         return Ok(false);
     }

@@ -187,6 +187,9 @@ impl<'p, 'a> Body<'p, 'a> {
                     put!(self, "no next header");
                 }
             }
+            Stop::Truncated | Stop::LengthLies if self.expected_ip_protocol() == Some(2) => {
+                icmp::igmp_message(self, &self.rest())?;
+            }
             Stop::Truncated | Stop::Fragment => {
                 let name = self.next_name();
                 put!(self, " [|{name}]");
@@ -195,6 +198,7 @@ impl<'p, 'a> Body<'p, 'a> {
             Stop::WrongVersion(version) => self.ending_version(version),
             Stop::TooDeep => put!(self, " [too many headers]"),
             Stop::Encrypted | Stop::UnknownProtocol(Numbered::Llc(_)) => {}
+            Stop::UnknownProtocol(Numbered::LinkType(50)) => ppp::serial(self)?,
             Stop::UnknownProtocol(Numbered::LinkType(number)) => self.ending_link(number),
             Stop::UnknownProtocol(Numbered::EtherType(number)) => {
                 link::unknown_ethertype(self, number)?;
@@ -233,10 +237,10 @@ impl<'p, 'a> Body<'p, 'a> {
                 let rest = self.rest_len();
                 put!(self, "truncated-ip6 {rest}");
             }
-            _ => {
-                let name = self.next_name();
-                put!(self, " [bad {name} length]");
-            }
+            _ => match self.next_name() {
+                name @ ("ether" | "llc" | "arp") => put!(self, " [|{name}]"),
+                name => put!(self, " [bad {name} length]"),
+            },
         }
     }
 
@@ -281,6 +285,9 @@ impl<'p, 'a> Body<'p, 'a> {
     pub(crate) fn announced_ethertype(&self) -> Option<u16> {
         let data = self.layers.data();
         let Some(last) = self.layers.innermost() else {
+            if self.link == LinkType::EN10MB && self.quotes == 0 {
+                return None;
+            }
             return Some(ethertype::IPV4);
         };
         match last.protocol {

@@ -186,31 +186,38 @@ fn advertisement(message: &Piece) -> Result<String, Cut> {
 
 pub(crate) fn igmp(body: &mut Body, index: usize) -> Step {
     let layer = body.at(index).ok_or(Cut)?;
-    let message = body.whole(layer);
+    igmp_message(body, &body.whole(layer))?;
+    Ok(Flow::End)
+}
+
+/// Prints an IGMP message, which may be shorter than its header.
+pub(crate) fn igmp_message(body: &mut Body, message: &Piece) -> Printed {
+    body.protocol = "igmp";
     if body.options.quiet {
         put!(body, "igmp");
-        return Ok(Flow::End);
+        return Ok(());
     }
     match message.u8(0)? {
-        0x11 if message.wire_len >= 12 => query3(body, &message)?,
+        0x11 if message.wire_len >= 12 => query3(body, message)?,
         0x11 => {
+            put!(body, "igmp query");
             let tenths = message.u8(1)?;
-            put!(body, "igmp query {}", if tenths == 0 { "v1" } else { "v2" });
+            put!(body, " {}", if tenths == 0 { "v1" } else { "v2" });
             if tenths != 0 && tenths != 100 {
                 put!(body, " [max resp time {tenths}]");
             }
             if message.be32(4)? != 0 {
                 put!(body, " [gaddr {}]", message.ipv4(4)?);
             }
-            odd_len(body, &message);
+            odd_len(body, message);
         }
         0x12 => {
             put!(body, "igmp v1 report {}", message.ipv4(4)?);
-            odd_len(body, &message);
+            odd_len(body, message);
         }
         0x16 => put!(body, "igmp v2 report {}", message.ipv4(4)?),
         0x17 => put!(body, "igmp leave {}", message.ipv4(4)?),
-        0x22 => report3(body, &message)?,
+        0x22 => report3(body, message)?,
         0x13 => put!(body, "igmp dvmrp"),
         0x14 => put!(body, "igmp pimv1"),
         kind => put!(body, "igmp-{kind}"),
@@ -221,7 +228,7 @@ pub(crate) fn igmp(body: &mut Body, index: usize) -> Step {
             put!(body, " bad igmp cksum {:x}!", message.be16(2)?);
         }
     }
-    Ok(Flow::End)
+    Ok(())
 }
 
 fn odd_len(body: &mut Body, message: &Piece) {

@@ -9,7 +9,7 @@ use crate::text::{Cut, Piece, Printed, bits, expected_checksum, name_of};
 use crate::{names, routing as protocols};
 use fyke_frame::checksum;
 use fyke_frame::walk::view::{IpView, Ipv4View, Ipv6View};
-use fyke_frame::walk::{Layer, Stop};
+use fyke_frame::walk::{Layer, Protocol, Stop};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// Protocols with a printer that shows the addresses together with the ports.
@@ -19,6 +19,26 @@ const WITH_PORTS: [u8; 4] = [6, 17, 33, 132];
 fn addresses(body: &Body, index: usize) -> Option<(IpAddr, IpAddr)> {
     let ip = IpView::new(body.layers.data(), body.at(index)?)?;
     Some((ip.source(), ip.destination()))
+}
+
+/// Last hop of the routing headers between IP and the transport at `index`, if a hop is left.
+pub(crate) fn final_destination(body: &Body, index: usize) -> Option<IpAddr> {
+    let before = body.layers.as_slice().get(..index)?;
+    let start = before.iter().rposition(|layer| layer.protocol.is_ip())?;
+    let is_routing = |layer: &&Layer| layer.protocol == Protocol::Routing;
+    let header = body.whole(before[start..].iter().rfind(is_routing)?);
+    let hops = usize::from(header.u8(1).ok()?) / 2;
+    let left = header.u8(3).ok()?;
+    if hops == 0 || left == 0 {
+        return None;
+    }
+    let last = match header.u8(2).ok()? {
+        0 | 2 => hops - 1,
+        // Segments are listed from the last to the first (RFC 8754, 2).
+        4 => 0,
+        _ => return None,
+    };
+    header.ipv6(8 + 16 * last).ok().map(|address| IpAddr::V6(address.0))
 }
 
 /// Prints `a.1 > b.2: ` if IP is right before the transport at `index`, `1 > 2: ` if there is a
@@ -221,7 +241,7 @@ pub(crate) fn options(body: &mut Body, index: usize) -> Step {
     let header = body.whole(layer);
     let len = 8 * (usize::from(header.u8(1)?) + 1);
     let options = header.take(2, len - 2)?;
-    let hop_by_hop = layer.protocol == fyke_frame::walk::Protocol::HopByHop;
+    let hop_by_hop = layer.protocol == Protocol::HopByHop;
     put!(body, "{} ", if hop_by_hop { "HBH" } else { "DSTOPT" });
     if !hop_by_hop && body.options.verbose == 0 {
         return Ok(Flow::Next);
@@ -352,7 +372,7 @@ pub(crate) fn unknown(body: &mut Body, number: u8) -> Printed {
     if number == 113 && !body.options.quiet {
         return multicast(body, &rest);
     }
-    if body.options.quiet || !protocols::over_ip(body, number, &rest)? {
+    if !protocols::over_ip(body, number, &rest)? {
         put!(body, " ip-proto-{number} {}", rest.wire_len);
     }
     Ok(())

@@ -106,7 +106,7 @@ pub(crate) fn unknown_ethertype(body: &mut Body, number: u16) -> Printed {
         put!(body, "gre-proto-{number:#x}");
         return Ok(());
     }
-    if !body.options.quiet && over_ethernet(body, number, &rest, view)? {
+    if over_ethernet(body, number, &rest, view)? {
         return Ok(());
     }
     match (view, last.protocol) {

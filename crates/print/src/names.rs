@@ -111,7 +111,6 @@ pub(crate) fn ip_protocol(number: u8) -> &'static str {
         (55, "Mobile IP"),
         (58, "ICMPv6"),
         (59, "no next header"),
-        (60, "DSTOPT"),
         (88, "EIGRP"),
         (89, "OSPF"),
         (97, "EtherIP"),

@@ -2,8 +2,9 @@
 
 use crate::body::{Body, Flow, Step, put};
 use crate::text::{Cut, Piece, Printed, escape, name_of};
-use fyke_frame::walk::Layer;
 use fyke_frame::walk::view::PppoeView;
+use fyke_frame::walk::{Layer, Start, walk_from};
+use fyke_frame::{LinkType, ethertype};
 
 const PPPOE_CODES: &[(u8, &str)] =
     &[(0x00, ""), (0x07, "PADO"), (0x09, "PADI"), (0x19, "PADR"), (0x65, "PADS"), (0xa7, "PADT")];
@@ -122,6 +123,34 @@ fn ppp_number(header: &[u8]) -> u16 {
         [.., low] => u16::from(*low),
         [] => 0,
     }
+}
+
+/// Prints PPP over a serial line, in HDLC-like framing (RFC 1662) or with Cisco's header. Bytes that are escaped
+/// (RFC 1662, 4.2) are not restored.
+pub(crate) fn serial(body: &mut Body) -> Printed {
+    body.protocol = "ppp_hdlc";
+    let frame = body.rest();
+    frame.take(0, 4)?;
+    let (address, control, number) = (frame.u8(0)?, frame.u8(1)?, frame.be16(2)?);
+    let (start, skipped) = match address {
+        0xff => (ethertype::PPP, 2),
+        0x0f | 0x8f => (number, 4),
+        _ => {
+            put!(body, "unknown addr {address:02x}; ctrl {control:02x}");
+            return Ok(());
+        }
+    };
+    if body.options.link_header {
+        put!(body, "{address:02x} {control:02x} {} ", frame.wire_len);
+    }
+    let packet = frame.from(skipped);
+    let layers = walk_from(packet.data, packet.wire_len, Start::EtherType(start));
+    if layers.is_empty() {
+        put!(body, "unknown CHDLC protocol ({number:#06x})");
+        return Ok(());
+    }
+    Body::new(body.options, body.memory, &layers, LinkType::PPP, packet.wire_len, body.out).print();
+    Ok(())
 }
 
 const PPP_CODES: &[(u8, &str)] = &[

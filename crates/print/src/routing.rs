@@ -3,6 +3,7 @@
 
 use crate::body::{Body, put};
 use crate::text::{Piece, Printed, name_of};
+use fyke_frame::walk::view::IpView;
 
 /// Prints the IP payload of one of these protocols; false for any other.
 pub(crate) fn over_ip(
@@ -103,7 +104,15 @@ fn vrrp(body: &mut Body, packet: &Piece) -> Printed {
     let first = packet.u8(0)?;
     let (version, kind) = (first >> 4, first & 0xf);
     put!(body, "VRRPv{version}, ");
-    named(body, &[(1, "Advertisement")], kind, "unknown type");
+    match kind {
+        1 => put!(body, "Advertisement"),
+        _ => put!(body, "unknown type ({kind})"),
+    }
+    let around = body.layers.innermost();
+    let hops = around.and_then(|ip| IpView::new(body.layers.data(), ip)).map(|ip| ip.hop_limit());
+    if let Some(hops) = hops.filter(|hops| *hops != 255) {
+        put!(body, ", (ttl {hops})");
+    }
     if !(2..=3).contains(&version) || kind != 1 {
         return Ok(());
     }

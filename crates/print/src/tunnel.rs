@@ -2,7 +2,7 @@
 
 use crate::body::{Body, Flow, Step, put};
 use crate::names;
-use crate::text::{Cut, bits, hex};
+use crate::text::{Cut, Piece, Printed, bits, hex};
 use fyke_frame::walk::view::{GeneveView, GreView, GtpuView, VxlanView};
 
 const GRE_FLAGS: &[(u32, &str)] = &[
@@ -100,6 +100,38 @@ pub(crate) fn vxlan(body: &mut Body, index: usize) -> Step {
     Ok(Flow::Next)
 }
 
+/// Prints a VXLAN header that the walk does not follow: one from the port, without the flag I or
+/// too short.
+pub(crate) fn loose_vxlan(body: &mut Body, packet: &Piece) -> Printed {
+    body.protocol = "vxlan";
+    put!(body, "VXLAN");
+    if packet.wire_len < 8 {
+        put!(body, " (invalid)");
+        return Ok(());
+    }
+    let first = packet.u8(0)?;
+    let flags = bits(&[(0x08, "I")], first.into(), "", "invalid");
+    put!(body, ", flags [{flags}] ({first:#04x}), vni {}", packet.be32(4)? >> 8);
+    Ok(())
+}
+
+/// Prints a Geneve header that the walk does not follow: too short or of another version.
+pub(crate) fn bad_geneve(body: &mut Body, packet: &Piece) -> Printed {
+    body.protocol = "geneve";
+    put!(body, "Geneve");
+    if packet.wire_len < 8 {
+        put!(body, " [length {} < 8] (invalid)", packet.wire_len);
+        return Ok(());
+    }
+    match packet.u8(0)? >> 6 {
+        0 => Err(Cut),
+        version => {
+            put!(body, " ERROR: unknown-version {version}");
+            Ok(())
+        }
+    }
+}
+
 const GENEVE_FLAGS: &[(u32, &str)] = &[
     (0x80, "O"),
     (0x40, "C"),
@@ -127,6 +159,11 @@ pub(crate) fn geneve(body: &mut Body, index: usize) -> Step {
         put!(body, ", proto {name} ({number:#06x})");
     }
     let option_len = 4 * usize::from(header.u8(0)? & 0x3f);
+    let missing = (8 + option_len).saturating_sub(header.wire_len);
+    if missing > 0 {
+        put!(body, " truncated-geneve - {missing} bytes missing");
+        return Ok(Flow::End);
+    }
     let options = header.take(8, option_len)?;
     if option_len > 0 {
         put!(body, ", options [");

@@ -90,7 +90,7 @@ fn show_checksum(
 }
 
 /// The checksum of a transport's bytes with the pseudo-header of the IP header around: 0 if it is
-/// right.
+/// right. The pseudo-header has the final destination of a source route (RFC 8200, 8.1).
 pub(crate) fn transport_checksum(
     body: &Body,
     index: usize,
@@ -98,6 +98,7 @@ pub(crate) fn transport_checksum(
     bytes: &[u8],
 ) -> Option<u16> {
     let (source, destination) = tcp::nearest_ip(body, index)?;
+    let destination = ip::final_destination(body, index).unwrap_or(destination);
     let len = u32::try_from(bytes.len()).ok()?.to_be_bytes();
     let tail = [len[0], len[1], len[2], len[3], 0, 0, 0, protocol];
     Some(match (source, destination) {

@@ -257,3 +257,111 @@ fn tunnels_are_followed_unless_tcpdump_does_not() {
         assert!(same.contains(expected), "{same}");
     }
 }
+
+fn verbose(level: u8) -> PrintOptions {
+    PrintOptions { verbose: level, ..plain() }
+}
+
+#[test]
+fn checksums_have_the_final_destination_of_a_source_route() {
+    let corpus = fyke_testkit::corpus::Corpus::open();
+    let Some(path) = corpus.shared("traces/ipv6/tcpdump__ipv6-routing-header.pcap") else { return };
+    let Some((1, records)) = fyke_testkit::pcap::read(&path, 1) else { return };
+    for record in records {
+        let text = line(&verbose(1), LinkType::EN10MB, &record.data);
+        assert!(text.contains("[icmp6 sum ok]"), "{text}");
+        // Without a hop left, the destination in the IP header is the final one.
+        let mut arrived = record.data.to_vec();
+        arrived[14 + 40 + 3] = 0;
+        let text = line(&verbose(1), LinkType::EN10MB, &arrived);
+        assert!(text.contains("[bad icmp6 cksum 0xd3ab -> 0xd37b!]"), "{text}");
+    }
+}
+
+#[test]
+fn quiet_lines_have_the_protocols_over_ethernet_and_ip() {
+    let quiet = PrintOptions { quiet: true, ..plain() };
+    let cases = [
+        (Ether(0x88cc), "0000", "LLDP, length 2"),
+        (
+            Ether(0x9000),
+            "0000 0100 0000 aaaa",
+            "Loopback, skipCount 0, Reply, receipt number 0, data (2 octets)",
+        ),
+        (Ip(89), "02010004", "IP 10.0.0.1 > 10.0.0.2: OSPFv2, Hello, length 4"),
+    ];
+    for (over, payload, expected) in cases {
+        let (link, frame) = frame(over, &bytes(payload));
+        assert_eq!(line(&quiet, link, &frame), expected);
+    }
+}
+
+#[test]
+fn details_with_verbose() {
+    let dhcp = |options: &str| format!("01010600{}63825363{options}ff", "00".repeat(232));
+    let ntp = |poll: &str| format!("2302{poll}fa{}", "00".repeat(44));
+    let cases = [
+        (2, Udp(68, 67), dhcp(""), ", Flags [none] (0x0000)\n"),
+        (1, Udp(68, 67), dhcp("37020279"), "Time-Zone (2), Classless-Static-Route (121)"),
+        (1, Udp(68, 67), dhcp("1a0205dc"), "MTU (26), length 2: 1500"),
+        (1, Udp(68, 67), dhcp("130101"), "IPF (19), length 1: Y"),
+        (1, Udp(123, 123), ntp("06"), ", poll 6 (64s), precision -6"),
+        (1, Udp(123, 123), ntp("fd"), ", poll -3 (1/8s), precision -6"),
+        (1, Udp(123, 123), ntp("28"), ", poll 40, precision -6"),
+        (1, Udp(49152, 4000), "00022800".into(), ": \n    BCM-LI-SHIM: direction unknown"),
+        (1, Udp(49152, 4000), "00022800".into(), "li-id 141312\n     (invalid)"),
+        (1, Udp(4000, 6697), "2a02000804060000000a0190".into(), "babel 2 (8)\n\thello"),
+    ];
+    for (level, over, payload, expected) in cases {
+        let (link, frame) = frame(over, &bytes(&payload));
+        let text = line(&verbose(level), link, &frame);
+        assert!(text.contains(expected), "{text}");
+    }
+}
+
+#[test]
+fn short_and_invalid_headers() {
+    let cases = [
+        (Udp(4789, 5000), "0800000000000700", "VXLAN, flags [I] (0x08), vni 7"),
+        (Udp(5000, 4789), "0000000000000700", "VXLAN, flags [invalid] (0x00), vni 7"),
+        (Udp(5000, 4789), "08000000000007", "VXLAN (invalid)"),
+        (Udp(5000, 6081), "000065", "Geneve [length 3 < 8] (invalid)"),
+        (Udp(5000, 6081), "4000655800000700", "Geneve ERROR: unknown-version 1"),
+        (
+            Udp(5000, 6081),
+            "0300655800000700aa",
+            "Geneve, Flags [none], vni 0x7 truncated-geneve - 11 bytes missing",
+        ),
+        (Udp(4000, 6697), "2a02001404 04000a0190", "babel 2 (20) (invalid)"),
+        (Ip(112), "2201640100010000", "VRRPv2, unknown type (2), (ttl 64)"),
+        (Ip(2), "", " [|igmp]"),
+        (Ip(2), "1164", "igmp query v2 [|igmp]"),
+        (Ip(2), "2200", "igmp v3 report [invalid len 2]"),
+        (Ip(2), "99", "igmp-153"),
+        (Ether(0x806), "000108000604", " [|arp]"),
+        (Ether(3), "aaaa", " [|llc]"),
+    ];
+    for (over, payload, expected) in cases {
+        let (link, frame) = frame(over, &bytes(payload));
+        let text = line(&plain(), link, &frame);
+        assert_eq!(after_addresses(over, &text), expected, "{text}");
+    }
+    assert_eq!(line(&plain(), LinkType::EN10MB, &[2; 7]), " [|ether]");
+}
+
+#[test]
+fn ppp_over_a_serial_line() {
+    let ip = "4500001d00000000401100000a0000010a000002 0005000600090000 78";
+    let udp = "IP 10.0.0.1.5 > 10.0.0.2.6: UDP, length 1";
+    let cases = [
+        (format!("ff030021{ip}"), udp),
+        (format!("0f000800{ip}"), udp),
+        ("ff03c0210901000800000000".into(), "LCP, Echo-Request (0x09), id 1, length 10"),
+        ("8f001234".into(), "unknown CHDLC protocol (0x1234)"),
+        ("00214500".into(), "unknown addr 00; ctrl 21"),
+        ("ff0300".into(), " [|ppp_hdlc]"),
+    ];
+    for (frame, expected) in cases {
+        assert_eq!(line(&plain(), LinkType(50), &bytes(&frame)), expected);
+    }
+}

@@ -357,21 +357,24 @@ pub(super) fn babel(body: &mut Body, packet: &Piece) -> Printed {
     }
     let length = usize::from(packet.be16(2)?);
     put!(body, " ({length})");
+    if 4 + length > packet.wire_len {
+        put!(body, " (invalid)");
+        return Ok(());
+    }
     let mut at = 4;
     while at < 4 + length && !body.is_full() {
         let kind = packet.u8(at)?;
         if kind == 0 {
-            put!(body, " pad1");
+            body.break_or(" ");
+            put!(body, "pad1");
             at += 1;
             continue;
         }
         packet.take(at, 2)?;
         let len = usize::from(packet.u8(at + 1)?);
         packet.take(at + 2, len)?;
-        match name_of(MESSAGES, kind) {
-            Some(name) => put!(body, " {name}"),
-            None => put!(body, " unknown"),
-        }
+        body.break_or(" ");
+        put!(body, "{}", name_of(MESSAGES, kind).unwrap_or("unknown"));
         if kind == 8 && len >= 2 {
             let flags = packet.u8(at + 3)?;
             for (mask, name) in [(0x80, "/prefix"), (0x40, "/id"), (0x3f, "/unknown")] {
@@ -396,10 +399,16 @@ pub(super) fn broadcom(body: &mut Body, packet: &Piece) -> Printed {
     let shim = packet.be32(0)?;
     let directions = [(1, "unused"), (2, "egress"), (3, "ingress")];
     let direction = name_of(&directions, shim >> 29).unwrap_or("unknown");
+    let kind = name_of(KINDS, shim >> 25 & 0xf);
+    put!(body, "{}", if body.options.verbose > 0 { "\n    " } else { "" });
     put!(body, "BCM-LI-SHIM: direction {direction}, ");
-    put!(body, "pkt-type {}, ", name_of(KINDS, shim >> 25 & 0xf).unwrap_or("unknown"));
+    put!(body, "pkt-type {}, ", kind.unwrap_or("unknown"));
     put!(body, "pkt-subtype {}, ", name_of(SUBTYPES, shim >> 22 & 7).unwrap_or("unknown"));
     put!(body, "li-id {}", shim & 0x3f_ffff);
+    if body.options.verbose > 0 && kind.is_none() {
+        put!(body, "\n     (invalid)");
+        return Ok(());
+    }
     packet.take(4, packet.wire_len - 4)?;
     Ok(())
 }

@@ -1,9 +1,12 @@
 //! DHCP for IPv4 and IPv6: one line, and with `-v` the addresses and the common options. Sources:
 //! RFC 951, 2131, 2132, 8415.
 
+mod options;
+
 use crate::body::{Body, put};
 use crate::text::{Cut, Piece, Printed, escape, name_of};
 use fyke_frame::walk::view::MacAddr;
+use options::{OPTIONS, Shape};
 use std::net::Ipv4Addr;
 
 const MESSAGES: &[(u8, &str)] = &[
@@ -49,8 +52,11 @@ pub(super) fn v4(body: &mut Body, packet: &Piece) -> Printed {
     if seconds != 0 {
         put!(body, ", secs {seconds}");
     }
-    let broadcast = packet.be16(10)? & 0x8000 != 0;
-    put!(body, ", Flags [{}]", if broadcast { "Broadcast" } else { "none" });
+    let flags = packet.be16(10)?;
+    put!(body, ", Flags [{}]", if flags & 0x8000 != 0 { "Broadcast" } else { "none" });
+    if body.options.verbose > 1 {
+        put!(body, " ({flags:#06x})");
+    }
     let places = [("Client-IP", 12), ("Your-IP", 16), ("Server-IP", 20), ("Gateway-IP", 24)];
     for (name, at) in places {
         if packet.be32(at)? != 0 {
@@ -79,40 +85,6 @@ pub(super) fn v4(body: &mut Body, packet: &Piece) -> Printed {
 fn mac(packet: &Piece, at: usize) -> Result<MacAddr, Cut> {
     Ok(MacAddr(packet.take(at, 6)?.try_into().map_err(|_| Cut)?))
 }
-
-/// Format of an option's value.
-#[derive(Clone, Copy, PartialEq)]
-enum Shape {
-    Addresses,
-    Number,
-    Text,
-    Message,
-    Tags,
-}
-
-const OPTIONS: &[(u8, (&str, Shape))] = &[
-    (1, ("Subnet-Mask", Shape::Addresses)),
-    (3, ("Default-Gateway", Shape::Addresses)),
-    (6, ("Domain-Name-Server", Shape::Addresses)),
-    (12, ("Hostname", Shape::Text)),
-    (15, ("Domain-Name", Shape::Text)),
-    (26, ("MTU", Shape::Number)),
-    (28, ("BR", Shape::Addresses)),
-    (42, ("NTP", Shape::Addresses)),
-    (44, ("Netbios-Name-Server", Shape::Addresses)),
-    (50, ("Requested-IP", Shape::Addresses)),
-    (51, ("Lease-Time", Shape::Number)),
-    (53, ("DHCP-Message", Shape::Message)),
-    (54, ("Server-ID", Shape::Addresses)),
-    (55, ("Parameter-Request", Shape::Tags)),
-    (56, ("MSG", Shape::Text)),
-    (57, ("MSZ", Shape::Number)),
-    (58, ("RN", Shape::Number)),
-    (59, ("RB", Shape::Number)),
-    (60, ("Vendor-Class", Shape::Text)),
-    (66, ("TFTP", Shape::Text)),
-    (67, ("BF", Shape::Text)),
-];
 
 fn options(body: &mut Body, all: &Piece) -> Printed {
     let mut at = 0;
@@ -143,11 +115,23 @@ fn option(body: &mut Body, shape: Option<Shape>, value: &[u8]) {
             let texts = addresses.map(|a| Ipv4Addr::new(a[0], a[1], a[2], a[3]).to_string());
             put!(body, "{}", texts.collect::<Vec<_>>().join(","));
         }
-        (Some(Shape::Number), [high, low]) => {
-            put!(body, "{}", u16::from_be_bytes([*high, *low]));
+        (Some(Shape::Shorts), _) => {
+            let numbers =
+                value.as_chunks().0.iter().map(|two| u16::from_be_bytes(*two).to_string());
+            put!(body, "{}", numbers.collect::<Vec<_>>().join(","));
         }
-        (Some(Shape::Number), [a, b, c, d]) => {
-            put!(body, "{}", u32::from_be_bytes([*a, *b, *c, *d]));
+        (Some(Shape::Longs), _) => {
+            let numbers =
+                value.as_chunks().0.iter().map(|four| u32::from_be_bytes(*four).to_string());
+            put!(body, "{}", numbers.collect::<Vec<_>>().join(","));
+        }
+        (Some(Shape::Flags), _) => {
+            let texts = value.iter().map(|byte| match byte {
+                0 => "N".to_string(),
+                1 => "Y".to_string(),
+                other => format!("{other}?"),
+            });
+            put!(body, "{}", texts.collect::<Vec<_>>().join(","));
         }
         (Some(Shape::Text), _) => {
             put!(body, "\"");

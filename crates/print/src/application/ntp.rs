@@ -33,7 +33,13 @@ pub(super) fn print(body: &mut Body, packet: &Piece) -> Printed {
     });
     put!(body, ", Stratum {stratum} ({name})");
     let (poll, precision) = (packet.u8(2)? as i8, packet.u8(3)? as i8);
-    put!(body, ", poll {poll} (2^{poll}s), precision {precision}");
+    put!(body, ", poll {poll}");
+    match poll {
+        0..32 => put!(body, " ({}s)", 1_u32 << poll),
+        -31..0 => put!(body, " (1/{}s)", 1_u32 << -poll),
+        _ => {}
+    }
+    put!(body, ", precision {precision}");
     for (name, at) in [("Root Delay", 4), ("Root dispersion", 8)] {
         let (seconds, fraction) = (packet.be16(at)?, u64::from(packet.be16(at + 2)?));
         let start = if at == 4 { "\n\t" } else { ", " };

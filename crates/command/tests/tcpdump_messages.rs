@@ -4,6 +4,7 @@
 use fyke_testkit::namespace::Script;
 use fyke_testkit::packet::Packet;
 use fyke_testkit::pcap::{self, Layout, Record};
+use fyke_testkit::pcapng::Pcapng;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -157,6 +158,22 @@ fn headers_of_pipes() {
     assert_eq!(both.status.code(), Some(0), "{both:?}");
     assert_eq!(both.stdout[16..20], 8192_u32.to_ne_bytes());
     assert_eq!(both.stdout.len(), 24 + 4 * (16 + 42));
+    // An interface that is described after 20,000 frames.
+    let frame = Packet::ethernet().ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(4000, 5001).build();
+    let whole = (&frame[..], frame.len() as u32);
+    let mut file = Pcapng::new(false);
+    file.interface(1, 96, &[]);
+    for time in 0..20_000 {
+        file.packet(0, time, whole, &[]);
+    }
+    file.interface(1, 8192, &[]).packet(1, 20_000, whole, &[]);
+    std::fs::write(folder.path().join("late.pcapng"), file.bytes()).unwrap();
+    let script = "cat late.pcapng | ./tcpdump -r - -w -";
+    let late = Command::new("bash").args(["-c", script]).current_dir(folder.path()).output();
+    let late = late.unwrap();
+    assert_eq!(late.status.code(), Some(1), "{}", text(&late.stderr));
+    assert!(text(&late.stderr).contains("larger snapshot length"), "{}", text(&late.stderr));
+    assert_eq!(late.stdout.len(), 24 + 20_000 * (16 + 42));
 }
 
 #[test]
@@ -191,7 +208,6 @@ fn command_lines_without_meaning() {
 /// Notes name the file, not the node of the graph that reads it.
 #[test]
 fn times_that_do_not_fit() {
-    use fyke_testkit::pcapng::Pcapng;
     let folder = folder();
     let frame = Packet::ethernet().ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(4000, 53).build();
     let mut file = Pcapng::new(false);

@@ -172,7 +172,8 @@ impl FileSink {
             return Ok(());
         }
         if !self.can_patch {
-            // Readers would cut the frames without a word.
+            // Readers would cut the frames without a word. The frames before them are complete.
+            self.hand_over(None)?;
             let why = "a pipe of pcap cannot hold the frames of a later interface with a larger \
                        snapshot length; write to a file";
             return Err(WriteError::Options(why));

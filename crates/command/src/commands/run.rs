@@ -96,7 +96,6 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
     drawing.finish()?;
     let view = engine.view();
     report(&args, &view, live, &unseen)?;
-    say_clamped(&view, None, "fyke");
     say_unfit(&view);
     result?;
     match view.nodes.iter().any(|node| node.failed.is_some()) {
@@ -234,6 +233,7 @@ fn list_classes(classes: &Classes, names: &[String]) -> Result<(), Failure> {
 
 /// Prints the counters at the end.
 fn report(args: &RunArgs, view: &GraphView, live: bool, unseen: &Unseen) -> Result<(), Failure> {
+    say_clamped(view, None, "fyke");
     let mut out = super::output();
     let shown = view.nodes.iter().filter(|node| node.exported || args.all);
     for node in shown {

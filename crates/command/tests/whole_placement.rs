@@ -1,6 +1,6 @@
 //! Frames that the kernel passes for the commands with several consumers: trackers with look-back and without,
-//! demultiplexers, branches of a graph, many texts, cooked sockets. The built command on a real interface, in namespaces of its own;
-//! sums are exact. Needs root.
+//! demultiplexers, branches of a graph, many texts, cooked sockets. The built command on a real interface, in
+//! namespaces of its own; sums are exact. Needs root.
 
 mod common;
 

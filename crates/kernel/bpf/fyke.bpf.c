@@ -576,9 +576,8 @@ NOINLINE int evaluate(struct __sk_buff *skb, struct scratch *s, const struct pai
 			return OUT_OF_BOUNDS;
 		y &= mask;
 	}
-	if (kind == FYKE_KIND_SET) {
+	if (kind == FYKE_KIND_SET)
 		return in_set(i->params[2], x, y);
-	}
 	return any(i, kind, first, count, mask, x, y);
 }
 
@@ -603,10 +602,7 @@ INLINE void locate_head(struct __sk_buff *skb, struct scratch *s)
 	s->cooked = 0;
 	s->steps = FYKE_CODE_LIMIT;
 	/* Of a large frame from a packet socket only the link header may be in one piece with the head. */
-	if (copied > 14)
-		s->l1 = 14 + 4 * (*bytes_at(s, 14) & 0xf);
-	else
-		s->l1 = l1_elsewhere(skb, s, 14);
+	s->l1 = copied > 14 ? 14 + 4 * (*bytes_at(s, 14) & 0xf) : l1_elsewhere(skb, s, 14);
 }
 
 /* Writes the header that a cooked capture has in files (LINUX_SLL2) before the packet, with the fields that are known

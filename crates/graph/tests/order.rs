@@ -171,10 +171,7 @@ fn nodes(class: &str, folder: &Path) -> Vec<(String, bool)> {
         "demux" => &[("(,\"tcp => 1\",expression=\"port 80 => 70000\")", ok)],
         "distribution" => &[("(,length)", ok), ("(,class)", ok), ("(,gap)", refused)],
         // The order of all frames decides which flow the table has no room for.
-        "flows" => {
-            let path = file("records.json", "");
-            return vec![(format!("(flows,\"{path}\")"), refused)];
-        }
+        "flows" => return vec![(format!("(flows,\"{}\")", file("records", "")), refused)],
         "limit" => &[("(,9)", refused)],
         "mpf" => {
             let program = "begin\n ldh P[12]\n jeq #2048, Y, N\nY: ret #ALL\nN: ret #0\n";

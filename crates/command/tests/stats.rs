@@ -306,7 +306,7 @@ fn a_live_capture_ends_with_its_statistics() {
         send in.pcap
         saw 20
         kill -INT %1; wait %1
-        "$FYKE" dump -i far -Z root -w turn.pcapng -C 1 'udp' 2> log2 &
+        "$FYKE" dump --count-all -i far -Z root -w turn.pcapng -C 1 'udp' 2> log2 &
         second=$!
         answers
         send long.pcap

@@ -1,53 +1,14 @@
 //! For any bytes: no panic, no control characters, one line unless more was requested, bounded
 //! text.
 
-use fyke_frame::{Frame, LinkType};
-use fyke_print::{Hex, PrintOptions, Printer, TimeStyle};
+use checks::Lines;
+use fyke_frame::LinkType;
 use fyke_testkit::corpus::Corpus;
 use fyke_testkit::packet::Packet;
 use fyke_testkit::pcap;
 
-/// Option sets in which every option is set at least once; the first set is the default.
-fn option_sets() -> Vec<PrintOptions> {
-    let plain = PrintOptions { time: TimeStyle::None, ..PrintOptions::default() };
-    vec![
-        plain.clone(),
-        PrintOptions { link_header: true, number: true, ..plain.clone() },
-        PrintOptions { quiet: true, link_header: true, ..plain.clone() },
-        PrintOptions { verbose: 1, absolute_sequence: true, ..plain.clone() },
-        PrintOptions { verbose: 3, link_header: true, time: TimeStyle::Date, ..plain.clone() },
-        PrintOptions { hex: Hex::BytesAndText, hex_link_header: true, ..plain.clone() },
-        PrintOptions { hex: Hex::Text, time: TimeStyle::Delta, ..plain },
-    ]
-}
-
-struct Checker {
-    printers: Vec<(PrintOptions, Printer)>,
-    text: String,
-}
-
-impl Checker {
-    fn new() -> Self {
-        let printers = option_sets();
-        let printers = printers.into_iter().map(|o| (o.clone(), Printer::new(o))).collect();
-        Checker { printers, text: String::new() }
-    }
-
-    fn check(&mut self, link: LinkType, data: &[u8], wire_len: u32) {
-        let mut frame = Frame::new(link, data);
-        frame.wire_len = wire_len;
-        for (options, printer) in &mut self.printers {
-            self.text.clear();
-            printer.line(&frame, &mut self.text);
-            let allowed = |c: char| matches!(c, ' '..='~' | '\n' | '\t');
-            assert!(self.text.chars().all(allowed), "{options:?} {:?} {data:02x?}", self.text);
-            let one_line = options.verbose == 0 && options.hex == Hex::None;
-            assert!(!one_line || !self.text.contains(['\n']), "{:?} {data:02x?}", self.text);
-            assert!(self.text.len() < 200_000 + 8 * data.len(), "{} bytes", self.text.len());
-            assert!(!data.is_empty() || self.text.len() < 100, "{:?}", self.text);
-        }
-    }
-}
+#[path = "../../../fuzz/checks/print.rs"]
+mod checks;
 
 /// A small and fast generator; the seed is fixed, so a failure repeats.
 struct Random(u64);
@@ -64,7 +25,7 @@ impl Random {
 #[test]
 fn captures_and_their_prefixes() {
     let corpus = Corpus::open();
-    let mut checker = Checker::new();
+    let mut checker = Lines::default();
     let (mut frames, mut cuts) = (0, 0);
     for folder in ["malformed", "encapsulation", "ipv6", "linktypes", "voip"] {
         for path in corpus.traces(folder) {
@@ -130,7 +91,7 @@ fn packets() -> Vec<Packet> {
 
 #[test]
 fn built_packets_and_their_mutations() {
-    let mut checker = Checker::new();
+    let mut checker = Lines::default();
     let mut random = Random(0x5eed_1234_5678_9abc);
     let packets: Vec<_> = packets().iter().map(|p| (LinkType(p.link_type()), p.build())).collect();
     for (link, bytes) in &packets {
@@ -151,7 +112,7 @@ fn built_packets_and_their_mutations() {
 
 #[test]
 fn random_bytes() {
-    let mut checker = Checker::new();
+    let mut checker = Lines::default();
     let mut random = Random(0x0bad_cafe_0bad_cafe);
     let links = [0, 1, 12, 101, 108, 113, 228, 229, 276, 9999];
     for _ in 0..20_000 {
@@ -178,7 +139,7 @@ fn long_names_and_pointer_chains_end() {
         message.extend([0, 5, 0, 1, 0, 0, 0, 0, 0, 2]);
         message.extend((0xc000 | name_at).to_be_bytes());
     }
-    let mut checker = Checker::new();
+    let mut checker = Lines::default();
     let packet = Packet::raw().ipv4([1; 4], [2; 4]).udp(53, 9).payload(&message).build();
     checker.check(LinkType::RAW, &packet, packet.len() as u32);
     // Pointers through the whole message, each to the one before.
@@ -190,4 +151,53 @@ fn long_names_and_pointer_chains_end() {
     }
     let packet = Packet::raw().ipv4([1; 4], [2; 4]).udp(53, 9).payload(&message).build();
     checker.check(LinkType::RAW, &packet, packet.len() as u32);
+}
+
+/// Bytes as protocols have them: small numbers, letters, lengths, and anything.
+fn payload(random: &mut Random) -> Vec<u8> {
+    let len = random.below(64);
+    (0..len)
+        .map(|_| match random.below(4) {
+            0 => random.below(4) as u8,
+            1 => b"0aZ :/\r\n="[random.below(9)],
+            2 => [0xff, 0x80, 0x30, 0x45, 0xc0, 4, 8, 16][random.below(8)],
+            _ => random.below(256) as u8,
+        })
+        .collect()
+}
+
+#[test]
+fn any_payload_of_every_port_protocol_and_type() {
+    let mut lines = Lines::default();
+    let mut random = Random(0x1234_5eed_9abc_5678);
+    for port in 0..=u16::MAX {
+        let v4 = Packet::raw().ipv4([10, 0, 0, 1], [10, 0, 0, 2]);
+        let v4 = v4.udp(port, 40_000).payload(&payload(&mut random));
+        let v6 = Packet::raw().ipv6([0x2001; 8], [0x2002; 8]);
+        let v6 = v6.tcp(40_000, port).flags(0x18).payload(&payload(&mut random));
+        for bytes in [v4.build(), v6.build()] {
+            lines.check(LinkType::RAW, &bytes, bytes.len() as u32);
+        }
+        // The type of Ethernet, or the length before a header of LLC.
+        let mut bytes = vec![1; 12];
+        bytes.extend(port.to_be_bytes());
+        bytes.extend(payload(&mut random));
+        lines.check(LinkType::EN10MB, &bytes, bytes.len() as u32);
+    }
+}
+
+#[test]
+fn any_payload_of_every_protocol_of_ip() {
+    let mut lines = Lines::default();
+    let mut random = Random(0x9abc_5678_1234_5eed);
+    for protocol in 0..=u8::MAX {
+        for _ in 0..200 {
+            let v4 = Packet::raw().ipv4([10, 0, 0, 1], [224, 0, 0, 2]);
+            let bytes = v4.ip_payload(protocol, &payload(&mut random)).build();
+            lines.check(LinkType::RAW, &bytes, bytes.len() as u32);
+            let v6 = Packet::raw().ipv6([0xfe80; 8], [0xff02; 8]);
+            let bytes = v6.ip_payload(protocol, &payload(&mut random)).build();
+            lines.check(LinkType::RAW, &bytes, bytes.len() as u32);
+        }
+    }
 }

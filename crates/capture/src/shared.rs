@@ -1,16 +1,21 @@
 //! Frames that another process stores in shared memory: a ring that `fyke demux 'EXPR => ring:NAME'` publishes.
 //!
-//! Frames are copied out of the ring, a batch at a time, because its writer continues meanwhile. Frames that the
-//! writer overwrote before they were copied count as dropped; frames that do not fit the ring's link type count as
-//! unreadable. The source ends when the writer has ended and everything is read; with an error if the writer has not
-//! closed the ring, because it was killed. After a stop it ends at the writer's position at that time. A ring has no
-//! descriptor that signals frames, so it is polled every millisecond.
+//! Frames are copied out of the ring, a batch at a time, because its writer continues meanwhile; one check validates
+//! the batch. They have the metadata that they had at the writer's source, so a filter evaluates them as it does there.
+//! A ring may carry frames of several interfaces and link types: each becomes an interface of this source when its
+//! first frame may arrive. Frames that the writer overwrote before they were copied count as dropped, and so do frames
+//! that it could not store; frames longer than the limit count as unreadable.
+//!
+//! The source ends when the writer has ended and everything is read; with an error if the writer has not closed the
+//! ring, because it was killed. After a stop it ends at the writer's position at that time. While frames arrive, the
+//! ring is polled every millisecond; a reader without frames sleeps until the writer wakes it.
 
 use crate::error::ReadError;
 use crate::source::{DEFAULT_SNAPLEN, Interface, LookBack, Next, Source, SourceStats};
-use fyke_frame::{BATCH_CAPACITY, Batch, Frame};
+use fyke_frame::{BATCH_CAPACITY, Batch, LinkType};
 use fyke_ring::packets::Copied;
-use fyke_ring::{Read, Reader};
+use fyke_ring::{Lending, Lent, Origin, Reader};
+use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -20,17 +25,31 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_millis(100);
 /// Time between two polls.
 const PAUSE: Duration = Duration::from_millis(1);
+/// Time without a frame after which the source sleeps until it is woken.
+const AWAKE: Duration = Duration::from_millis(10);
+
+/// Most interfaces of a source; frames of more are unreadable.
+const MAX_INTERFACES: usize = 1 << 12;
+
+/// A frame that is copied: its bytes in the source's memory, its metadata and its interface.
+type Frame = (Range<usize>, Copied, u32);
 
 /// A source that reads a ring.
 #[derive(Debug)]
 pub struct SharedSource {
     reader: Reader,
     interfaces: Vec<Interface>,
+    /// Packet buffer and number of the interfaces that the ring names; `None` for frames without a named one.
+    origins: Vec<(Option<(u8, u32)>, LinkType)>,
     bytes: Vec<u8>,
-    frames: Vec<(Range<usize>, Copied)>,
-    /// Frames of another link type, or longer than the limit: an error of the writer.
+    lent: Vec<Lent>,
+    /// Frames that are copied and not returned; those of other link types than the first wait for the next call.
+    frames: VecDeque<Frame>,
+    /// Frames longer than the limit: an error of the writer.
     unreadable: u64,
     patience: Duration,
+    /// Time of the last frame.
+    busy: Instant,
     /// Number of frames, read and lost, after which a source that was stopped ends.
     end: u64,
 }
@@ -45,49 +64,124 @@ impl SharedSource {
             let source = io::Error::other(error);
             ReadError::Open { name: name.to_owned(), source }
         })?;
-        let interfaces = vec![Interface::new(name, reader.link())];
-        Ok(SharedSource {
-            reader,
-            interfaces,
+        Ok(SharedSource::new(name, reader))
+    }
+
+    /// Reads a ring that is already connected; `name` is the name of the source in messages and files.
+    pub fn new(name: &str, reader: Reader) -> SharedSource {
+        let mut source = SharedSource {
+            interfaces: Vec::new(),
+            origins: Vec::new(),
             bytes: Vec::new(),
-            frames: Vec::new(),
+            lent: Vec::new(),
+            frames: VecDeque::new(),
             unreadable: 0,
             patience: PATIENCE,
+            busy: Instant::now(),
             end: u64::MAX,
-        })
+            reader,
+        };
+        source.look(name);
+        if source.interfaces.is_empty() {
+            let link = source.reader.link();
+            source.add(name, None, Origin::new("", link));
+        }
+        source
+    }
+
+    /// Adds the interfaces that the ring names.
+    fn look(&mut self, name: &str) {
+        let named: Vec<_> = self.reader.origins().collect();
+        for (buffer, number) in named {
+            let at = Some((buffer, number));
+            if self.origins.iter().any(|(known, _)| *known == at) {
+                continue;
+            }
+            if let Some(origin) = self.reader.origin(buffer, number) {
+                self.add(name, at, origin);
+            }
+        }
+    }
+
+    fn add(&mut self, name: &str, at: Option<(u8, u32)>, origin: Origin) {
+        self.origins.push((at, origin.link));
+        self.interfaces.push(Interface {
+            description: origin.name,
+            snaplen: origin.snaplen.clamp(1, DEFAULT_SNAPLEN),
+            nanoseconds: origin.nanoseconds,
+            netmask: origin.netmask,
+            ..Interface::new(name, origin.link)
+        });
+    }
+
+    /// The number of a frame's interface among those of this source. Only an error of the writer, or a writer that
+    /// names no interfaces, adds one here.
+    fn interface(&mut self, copied: &Copied) -> Option<u32> {
+        let buffer = copied.entry.buffer;
+        for is_new in [false, true] {
+            let at = copied.origin.map(|number| (buffer, number));
+            let fits = |(known, link): &(Option<(u8, u32)>, LinkType)| {
+                *link == copied.link && (*known == at || (is_new && known.is_none()))
+            };
+            if let Some(found) = self.origins.iter().position(fits) {
+                return Some(found as u32);
+            }
+            let name = self.interfaces[0].name.clone();
+            self.look(&name);
+        }
+        if self.interfaces.len() >= MAX_INTERFACES {
+            return None;
+        }
+        let name = self.interfaces[0].name.clone();
+        self.add(&name, None, Origin::new("", copied.link));
+        Some(self.interfaces.len() as u32 - 1)
     }
 
     /// Copies the available frames, at most a batch; true if the ring has ended.
     fn fill(&mut self) -> Result<bool, ReadError> {
         self.bytes.clear();
-        self.frames.clear();
-        let link = self.interfaces[0].link;
-        // Unreadable frames are counted, too, so that a writer of nothing else cannot hold the caller.
-        for _ in 0..BATCH_CAPACITY {
-            if self.reader.read() + self.reader.lost() >= self.end {
-                return Ok(self.frames.is_empty());
-            }
-            let start = self.bytes.len();
-            match self.reader.next(&mut self.bytes) {
-                Read::Frame(copied) => {
-                    let range = start..self.bytes.len();
-                    if copied.link == link && range.len() <= DEFAULT_SNAPLEN as usize {
-                        self.frames.push((range, copied));
-                    } else {
-                        self.unreadable += 1;
-                        self.bytes.truncate(start);
-                    }
-                }
-                Read::Nothing => return Ok(false),
-                Read::End => return Ok(self.frames.is_empty()),
-                Read::Gone if self.frames.is_empty() => {
-                    let name = self.interfaces[0].name.clone();
-                    return Err(ReadError::WriterGone { name });
-                }
-                Read::Gone => return Ok(false),
+        let left = self.end.saturating_sub(self.reader.read() + self.reader.lost());
+        if left == 0 {
+            return Ok(true);
+        }
+        match self.reader.lend(&mut self.lent, BATCH_CAPACITY.min(left as usize)) {
+            Lending::Frames => {}
+            Lending::Nothing => return Ok(false),
+            Lending::End => return Ok(true),
+            Lending::Gone => {
+                let name = self.interfaces[0].name.clone();
+                return Err(ReadError::WriterGone { name });
             }
         }
+        let mut copied = Vec::with_capacity(self.lent.len());
+        for lent in &self.lent {
+            let start = self.bytes.len();
+            if lent.head.len <= DEFAULT_SNAPLEN as usize {
+                self.reader.copy_lent(lent, &mut self.bytes);
+            }
+            copied.push(start..self.bytes.len());
+        }
+        let mut lent = std::mem::take(&mut self.lent);
+        self.reader.settle(&mut lent);
+        for (lent, range) in lent.iter().zip(copied).filter(|(lent, _)| lent.is_whole()) {
+            let head = lent.head;
+            let interface = self.interface(&head).filter(|_| range.len() == head.len);
+            match interface {
+                Some(interface) => self.frames.push_back((range, head, interface)),
+                None => self.unreadable += 1,
+            }
+        }
+        self.lent = lent;
         Ok(false)
+    }
+
+    /// Waits for frames, without polling if there were none for a while.
+    fn wait(&mut self, patience: Duration) {
+        if self.busy.elapsed() < AWAKE {
+            std::thread::sleep(PAUSE.min(patience));
+        } else {
+            self.reader.wait(patience);
+        }
     }
 }
 
@@ -98,36 +192,43 @@ impl Source for SharedSource {
 
     fn next(&mut self) -> Result<Next<'_>, ReadError> {
         let start = Instant::now();
-        loop {
+        while self.frames.is_empty() {
+            let before = self.reader.read() + self.reader.lost();
             if self.fill()? {
                 return Ok(Next::End);
             }
             if !self.frames.is_empty() {
+                self.busy = Instant::now();
                 break;
             }
-            if start.elapsed() >= self.patience {
+            let left = self.patience.saturating_sub(start.elapsed());
+            if left.is_zero() {
                 return Ok(Next::Idle);
             }
-            std::thread::sleep(PAUSE);
+            // A writer of nothing but unreadable frames must not hold the caller.
+            if self.reader.read() + self.reader.lost() == before {
+                self.wait(left);
+            }
         }
         let mut batch = Batch::new();
-        for (range, copied) in &self.frames {
-            let mut frame = Frame::new(copied.link, &self.bytes[range.clone()]);
-            frame.wire_len = copied.wire_len;
-            frame.timestamp_ns = copied.timestamp_ns;
-            frame.meta.vlan = copied.vlan;
-            frame.meta.restored = copied.restored;
-            // There is space: at most one batch was read.
-            let _ = batch.push(frame);
+        while let Some((range, copied, interface)) = self.frames.front() {
+            let mut frame = copied.frame(&self.bytes[range.clone()]);
+            frame.interface = *interface;
+            // There is space: at most one batch was copied.
+            if batch.push(frame).is_err() {
+                break;
+            }
+            self.frames.pop_front();
         }
         Ok(Next::Frames(batch, LookBack::none(&self.interfaces)))
     }
 
     fn stats(&mut self) -> SourceStats {
-        let (read, dropped) = (self.reader.read(), self.reader.lost());
+        let (read, dropped) = (self.reader.read(), self.reader.lost() + self.reader.refused());
+        let waiting = self.frames.len() as u64;
         SourceStats {
-            received: read + dropped,
-            delivered: read - self.unreadable,
+            received: read + dropped - waiting,
+            delivered: read - self.unreadable - waiting,
             dropped,
             unreadable: self.unreadable,
             ..SourceStats::default()

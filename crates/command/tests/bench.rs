@@ -73,6 +73,28 @@ fn live_measures_every_engine_and_edits_lose_nothing() {
 }
 
 #[test]
+fn share_measures_readers_beside_tcpdump() {
+    if unless_missing(World::create(1, 1), WorldError::is_refused).is_none() {
+        return;
+    }
+    let all = measured("share", &[]);
+    // One frame in 4 of 1,000 and of 4,000; every frame for both readers.
+    assert_eq!(accepted(&all, "own-2"), [1_250], "{all:?}");
+    assert_eq!(accepted(&all, "all-2"), [10_000], "{all:?}");
+    for case in ["own-2", "all-2"] {
+        let own = figure(&all, case, "fyke", "of the processes");
+        assert!(own.is_some_and(|ns| (0.0..1e6).contains(&ns)), "{case} {own:?}");
+        assert_eq!(figure(&all, case, "fyke", "lost"), Some(0.0), "{case}");
+    }
+    // A frame of 100 bytes and its head, once for both readers.
+    let stored = figure(&all, "all-2", "fyke", "stored");
+    assert!(stored.is_some_and(|bytes| (100.0..150.0).contains(&bytes)), "{stored:?}");
+    assert_eq!(figure(&all, "stop", "fyke", "lost by the others"), Some(0.0));
+    assert_eq!(figure(&all, "join", "fyke", "lost by the others"), Some(0.0));
+    assert!(figure(&all, "join", "fyke", "to connect, median") > Some(0.0));
+}
+
+#[test]
 fn scan_measures_every_program_and_they_agree() {
     let all = measured("scan", &["--rounds", "1"]);
     assert_eq!(accepted(&all, "count"), [5_000], "{all:?}");
@@ -103,7 +125,7 @@ fn a_trace_of_the_user_is_scanned_too() {
 fn options_that_these_benches_do_not_have_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     for (words, why) in [
-        (&["static", "--rounds", "3"][..], "scan, live"),
+        (&["static", "--rounds", "3"][..], "scan, live, share"),
         (&["live", "--trace", "x.pcap"], "--trace"),
         (&["scan", "--case", "nothing"], "count, write"),
         (&["scan", "--engine", "nothing"], "tshark"),

@@ -282,6 +282,9 @@ pub struct NodeCount {
     /// Its filters, including those of trackers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub filters: Vec<FilterCount>,
+    /// The words of its memory buffer, if it is exported and its class has one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub memory: Vec<u64>,
 }
 
 /// A filter that a program has set itself and that judges its frames.

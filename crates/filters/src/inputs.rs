@@ -5,9 +5,8 @@
 //! link type. Cost: one compilation for each link type of the sources. While none is known, a text that is refused
 //! costs as many compilations as fit into `BUDGET` bytes of text.
 
-use fyke_filter::{Error, Fragments, Options, Predicate};
+use fyke_filter::{Error, Fragments, Options};
 use fyke_frame::LinkType;
-use fyke_frame::condition::MetaField;
 use fyke_frame::link;
 
 /// Most bytes of text that are compiled in search of a link type that the text fits.
@@ -20,8 +19,6 @@ const MIN_LINKS: usize = 12;
 pub struct Inputs {
     /// Link types of their interfaces, without repetition, those of the first source first; empty while none is open.
     pub links: Vec<LinkType>,
-    /// True if one of them is a ring, which does not carry all metadata.
-    pub ring: bool,
 }
 
 /// Reason why a text fits no link type.
@@ -34,20 +31,6 @@ pub struct Refused {
 }
 
 impl Inputs {
-    /// Compiles a text for one link type.
-    pub fn compile(
-        &self,
-        text: &str,
-        options: &Options,
-        fragments: &Fragments,
-    ) -> Result<Predicate, Error> {
-        let predicate = fyke_filter::compile_with(text, options, fragments)?;
-        match self.ring {
-            true => carried(text, predicate),
-            false => Ok(predicate),
-        }
-    }
-
     /// Checks that a text fits one of the sources' link types, or any link type if none is known.
     ///
     /// # Errors
@@ -62,7 +45,8 @@ impl Inputs {
         let mut refused: Option<Refused> = None;
         for link in links {
             let options = Options { link, ..*options };
-            let Err(error) = self.compile(text, &options, &Fragments::default()) else {
+            let Err(error) = fyke_filter::compile_with(text, &options, &Fragments::default())
+            else {
                 return Ok(());
             };
             match &mut refused {
@@ -72,22 +56,4 @@ impl Inputs {
         }
         refused.map_or(Ok(()), Err)
     }
-}
-
-/// Refuses a text that needs metadata which rings do not carry.
-fn carried(text: &str, predicate: Predicate) -> Result<Predicate, Error> {
-    for primitive in predicate.root().primitives() {
-        let reads = |field| primitive.condition.reads(field);
-        let what = match () {
-            () if reads(MetaField::Direction) || reads(MetaField::PacketType) => {
-                "the direction of a frame"
-            }
-            () if reads(MetaField::IfIndex) => "the interface of a frame",
-            () => continue,
-        };
-        let message = format!("this tests {what}, and a ring does not carry that");
-        let hint = "filter before the ring: fyke demux -i IF 'EXPR => ring:PATH'";
-        return Err(Error::new(text, primitive.span.clone(), message).with_hint(Some(hint)));
-    }
-    Ok(predicate)
 }

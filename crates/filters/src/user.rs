@@ -152,7 +152,7 @@ impl FilterSet {
     /// Makes a set without filters, which accepts every frame. Texts are checked against `options.link` until frames
     /// of another link type arrive.
     pub fn new(options: Options) -> Self {
-        let inputs = Inputs { links: vec![options.link], ..Inputs::default() };
+        let inputs = Inputs { links: vec![options.link] };
         FilterSet::over(inputs, options, Tags::Read)
     }
 
@@ -299,7 +299,7 @@ impl Shared {
     /// Compiles and lowers a text for a link type; returns the reason if it does not fit.
     fn lower(&self, text: &str, link: LinkType) -> Result<Fit, FilterError> {
         let options = Options { link, ..self.options };
-        match self.inputs.compile(text, &options, &self.known) {
+        match fyke_filter::compile_with(text, &options, &self.known) {
             Ok(predicate) => Ok(Ok(LoweredFilter::new(&predicate)?)),
             Err(unfit) => Ok(Err(unfit)),
         }

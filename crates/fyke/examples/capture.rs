@@ -20,7 +20,7 @@ fn capture(
     let mut links: Vec<_> = interfaces.iter().map(|interface| interface.link).collect();
     links.sort_unstable();
     links.dedup();
-    let inputs = Inputs { links, ..Inputs::default() };
+    let inputs = Inputs { links };
     let filters = FilterSet::over(inputs, Options { live, ..Options::default() }, Tags::Read);
     filters.set(text)?;
     let mut reader = filters.reader();

@@ -6,6 +6,7 @@
 use crate::node::{Class, MakeError, Makers, Node, Settings};
 use fyke_capture::Source;
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 include!(concat!(env!("OUT_DIR"), "/classes.rs"));
@@ -20,6 +21,8 @@ pub mod reference {}
 #[derive(Debug, Clone)]
 pub struct Classes {
     by_name: BTreeMap<String, (Class, Makers)>,
+    /// Folder of the rings of exported nodes.
+    exports: Option<PathBuf>,
 }
 
 impl Default for Classes {
@@ -31,11 +34,33 @@ impl Default for Classes {
 impl Classes {
     /// Returns the built-in classes.
     pub fn new() -> Classes {
-        let mut classes = Classes { by_name: BTreeMap::new() };
+        let mut classes = Classes { by_name: BTreeMap::new(), exports: None };
         for class in ALL {
             classes.register(*class);
         }
         classes
+    }
+
+    /// Publishes the frames that exported nodes (`export=y`) pass: each in a ring in this folder, named after the tag
+    /// of the node, or after its class if it has no tag. A plan shows the rings as nodes of class `toring`.
+    ///
+    /// ```
+    /// # mod fyke { pub(crate) use fyke_graph as graph; }
+    /// use fyke::graph::{Classes, Plan};
+    ///
+    /// let mut classes = Classes::new();
+    /// classes.export_to("/run/rings".as_ref());
+    /// let plan = Plan::new(&["(pcapin,a.pcap) > {web}(filter,tcp port 80,export=y) > (drop)"], &classes)?;
+    /// assert!(plan.nodes.iter().any(|node| &*node.text == "(toring, expression=/run/rings/web)"));
+    /// # Ok::<(), fyke::graph::language::TextError>(())
+    /// ```
+    pub fn export_to(&mut self, folder: &Path) {
+        self.exports = Some(folder.to_owned());
+    }
+
+    /// Folder of the rings of exported nodes, if they have any.
+    pub(crate) fn exports(&self) -> Option<&Path> {
+        self.exports.as_deref()
     }
 
     /// Adds a class, or replaces one of the same name.

@@ -6,6 +6,7 @@
 use crate::node::Arrival;
 use fyke_filters::FilterReader;
 use fyke_print::Credit;
+use fyke_ring::Mark;
 use std::cell::RefCell;
 
 #[derive(Default)]
@@ -38,8 +39,19 @@ pub(crate) fn leave(
 
 /// The pass that accepted frame `index` of the batch; `None` if no node has left one.
 pub(crate) fn of(arrival: &Arrival<'_>, index: usize) -> Option<Credit> {
+    in_batch(arrival.serial(), index)
+}
+
+/// The class, the epoch and the pass of frame `index` of a batch, for an entry of a ring.
+pub(crate) fn mark(serial: u64, index: usize, class: u32) -> Mark {
+    let Some(credit) = in_batch(serial, index) else { return Mark { class, ..Mark::default() } };
+    let pass = credit.pass.map_or(0, |pass| pass as u32);
+    Mark { class, epoch: credit.epoch as u32, pass }
+}
+
+fn in_batch(serial: u64, index: usize) -> Option<Credit> {
     CREDITS.with_borrow(|credits| {
-        if credits.serial != Some(arrival.serial()) {
+        if credits.serial != Some(serial) {
             return None;
         }
         let at = credits.frames.binary_search_by_key(&index, |(at, _)| *at).ok()?;

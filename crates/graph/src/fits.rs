@@ -15,14 +15,13 @@ pub const UNFIT: &str = "unfit_";
 /// Counter of file names that a rotation has skipped; shown if it is not 0. Commands report it too.
 pub const PASSED_OVER: &str = "file names passed over";
 
-/// The link types of the interfaces of all sources before a node; `ring` is true if one lacks the metadata.
+/// The link types of the interfaces of all sources before a node.
 pub fn inputs(interfaces: &[Interface]) -> Inputs {
     let mut inputs = Inputs::default();
     for interface in interfaces {
         if !inputs.links.contains(&interface.link) {
             inputs.links.push(interface.link);
         }
-        inputs.ring |= interface.name.starts_with("ring:");
     }
     inputs
 }

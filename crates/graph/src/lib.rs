@@ -38,6 +38,7 @@
 pub mod classes;
 mod credits;
 pub mod draw;
+mod export;
 mod fits;
 pub mod language;
 mod losses;

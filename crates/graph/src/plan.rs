@@ -24,6 +24,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
+mod exports;
+mod names;
 mod stays;
 
 /// Most edges of a graph.
@@ -513,6 +515,7 @@ impl<'c> Builder<'c> {
     }
 
     fn finish(mut self, texts: &[&str]) -> Result<Plan, TextError> {
+        let exports = self.add_exports(texts)?;
         let order = self.order(texts)?;
         let mut plan = Plan::default();
         let mut by_key: HashMap<u64, usize> = HashMap::new();
@@ -546,6 +549,7 @@ impl<'c> Builder<'c> {
             node.tags.extend(draft.tags.iter().cloned());
             node.exported |= draft.exported;
         }
+        self.check_exports(texts, &place, &exports)?;
         self.check_tags(texts, &place)?;
         self.check_front(texts, &plan, &place)?;
         self.check_pieces(texts, &plan, &place)?;
@@ -728,73 +732,4 @@ fn key(draft: &Draft, feeds: &[Feed], nodes: &[PlanNode]) -> u64 {
         (nodes[feed.from].key, feed.class).hash(&mut hasher);
     }
     hasher.finish()
-}
-
-impl Plan {
-    /// Collects warnings about joins and class edges.
-    fn warn(&mut self) {
-        let mut classified = vec![false; self.nodes.len()];
-        let mut warnings = Vec::new();
-        for (index, node) in self.nodes.iter().enumerate() {
-            classified[index] =
-                node.class.classifies || node.feeds.iter().any(|feed| classified[feed.from]);
-            let from_nodes = |feed: &Feed| self.nodes[feed.from].class.kind == Kind::Node;
-            let several = node.feeds.len() > 1 && node.feeds.iter().any(from_nodes);
-            match node.join {
-                Join::Any if several && !["and", "not"].contains(&node.class.name) => {
-                    warnings.push(format!(
-                        "{} is fed by {} branches; a frame that several of them pass arrives \
-                         once (duplicates=y: once from each)",
-                        node.text,
-                        node.feeds.len()
-                    ));
-                }
-                Join::Each if several => warnings.push(format!(
-                    "{} gets a frame once from each branch that passes it",
-                    node.text
-                )),
-                _ => {}
-            }
-            for feed in &node.feeds {
-                if feed.class.is_some_and(|class| class != 0) && !classified[feed.from] {
-                    warnings.push(format!(
-                        "no node before {} gives class values: no frame will pass its edge",
-                        node.text
-                    ));
-                }
-            }
-        }
-        self.warnings.append(&mut warnings);
-    }
-
-    /// Determines the last nodes of each text.
-    fn end(&mut self) {
-        let mut ends: Vec<BTreeSet<u64>> =
-            self.nodes.iter().map(|node| node.texts.clone()).collect();
-        for node in &self.nodes {
-            for feed in &node.feeds {
-                ends[feed.from].retain(|text| !node.texts.contains(text));
-            }
-        }
-        for (node, ends) in self.nodes.iter_mut().zip(ends) {
-            node.ends = ends.into_iter().collect();
-        }
-    }
-
-    fn name(&mut self) {
-        let mut uses: HashMap<&str, usize> = HashMap::new();
-        for node in &self.nodes {
-            *uses.entry(node.class.name).or_default() += 1;
-        }
-        let mut numbers: HashMap<&str, usize> = HashMap::new();
-        for node in &mut self.nodes {
-            let number = numbers.entry(node.class.name).or_default();
-            *number += 1;
-            node.name = match (node.tags.first(), uses[node.class.name]) {
-                (Some(tag), _) => tag.clone(),
-                (None, 1) => node.class.name.to_owned(),
-                (None, _) => format!("{}#{number}", node.class.name),
-            };
-        }
-    }
 }

@@ -19,6 +19,7 @@
 //! | [`list`] | all benches, and what each of them reads |
 //! | [`workers`] | `fyke bench workers` |
 //! | [`live`] | `fyke bench live` |
+//! | [`live::share`] | `fyke bench share` |
 //! | [`scan`] | `fyke bench scan` |
 //!
 //! A new bench is a function from [`Options`] and a [`Progress`] to a [`report::Report`]. It checks that all

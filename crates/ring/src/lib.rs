@@ -2,30 +2,38 @@
 //! read their frames.
 //!
 //! ```text
-//!  Writer ── put(frame) ──▶ packet buffer (the frames)          ◀── Reader copies frames out
+//!  Writer ── put(frame) ──▶ packet buffer (the frames)          ◀── Reader copies frames, or looks at them
 //!         ── push(place) ─▶ index buffer, one for each endpoint ◀── Reader follows the index
+//!         ── set(value) ──▶ values                              ◀── Reader looks at them
+//!         ◀── asleep, needed ── page of a reader
 //! ```
 //!
 //! | module | what |
 //! |---|---|
 //! | [`memory`] | sealed anonymous memory, read and written in whole words |
+//! | [`protocol`] | the order of stores and loads, model-checked |
 //! | [`packets`] | the packet buffer: frames in a ring of words |
-//! | [`index`] | an index buffer: the frames of an endpoint, in order |
-//! | [`publish`] | a socket that gives readers both buffers, read-only |
+//! | [`origin`] | the interfaces that they come from |
+//! | [`entry`], [`index`] | an index: the frames of an endpoint, in order |
+//! | [`values`] | names and numbers that a writer shows |
+//! | [`publish`] | a socket that gives readers all of them, read-only |
 //! | [`reader`] | the reading side |
 //!
-//! The writer never waits: a reader that is too slow loses the oldest frames, and the exact number
-//! is reported ([`Reader::lost`]). `written = read + lost + not yet read`, for every reader.
+//! **Fast readers are preferred** by default: the writer never waits, and a reader that is too slow
+//! loses the oldest frames, of which it knows the exact number ([`Reader::lost`]): `written = read +
+//! lost + waiting`, for every reader. A writer may prefer slow readers instead
+//! ([`Publication::held`]): frames for which there is no room are refused then, and counted
+//! ([`Reader::refused`]). A reader that stops is passed over after a second.
 //!
 //! Neither side trusts the other. The memory is sealed: it cannot shrink under a reader, and a
-//! reader cannot write it. The writer reads nothing back from it. A reader checks every place and
-//! length against the size of its own mapping and copies a frame before it reads it. Words are
-//! atomic, so a torn frame is detected and counted as lost, never returned.
+//! reader cannot write it. The writer reads nothing back but a page of each reader, and clamps its
+//! values. A reader checks every place and length against the size of its own mapping, and a frame
+//! that it has copied or looked at is valid only after a check that the writer has not begun to
+//! overwrite it. Words are atomic, so a torn frame is detected and counted as lost, never returned.
+//! A writer that is killed is noticed by its connection, or within a second by its heartbeat.
 //!
 //! Permissions are those of the socket: its owner may read, and others if its mode allows. Source:
-//! Bos et al., "FFPF: Fairly Fast Packet Filters", OSDI 2004, for packet and index buffers.
-//! `DEPARTURE:` in FFPF an index entry also has a class value, and a slow reader can stop the
-//! writer; neither is implemented here.
+//! Bos et al., "FFPF: Fairly Fast Packet Filters", OSDI 2004, for packet, index and memory buffers.
 //!
 //! ```
 //! # mod fyke { pub(crate) use {fyke_frame as frame, fyke_ring as ring}; }
@@ -47,18 +55,29 @@
 //! ```
 #![deny(unsafe_code)]
 
+pub mod entry;
 pub mod index;
 #[allow(unsafe_code, reason = "mapping shared memory, and access to its words")]
 pub mod memory;
+pub mod origin;
 pub mod packets;
+mod page;
+pub mod protocol;
 pub mod publish;
 pub mod reader;
+mod sync;
+#[allow(unsafe_code, reason = "waiting for descriptors, and the clock")]
+mod sys;
+pub mod values;
 
+pub use entry::{Entry, Flags, Mark, Placed};
 pub use index::Index;
 pub use memory::Memory;
-pub use packets::Packets;
+pub use origin::Origin;
+pub use packets::{Held, Packets};
 pub use publish::{MAX_READERS, Publication, listen};
-pub use reader::{Read, Reader};
+pub use reader::{Lending, Lent, Read, Reader};
+pub use values::{Value, Values};
 
 #[cfg(test)]
 mod tests;
@@ -95,6 +114,9 @@ pub enum RingError {
         /// Most bytes.
         limit: usize,
     },
+    /// A reader needs the frames that would be overwritten.
+    #[error("readers still need the frames that would be overwritten")]
+    Held,
     /// The process that publishes the ring belongs to another user.
     #[error(
         "{path}: user {user} serves this ring, and rings of root and of your own user are read; \

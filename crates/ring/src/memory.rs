@@ -2,10 +2,12 @@
 //!
 //! The writer seals it against shrinking, growing and any further writable mapping before it gives
 //! it to other processes. A reader maps memory only if it is sealed against shrinking, because a
-//! page that is removed from a mapping would end the process. Access is by checked index, in atomic
-//! words; there is never a slice over it.
+//! page that is removed from a mapping would end the process. The page that a reader lends to the
+//! writer has the same seals, so the roles are exchanged there. Access is by checked index, in
+//! atomic words; there is never a slice over it.
 
 use crate::RingError;
+use crate::protocol::Words;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -22,11 +24,15 @@ pub struct Memory {
     base: NonNull<AtomicU64>,
     words: usize,
     file: File,
+    /// True if this process has created it, so that it is mapped for writing.
+    is_ours: bool,
 }
 
 // SAFETY: only this value owns the mapping until it is dropped, and all access is by atomic
 // operations.
 unsafe impl Send for Memory {}
+// SAFETY: as above; no method needs the mapping for itself.
+unsafe impl Sync for Memory {}
 
 impl Memory {
     /// New memory of `words` words, all 0, that only this process may write.
@@ -44,7 +50,7 @@ impl Memory {
         let file = File::from(fd);
         let size = (words * WORD) as u64;
         file.set_len(size).map_err(|error| RingError::call("ftruncate", error))?;
-        let memory = Memory::map(file, words, libc::PROT_READ | libc::PROT_WRITE)?;
+        let memory = Memory::map(file, words, true)?;
         let seals =
             libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_FUTURE_WRITE | libc::F_SEAL_SEAL;
         // SAFETY: sealing changes no memory; the descriptor is open.
@@ -73,23 +79,24 @@ impl Memory {
             let expected = format!("a multiple of {WORD} up to {most}");
             return Err(RingError::Foreign { what: "the size", given: size, expected });
         }
-        Memory::map(file, size as usize / WORD, libc::PROT_READ)
+        Memory::map(file, size as usize / WORD, false)
     }
 
-    fn map(file: File, words: usize, protection: libc::c_int) -> Result<Memory, RingError> {
+    fn map(file: File, words: usize, is_ours: bool) -> Result<Memory, RingError> {
+        let write = if is_ours { libc::PROT_WRITE } else { 0 };
         // SAFETY: a fresh shared mapping of a file that has this size and, being sealed or our own, keeps it.
         let address = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
                 words * WORD,
-                protection,
+                libc::PROT_READ | write,
                 libc::MAP_SHARED,
                 file.as_raw_fd(),
                 0,
             )
         };
         match NonNull::new(address.cast()) {
-            Some(base) if address != libc::MAP_FAILED => Ok(Memory { base, words, file }),
+            Some(base) if address != libc::MAP_FAILED => Ok(Memory { base, words, file, is_ours }),
             _ => Err(RingError::call("mmap", io::Error::last_os_error())),
         }
     }
@@ -107,6 +114,49 @@ impl Memory {
     /// Reads a word; 0 outside the memory.
     #[inline]
     pub fn load(&self, word: usize, order: Ordering) -> u64 {
+        Words::load(self, word, order)
+    }
+
+    /// Appends `len` bytes, from word `first` on, to `into`; nothing if they are not all inside.
+    pub(crate) fn read(&self, first: usize, len: usize, into: &mut Vec<u8>) {
+        let count = len.div_ceil(WORD);
+        if first.checked_add(count).is_none_or(|end| end > self.words) {
+            return;
+        }
+        let before = into.len();
+        into.reserve(count * WORD);
+        for at in first..first + count {
+            // SAFETY: inside the mapping, as checked for all words; see `load`.
+            let word = unsafe { self.base.add(at).as_ref() }.load(Ordering::Relaxed);
+            into.extend_from_slice(&word.to_le_bytes());
+        }
+        into.truncate(before + len);
+    }
+
+    /// Writes bytes, padded with zeros to whole words, from word `first` on; nothing if they are
+    /// not all inside, or if another process has created the memory.
+    pub(crate) fn write(&self, first: usize, bytes: &[u8]) {
+        let count = bytes.len().div_ceil(WORD);
+        if !self.is_ours || first.checked_add(count).is_none_or(|end| end > self.words) {
+            return;
+        }
+        let (words, rest) = bytes.as_chunks::<WORD>();
+        for (at, word) in (first..).zip(words) {
+            // SAFETY: inside the mapping, as checked for all words; mapped for writing, see `store`.
+            unsafe { self.base.add(at).as_ref() }
+                .store(u64::from_le_bytes(*word), Ordering::Relaxed);
+        }
+        if !rest.is_empty() {
+            let mut word = [0; WORD];
+            word[..rest.len()].copy_from_slice(rest);
+            self.store(first + words.len(), u64::from_le_bytes(word), Ordering::Relaxed);
+        }
+    }
+}
+
+impl Words for Memory {
+    #[inline]
+    fn load(&self, word: usize, order: Ordering) -> u64 {
         if word >= self.words {
             return 0;
         }
@@ -116,12 +166,11 @@ impl Memory {
         unsafe { self.base.add(word).as_ref() }.load(order)
     }
 
-    /// Writes a word of memory that [`Memory::create`] made; does nothing outside the memory.
     #[inline]
-    pub(crate) fn store(&mut self, word: usize, value: u64, order: Ordering) {
-        if word < self.words {
-            // SAFETY: inside the mapping and aligned. Only the two writers of this crate call this,
-            // on memory that they have created and that is therefore mapped for writing.
+    fn store(&self, word: usize, value: u64, order: Ordering) {
+        if word < self.words && self.is_ours {
+            // SAFETY: inside the mapping and aligned, and this process has created the memory, so
+            // it is mapped for writing.
             unsafe { self.base.add(word).as_ref() }.store(value, order);
         }
     }

@@ -1,41 +1,113 @@
-//! A socket that gives readers both buffers; the connection stays open while the writer lives.
+//! A socket that gives readers the buffers; the connection stays open while the writer lives.
+//!
+//! ```text
+//!   writer ── greeting; index, wake-up, values, packet buffers ──▶ reader
+//!          ◀── page ──────────────────────────────────────────── reader
+//! ```
 //!
 //! The socket is made with mode 0600: its owner and root may connect, others if its mode is
-//! changed. Its owner is the user that the process runs as, or becomes when it gives up root. The
-//! writer never reads from a client, so no client can delay it. At most [`MAX_READERS`] are served
-//! at a time.
+//! changed. Its owner is the user that the process runs as, or becomes when it gives up root. A
+//! thread accepts readers, takes one message of each (its page, `page.rs`), without ever
+//! waiting for it, and shows five times a second that the writer lives. The packet loop looks at the
+//! pages: it wakes the readers that sleep ([`Publication::wake`]) and, if slow readers are preferred,
+//! holds frames that they need ([`Publication::held`]). At most [`MAX_READERS`] are served at a time.
 
-use crate::{Index, Packets, RingError};
+use crate::index::Pulse;
+use crate::page::PageView;
+use crate::{Held, Index, Packets, RingError, Values, sys};
 use rustix::fs::{CWD, Mode, RenameFlags, renameat_with};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, recv, recvmsg,
-    sendmsg, socket_with, sockopt,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, recvmsg, sendmsg,
+    socket_with, sockopt,
 };
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Most readers at a time.
 pub const MAX_READERS: usize = 64;
-const HELLO: &[u8] = b"fyke-ring 1\n";
+/// Longest time for which a reader that is preferred may hold frames without reading one.
+pub const HOLD_LIMIT: Duration = Duration::from_secs(1);
+/// First bytes of every greeting; a digit and the end of the line follow.
+const GREETING: &[u8] = b"fyke-ring ";
+const HELLO: &[u8; 12] = b"fyke-ring 2\n";
+/// The greeting, the number of packet buffers, and whether there are values.
+const HELLO_LEN: usize = HELLO.len() + 2;
+/// Most descriptors of the greeting.
+const MAX_FDS: usize = 3 + crate::protocol::MAX_BUFFERS;
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 128;
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Time between two heartbeats.
+const BEAT: Duration = Duration::from_millis(200);
 
 /// A published ring; others can request it until this value is dropped.
 #[derive(Debug)]
 pub struct Publication {
     path: PathBuf,
     listener: UnixListener,
+    readers: Arc<Readers>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// The readers that are connected.
+#[derive(Debug, Default)]
+struct Readers {
+    list: Mutex<Vec<Arc<Slot>>>,
+    /// Number of readers, and of those that have lent a page.
+    count: AtomicUsize,
+    paged: AtomicUsize,
+}
+
+/// A connected reader.
+#[derive(Debug)]
+struct Slot {
+    stream: UnixStream,
+    event: OwnedFd,
+    page: OnceLock<PageView>,
+    /// True if its message was taken: it is never read from again.
+    is_read: AtomicBool,
+    /// The entry that it needed last, and since when it holds frames because of it; 0 = it does not.
+    needed: AtomicU64,
+    since_ns: AtomicU64,
+}
+
+impl Readers {
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Slot>>> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Removes readers for which `keep` is false.
+    fn retain(&self, keep: impl Fn(&Slot) -> bool) {
+        let all: Vec<Arc<Slot>> = self.lock().clone();
+        let gone: Vec<&Arc<Slot>> = all.iter().filter(|slot| !keep(slot)).collect();
+        if !gone.is_empty() {
+            self.lock().retain(|slot| !gone.iter().any(|gone| Arc::ptr_eq(gone, slot)));
+            self.count();
+        }
+    }
+
+    fn count(&self) {
+        let list = self.lock();
+        let paged = list.iter().filter(|slot| slot.page.get().is_some()).count();
+        self.paged.store(paged, Ordering::Relaxed);
+        self.count.store(list.len(), Ordering::Relaxed);
+    }
+}
+
+/// The descriptors of a ring.
+struct Buffers {
+    index: OwnedFd,
+    values: Option<OwnedFd>,
+    packets: Vec<OwnedFd>,
 }
 
 impl Publication {
@@ -44,19 +116,96 @@ impl Publication {
     /// # Errors
     /// Another process serves there, or the system refuses.
     pub fn new(path: &Path, packets: &Packets, index: &Index) -> Result<Publication, RingError> {
+        Publication::of(path, &[packets], index, None)
+    }
+
+    /// Serves an index with all packet buffers that its entries name, and values.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new); or there are more than 16 packet buffers.
+    pub fn of(
+        path: &Path,
+        packets: &[&Packets],
+        index: &Index,
+        values: Option<&Values>,
+    ) -> Result<Publication, RingError> {
         let refused = |error| RingError::call(path.display().to_string(), error);
-        let listener = listen(path)?;
-        let buffers = [packets.fd(), index.fd()];
-        let [Ok(packets), Ok(index)] = buffers.map(|fd| fd.try_clone_to_owned()) else {
-            return Err(refused(io::Error::last_os_error()));
+        let given = packets.len() as u64;
+        if packets.is_empty() || packets.len() > crate::protocol::MAX_BUFFERS {
+            let (what, expected) = ("the number of packet buffers", "1 to 16".to_owned());
+            return Err(RingError::Foreign { what, given, expected });
+        }
+        let own = |fd: BorrowedFd<'_>| fd.try_clone_to_owned().map_err(refused);
+        let buffers = Buffers {
+            index: own(index.fd())?,
+            values: values.map(|values| own(values.fd())).transpose()?,
+            packets: packets.iter().map(|packets| own(packets.fd())).collect::<Result<_, _>>()?,
         };
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = stop.clone();
+        let listener = listen(path)?;
+        listener.set_nonblocking(true).map_err(refused)?;
+        let (stop, readers) = (Arc::new(AtomicBool::new(false)), Arc::new(Readers::default()));
         let accepts = listener.try_clone().map_err(refused)?;
-        let serve = move || serve(&accepts, &packets, &index, &stopped);
-        let thread =
-            std::thread::Builder::new().name("ring".to_owned()).spawn(serve).map_err(refused)?;
-        Ok(Publication { path: path.to_owned(), listener, stop, thread: Some(thread) })
+        let server = Server {
+            listener: accepts,
+            buffers,
+            readers: readers.clone(),
+            pulse: index.pulse(),
+            stop: stop.clone(),
+        };
+        server.pulse.beat();
+        let thread = std::thread::Builder::new().name("ring".to_owned());
+        let thread = thread.spawn(move || server.serve()).map_err(refused)?;
+        Ok(Publication { path: path.to_owned(), listener, readers, stop, thread: Some(thread) })
+    }
+
+    /// Number of readers. Without one, nothing needs to be stored: a reader starts with the frames
+    /// after its connection.
+    #[inline]
+    pub fn readers(&self) -> usize {
+        self.readers.count.load(Ordering::Relaxed)
+    }
+
+    /// Number of readers that have lent a page: those that can be woken and held for.
+    pub fn pages(&self) -> usize {
+        self.readers.paged.load(Ordering::Relaxed)
+    }
+
+    /// Wakes the readers that sleep; after frames were pushed, once for a batch. Cost: a load if no
+    /// reader has lent a page, else a fence and a load for each that has.
+    pub fn wake(&self) {
+        if self.readers.paged.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        crate::protocol::before_requests();
+        for slot in self.readers.lock().iter() {
+            if slot.page.get().is_some_and(PageView::is_asleep) {
+                sys::signal(slot.event.as_fd());
+            }
+        }
+    }
+
+    /// The frames that readers still need, for [`Packets::put_from`](crate::Packets::put_from). The
+    /// entry that a reader needs is clamped to those that exist. A reader that holds frames and reads
+    /// none for [`HOLD_LIMIT`] is passed over until it reads again.
+    pub fn held(&self, index: &Index) -> Held {
+        let mut held = Held::Nothing;
+        for slot in self.readers.lock().iter() {
+            let Some(page) = slot.page.get() else { continue };
+            let needed = page.needed().min(index.pushed());
+            let Some((entry, place)) = index.place_of(needed) else {
+                slot.since_ns.store(0, Ordering::Relaxed);
+                continue;
+            };
+            let (now_ns, since_ns) = (sys::now_ns(), slot.since_ns.load(Ordering::Relaxed));
+            let has_read = slot.needed.fetch_max(needed, Ordering::Relaxed) < needed;
+            if has_read || since_ns == 0 {
+                slot.since_ns.store(now_ns, Ordering::Relaxed);
+            } else if u128::from(now_ns.saturating_sub(since_ns)) > HOLD_LIMIT.as_nanos() {
+                continue;
+            }
+            held = held.and(if index.is_full(entry) { Held::All } else { Held::From(place) });
+        }
+        held
     }
 }
 
@@ -70,6 +219,119 @@ impl Drop for Publication {
             let _ = thread.join();
         }
     }
+}
+
+/// The thread that serves a ring.
+struct Server {
+    listener: UnixListener,
+    buffers: Buffers,
+    readers: Arc<Readers>,
+    pulse: Pulse,
+    stop: Arc<AtomicBool>,
+}
+
+impl Server {
+    fn serve(self) {
+        while !self.stop.load(Ordering::Acquire) {
+            self.pulse.beat();
+            let slots: Vec<Arc<Slot>> = self.readers.lock().clone();
+            let silent = slots.iter().filter(|slot| !slot.is_read.load(Ordering::Relaxed));
+            let silent: Vec<&Arc<Slot>> = silent.collect();
+            let mut fds = vec![self.listener.as_fd()];
+            fds.extend(silent.iter().map(|slot| slot.stream.as_fd()));
+            let ready = sys::wait(&fds, BEAT);
+            for (slot, _) in silent.iter().zip(&ready[1..]).filter(|(_, ready)| **ready) {
+                slot.is_read.store(true, Ordering::Relaxed);
+                if let Some(page) = take_page(&slot.stream) {
+                    let _is_the_first = slot.page.set(page);
+                    self.readers.count();
+                }
+            }
+            self.readers.retain(|slot| !is_gone(&slot.stream));
+            if ready[0] {
+                self.accept();
+            }
+        }
+    }
+
+    /// Accepts all connections that wait.
+    fn accept(&self) {
+        for _ in 0..BACKLOG {
+            let stream = match self.listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    // Without descriptors the connection stays in the queue.
+                    if error.kind() != io::ErrorKind::WouldBlock {
+                        std::thread::sleep(BEAT / 4);
+                    }
+                    return;
+                }
+            };
+            self.readers.retain(|slot| !is_gone(&slot.stream));
+            if self.readers.lock().len() == MAX_READERS {
+                continue;
+            }
+            let Ok(event) = sys::event() else { continue };
+            // Before the greeting: a reader that has it gets all frames from then on.
+            let slot = Arc::new(Slot {
+                stream,
+                event,
+                page: OnceLock::new(),
+                is_read: AtomicBool::new(false),
+                needed: AtomicU64::new(0),
+                since_ns: AtomicU64::new(0),
+            });
+            self.readers.lock().push(Arc::clone(&slot));
+            self.readers.count();
+            if self.buffers.hand_over(&slot).is_err() {
+                self.readers.retain(|other| !std::ptr::eq(other, &*slot));
+            }
+        }
+    }
+}
+
+impl Buffers {
+    fn hand_over(&self, slot: &Slot) -> io::Result<()> {
+        let mut fds = vec![self.index.as_fd(), slot.event.as_fd()];
+        fds.extend(self.values.as_ref().map(AsFd::as_fd));
+        fds.extend(self.packets.iter().map(AsFd::as_fd));
+        let mut hello = HELLO.to_vec();
+        hello.extend([self.packets.len() as u8, self.values.is_some().into()]);
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
+        let mut rights = SendAncillaryBuffer::new(&mut space);
+        rights.push(SendAncillaryMessage::ScmRights(&fds));
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        sendmsg(&slot.stream, &[IoSlice::new(&hello)], &mut rights, flags)?;
+        Ok(())
+    }
+}
+
+/// Takes the page that a reader sends, without waiting.
+fn take_page(stream: &UnixStream) -> Option<PageView> {
+    let mut byte = [0];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut rights = RecvAncillaryBuffer::new(&mut space);
+    let mut parts = [IoSliceMut::new(&mut byte)];
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+    recvmsg(stream, &mut parts, &mut rights, flags).ok()?;
+    let mut given = Vec::new();
+    for message in rights.drain() {
+        if let RecvAncillaryMessage::ScmRights(fds) = message {
+            given.extend(fds);
+        }
+    }
+    PageView::open(given.pop()?).ok()
+}
+
+/// Sends the page of a reader to its writer.
+pub(crate) fn lend_page(stream: &UnixStream, page: BorrowedFd<'_>) -> io::Result<()> {
+    let fds = [page];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut rights = SendAncillaryBuffer::new(&mut space);
+    rights.push(SendAncillaryMessage::ScmRights(&fds));
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    sendmsg(stream, &[IoSlice::new(b"p")], &mut rights, flags)?;
+    Ok(())
 }
 
 /// Listens at a path with a socket of mode 0600, and replaces a socket left by an ended process.
@@ -153,36 +415,9 @@ fn is_socket(found: &std::fs::Metadata) -> bool {
     found.file_type().is_socket()
 }
 
-fn serve(listener: &UnixListener, packets: &OwnedFd, index: &OwnedFd, stop: &AtomicBool) {
-    let mut readers: Vec<UnixStream> = Vec::new();
-    while let Ok((stream, _)) = listener.accept() {
-        if stop.load(Ordering::Acquire) {
-            return;
-        }
-        readers.retain(|reader| !is_gone(reader));
-        if readers.len() < MAX_READERS && hand_over(&stream, packets, index).is_ok() {
-            readers.push(stream);
-        }
-    }
-}
-
-fn hand_over(stream: &UnixStream, packets: &OwnedFd, index: &OwnedFd) -> io::Result<()> {
-    let buffers = [packets.as_fd(), index.as_fd()];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
-    let mut rights = SendAncillaryBuffer::new(&mut space);
-    rights.push(SendAncillaryMessage::ScmRights(&buffers));
-    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-    sendmsg(stream, &[IoSlice::new(HELLO)], &mut rights, flags)?;
-    Ok(())
-}
-
-/// True if the other end of a connection has been closed.
+/// True if the other end of a connection has been closed, whatever it has sent before.
 pub(crate) fn is_gone(stream: &UnixStream) -> bool {
-    let mut byte = [0u8; 1];
-    match recv(stream, &mut byte, RecvFlags::DONTWAIT | RecvFlags::PEEK) {
-        Ok((_, length)) => length == 0,
-        Err(error) => error != rustix::io::Errno::AGAIN && error != rustix::io::Errno::INTR,
-    }
+    sys::is_closed(stream.as_fd())
 }
 
 /// Checks that the process at the other end belongs to root, to our user, to the user that we become, or to `user`.
@@ -201,36 +436,52 @@ fn check_owner(stream: &UnixStream, path: &Path, user: Option<u32>) -> Result<()
     }
 }
 
+/// The connection and the buffers that a writer hands to a reader.
+pub(crate) struct Received {
+    pub stream: UnixStream,
+    pub index: OwnedFd,
+    pub event: OwnedFd,
+    pub values: Option<OwnedFd>,
+    pub packets: Vec<OwnedFd>,
+}
+
 /// Requests the buffers from a process of root, of our user, or of `user`.
-pub(crate) fn ask(
-    path: &Path,
-    user: Option<u32>,
-) -> Result<(UnixStream, OwnedFd, OwnedFd), RingError> {
+pub(crate) fn ask(path: &Path, user: Option<u32>) -> Result<Received, RingError> {
     let refused = |error: io::Error| RingError::call(path.display().to_string(), error);
     let stream = connect(path).map_err(refused)?;
     check_owner(&stream, path, user)?;
     stream.set_read_timeout(Some(PATIENCE)).map_err(refused)?;
-    let mut hello = [0; HELLO.len()];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut hello = [0; HELLO_LEN];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
     let mut rights = RecvAncillaryBuffer::new(&mut space);
     let mut parts = [IoSliceMut::new(&mut hello)];
     let got = recvmsg(&stream, &mut parts, &mut rights, RecvFlags::CMSG_CLOEXEC);
     let got = got.map_err(|error| refused(error.into()))?;
-    let mut buffers = Vec::new();
+    let mut given = Vec::new();
     for message in rights.drain() {
-        if let RecvAncillaryMessage::ScmRights(given) = message {
-            buffers.extend(given);
+        if let RecvAncillaryMessage::ScmRights(fds) = message {
+            given.extend(fds);
         }
     }
-    let mut buffers = buffers.into_iter();
-    match (buffers.next(), buffers.next()) {
-        (Some(packets), Some(index)) if got.bytes == HELLO.len() && hello == HELLO => {
-            Ok((stream, packets, index))
-        }
-        _ if got.bytes == 0 => Err(RingError::Full { path: path.display().to_string() }),
-        _ => {
-            let expected = "a greeting and two buffers".to_owned();
-            Err(RingError::Foreign { what: "the answer", given: got.bytes as u64, expected })
-        }
+    if got.bytes == 0 {
+        return Err(RingError::Full { path: path.display().to_string() });
     }
+    let version = hello.strip_prefix(GREETING).and_then(<[u8]>::first);
+    if let Some(version) = version.filter(|version| version.is_ascii_digit() && **version != b'2') {
+        let (what, given) = ("the version of its protocol", u64::from(version - b'0'));
+        return Err(RingError::Foreign { what, given, expected: "2".to_owned() });
+    }
+    let has_values = hello[HELLO_LEN - 1] == 1;
+    let wanted = 2 + usize::from(has_values) + usize::from(hello[HELLO.len()]);
+    if got.bytes != HELLO_LEN || !hello.starts_with(HELLO) || given.len() != wanted {
+        let expected = "a greeting and its buffers".to_owned();
+        return Err(RingError::Foreign { what: "the answer", given: got.bytes as u64, expected });
+    }
+    let mut given = given.into_iter();
+    let (Some(index), Some(event)) = (given.next(), given.next()) else {
+        let expected = "an index".to_owned();
+        return Err(RingError::Foreign { what: "the answer", given: 0, expected });
+    };
+    let values = if has_values { given.next() } else { None };
+    Ok(Received { stream, index, event, values, packets: given.collect() })
 }

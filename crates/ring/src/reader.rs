@@ -1,12 +1,30 @@
 //! The reading side: frames of one endpoint, in order, with an exact count of lost frames.
+//!
+//! | call | what | cost |
+//! |---|---|---|
+//! | [`Reader::next`] | copies one frame and validates it | two fences for each frame |
+//! | [`Reader::lend`], [`Reader::settle`] | a batch in place, validated together | two fences for each batch |
+//!
+//! A frame in place is read word by word, by atomic loads, and its bytes may change until they are
+//! validated: a program looks at them, or copies them, then settles the batch and discards what was
+//! overwritten meanwhile. `DEPARTURE:` in FFPF a reader has a pointer to the frame; a reference to
+//! bytes that another process can change is not sound in Rust.
 
+use crate::entry::Entry;
 use crate::index::IndexView;
 use crate::packets::{Copied, PacketView};
-use crate::{RingError, publish};
+use crate::page::Page;
+use crate::protocol::{MAX_BUFFERS, Reach, is_whole};
+use crate::publish::{self, Received};
+use crate::{Origin, RingError, Values, sys};
 use fyke_frame::LinkType;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::time::Duration;
+
+/// Age of the last heartbeat from which on a writer without a connection is gone.
+const SILENCE: Duration = Duration::from_millis(900);
 
 /// Result of [`Reader::next`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,18 +36,57 @@ pub enum Read {
     /// No frame will follow: the writer has closed the ring.
     End,
     /// No frame will follow: the writer has ended without closing the ring, so its last frames may
-    /// be missing.
+    /// be missing. Without a connection this means that the heartbeat has stopped.
     Gone,
+}
+
+/// Result of [`Reader::lend`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lending {
+    /// Frames were lent, or lost.
+    Frames,
+    /// No frame now.
+    Nothing,
+    /// As [`Read::End`].
+    End,
+    /// As [`Read::Gone`].
+    Gone,
+}
+
+/// A frame in place.
+#[derive(Debug, Clone, Copy)]
+pub struct Lent {
+    /// Its metadata, not yet validated.
+    pub head: Copied,
+    number: u64,
+    place: u64,
+    is_whole: bool,
+}
+
+impl Lent {
+    /// True if the batch was settled and the frame was whole until then.
+    pub fn is_whole(&self) -> bool {
+        self.is_whole
+    }
 }
 
 /// A reader. It starts with the frames written after it connected.
 #[derive(Debug)]
 pub struct Reader {
-    packets: PacketView,
+    packets: Vec<PacketView>,
     index: IndexView,
     next: u64,
     read: u64,
     lost: u64,
+    /// Frames that are lent and not settled.
+    lent: u64,
+    /// True if the writer has overwritten lent frames.
+    is_overrun: bool,
+    /// Frames that the writer had refused before.
+    refused: u64,
+    page: Option<Page>,
+    event: Option<OwnedFd>,
+    values: Option<Values>,
     /// Open as long as the writer lives.
     stream: Option<UnixStream>,
 }
@@ -48,9 +105,13 @@ impl Reader {
     /// # Errors
     /// As for [`connect`](Self::connect).
     pub fn connect_to(path: &Path, user: Option<u32>) -> Result<Reader, RingError> {
-        let (stream, packets, index) = publish::ask(path, user)?;
-        let mut reader = Reader::open(packets, index)?;
-        reader.stream = Some(stream);
+        let Received { stream, index, event, values, packets } = publish::ask(path, user)?;
+        let mut reader = Reader::of(packets, index)?;
+        reader.values = values.map(Values::open).transpose()?;
+        // Without a page the reader polls.
+        let page = Page::create(reader.next).ok();
+        reader.page = page.filter(|page| publish::lend_page(&stream, page.fd()).is_ok());
+        (reader.stream, reader.event) = (Some(stream), Some(event));
         Ok(reader)
     }
 
@@ -59,14 +120,73 @@ impl Reader {
     /// # Errors
     /// They are not a ring.
     pub fn open(packets: OwnedFd, index: OwnedFd) -> Result<Reader, RingError> {
-        let (packets, index) = (PacketView::open(packets)?, IndexView::open(index)?);
-        let next = index.pushed();
-        Ok(Reader { packets, index, next, read: 0, lost: 0, stream: None })
+        Reader::of(vec![packets], index)
     }
 
-    /// Link type of the frames.
+    /// Reads an index with all packet buffers that its entries name, in their order.
+    ///
+    /// # Errors
+    /// They are not a ring, or there are more than 16 packet buffers.
+    pub fn of(packets: Vec<OwnedFd>, index: OwnedFd) -> Result<Reader, RingError> {
+        let given = packets.len() as u64;
+        if packets.is_empty() || packets.len() > MAX_BUFFERS {
+            let (what, expected) = ("the number of packet buffers", format!("1 to {MAX_BUFFERS}"));
+            return Err(RingError::Foreign { what, given, expected });
+        }
+        let packets = packets.into_iter().map(PacketView::open).collect::<Result<_, _>>()?;
+        let index = IndexView::open(index)?;
+        let (next, refused) = (index.pushed(), index.refused());
+        Ok(Reader {
+            packets,
+            index,
+            next,
+            read: 0,
+            lost: 0,
+            lent: 0,
+            is_overrun: false,
+            refused,
+            page: None,
+            event: None,
+            values: None,
+            stream: None,
+        })
+    }
+
+    /// Link type of the first frames; others may follow.
     pub fn link(&self) -> LinkType {
         self.index.link()
+    }
+
+    /// Number of the ring: a writer that is started again has another one.
+    pub fn generation(&self) -> u64 {
+        self.index.generation()
+    }
+
+    /// Numbers of the interfaces that frames may come from, each with its packet buffer. The list
+    /// grows before a frame of a new interface can be read.
+    pub fn origins(&self) -> impl Iterator<Item = (u8, u32)> + '_ {
+        self.packets.iter().enumerate().flat_map(|(buffer, view)| {
+            let (set, count) = (self.index.interfaces(buffer), view.origins() as u32);
+            let numbers = (0..count).filter(move |&number| set >> number & 1 != 0);
+            numbers.map(move |number| (buffer as u8, number))
+        })
+    }
+
+    /// An interface of a packet buffer.
+    pub fn origin(&self, buffer: u8, number: u32) -> Option<Origin> {
+        self.packets.get(usize::from(buffer))?.origin(number)
+    }
+
+    /// Values that the writer shows, if it shows any.
+    pub fn values(&self) -> Option<&Values> {
+        self.values.as_ref()
+    }
+
+    /// Bytes that the writer has stored so far in all packet buffers, with the heads of frames.
+    pub fn stored_bytes(&self) -> u64 {
+        self.packets
+            .iter()
+            .fold(0, |sum: u64, view| sum.wrapping_add(view.intent().wrapping_mul(8)))
     }
 
     /// Frames read.
@@ -79,48 +199,189 @@ impl Reader {
         self.lost
     }
 
+    /// Frames that the writer could not store since this reader started: they are too large, or
+    /// slow readers held the room.
+    pub fn refused(&self) -> u64 {
+        self.index.refused().saturating_sub(self.refused)
+    }
+
     /// Frames that the writer has put and that are neither read nor lost yet.
     pub fn waiting(&self) -> u64 {
-        self.index.pushed().saturating_sub(self.next)
+        self.index.pushed().saturating_sub(self.next) + self.lent
     }
 
     /// The next frame; its bytes are appended to `into`. Examines at most as many entries as the
     /// index has, whatever the writer does meanwhile.
     pub fn next(&mut self, into: &mut Vec<u8>) -> Read {
+        self.give_back();
         for _ in 0..self.index.capacity() {
-            let pushed = self.index.pushed();
-            if pushed <= self.next {
-                // A writer closes the index first, then its connections: so the connection is
-                // checked before the index.
-                let gone = self.writer_is_gone();
-                let closed = self.index.closed();
-                // Check the count again after the end was seen: entries pushed before the end are
-                // read first.
-                return match self.index.pushed() <= self.next {
-                    true if closed => Read::End,
-                    true if gone => Read::Gone,
+            if let Err(end) = self.available() {
+                return match end {
+                    Lending::End => Read::End,
+                    Lending::Gone => Read::Gone,
                     _ => Read::Nothing,
                 };
             }
-            let oldest = self.index.oldest(pushed);
-            if oldest > self.next {
-                self.lost += oldest - self.next;
-                self.next = oldest;
-            }
-            let place = self.index.place(self.next);
+            let number = self.next;
+            let entry = self.index.entry(number);
+            let is_there = number >= self.index.still();
             self.next += 1;
-            match place.and_then(|place| self.packets.copy(place, into)) {
+            let copied = is_there.then(|| self.copy(number, entry, into)).flatten();
+            match copied {
                 Some(copied) => {
                     self.read += 1;
+                    self.need();
                     return Read::Frame(copied);
                 }
                 None => self.lost += 1,
             }
         }
+        self.need();
         Read::Nothing
     }
 
+    /// Lends the next frames, at most `most`, in place of those in `into`; frames lent before that
+    /// were not settled count as lost. If the writer has overwritten frames while they were lent,
+    /// half of those that wait are skipped and lost: at the edge, all work would be in vain.
+    pub fn lend(&mut self, into: &mut Vec<Lent>, most: usize) -> Lending {
+        into.clear();
+        self.give_back();
+        let mut available = match self.available() {
+            Ok(count) => count,
+            Err(end) => return end,
+        };
+        if std::mem::take(&mut self.is_overrun) {
+            let skipped = available / 2;
+            (self.next, self.lost) = (self.next + skipped, self.lost + skipped);
+            available -= skipped;
+        }
+        let available = available.min(most as u64);
+        let first = self.next;
+        let mut reaches = [None; MAX_BUFFERS];
+        for number in first..first + available {
+            let entry = self.index.entry(number);
+            let buffer = usize::from(entry.buffer);
+            let Some(view) = self.packets.get(buffer) else { continue };
+            let reach: Reach =
+                *reaches[buffer].get_or_insert_with(|| self.index.reach(entry.buffer));
+            let Some(place) = reach.place(number, entry.place) else { continue };
+            if let Some(head) = view.head(place, entry) {
+                into.push(Lent { head, number, place, is_whole: false });
+            }
+        }
+        // Entries that were overwritten while they were loaded; the frames are validated when the
+        // batch is settled.
+        let oldest = self.index.still();
+        into.retain(|lent| lent.number >= oldest);
+        self.next = first + available;
+        self.lent = into.len() as u64;
+        self.lost += available - self.lent;
+        Lending::Frames
+    }
+
+    /// Copies the bytes of a lent frame; to be validated by [`settle`](Self::settle).
+    pub fn copy_lent(&self, lent: &Lent, into: &mut Vec<u8>) {
+        if let Some(view) = self.packets.get(usize::from(lent.head.entry.buffer)) {
+            view.copy(lent.place, lent.head.len, into);
+        }
+    }
+
+    /// A byte of a lent frame; to be validated by [`settle`](Self::settle).
+    pub fn byte(&self, lent: &Lent, at: usize) -> Option<u8> {
+        let view = self.packets.get(usize::from(lent.head.entry.buffer))?;
+        (at < lent.head.len).then(|| view.eight(lent.place, at)[at % 8])
+    }
+
+    /// Validates all frames that are lent, and ends their loan.
+    pub fn settle(&mut self, lent: &mut [Lent]) {
+        let mut intents = [None; MAX_BUFFERS];
+        let mut whole = 0;
+        for one in lent.iter_mut().take(self.lent as usize) {
+            let buffer = usize::from(one.head.entry.buffer);
+            let Some(view) = self.packets.get(buffer) else { continue };
+            let intent = *intents[buffer].get_or_insert_with(|| view.intent());
+            one.is_whole = is_whole(intent, one.place, one.head.words(), view.capacity());
+            whole += u64::from(one.is_whole);
+        }
+        self.is_overrun |= whole < self.lent;
+        self.read += whole;
+        self.lost += self.lent - whole;
+        self.lent = 0;
+        self.need();
+    }
+
+    /// Waits until there may be a frame or the writer has ended, at most `patience`.
+    pub fn wait(&mut self, patience: Duration) {
+        let (Some(page), Some(event), Some(stream)) = (&self.page, &self.event, &self.stream)
+        else {
+            return std::thread::sleep(patience);
+        };
+        page.sleep(true);
+        if self.index.pushed() <= self.next && !self.index.closed() {
+            sys::wait(&[event.as_fd(), stream.as_fd()], patience);
+        }
+        page.sleep(false);
+        sys::clear(event.as_fd());
+    }
+
+    /// Entries that can be read now, after those that were overwritten were counted.
+    fn available(&mut self) -> Result<u64, Lending> {
+        let mut pushed = self.index.pushed();
+        if pushed <= self.next {
+            // A writer closes the index first, then its connections: so the connection is checked
+            // before the index.
+            let gone = self.writer_is_gone();
+            let closed = self.index.closed();
+            // Check the count again after the end was seen: entries pushed before the end are read
+            // first.
+            pushed = self.index.pushed();
+            if pushed <= self.next {
+                return Err(match () {
+                    () if closed => Lending::End,
+                    () if gone => Lending::Gone,
+                    () => Lending::Nothing,
+                });
+            }
+        }
+        let oldest = self.index.oldest(pushed);
+        if oldest > self.next {
+            self.lost += oldest - self.next;
+            self.next = oldest;
+        }
+        Ok(pushed - self.next)
+    }
+
+    /// Copies the frame of an entry and validates it.
+    fn copy(&self, number: u64, entry: Entry, into: &mut Vec<u8>) -> Option<Copied> {
+        let view = self.packets.get(usize::from(entry.buffer))?;
+        let place = self.index.reach(entry.buffer).place(number, entry.place)?;
+        let copied = view.head(place, entry)?;
+        let before = into.len();
+        view.copy(place, copied.len, into);
+        if is_whole(view.intent(), place, copied.words(), view.capacity()) {
+            return Some(copied);
+        }
+        into.truncate(before);
+        None
+    }
+
+    /// Counts frames that were lent and never settled as lost.
+    fn give_back(&mut self) {
+        self.lost += std::mem::take(&mut self.lent);
+    }
+
+    /// Tells the writer which frames are not needed any more.
+    fn need(&self) {
+        if let Some(page) = &self.page {
+            page.need(self.next);
+        }
+    }
+
     fn writer_is_gone(&self) -> bool {
-        self.stream.as_ref().is_some_and(publish::is_gone)
+        match (&self.stream, self.index.beat()) {
+            (Some(stream), _) => publish::is_gone(stream),
+            (None, 0) => false,
+            (None, beat) => u128::from(sys::now_ns().saturating_sub(beat)) > SILENCE.as_nanos(),
+        }
     }
 }

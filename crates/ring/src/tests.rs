@@ -1,8 +1,12 @@
 //! Written frames are read whole and in order, or counted as lost; and no data from a peer is
 //! trusted.
 
+mod places;
+mod sharing;
+
+use crate::protocol::Words;
 use crate::{Index, Memory, Packets, Publication, Read, Reader, RingError};
-use fyke_frame::{Frame, LinkType};
+use fyke_frame::{Direction, Frame, LinkType};
 use fyke_testkit::random::Random;
 use std::fs::File;
 use std::io::Write;
@@ -28,7 +32,13 @@ fn bytes(number: u64) -> Vec<u8> {
 fn frame(number: u64, bytes: &[u8]) -> Frame<'_> {
     let mut frame = Frame::new(LINK, bytes);
     frame.meta.vlan = (number % 2 == 1).then_some(number as u16);
+    frame.meta.direction = direction(number);
+    (frame.meta.ifindex, frame.meta.late) = (number as u32 % 7, number.is_multiple_of(5));
     Frame { timestamp_ns: number, wire_len: number as u32, ..frame }
+}
+
+fn direction(number: u64) -> Direction {
+    [Direction::Unknown, Direction::Inbound, Direction::Outbound][number as usize % 3]
 }
 
 /// The number of the frame, if all bytes are of the same frame.
@@ -37,6 +47,9 @@ fn number(data: &[u8], copied: &crate::packets::Copied) -> u64 {
     assert_eq!(data, bytes(number), "frame {number} is torn");
     assert_eq!((copied.wire_len, copied.link), (number as u32, LINK));
     assert_eq!(copied.vlan, (number % 2 == 1).then_some(number as u16));
+    let from = (copied.direction, copied.ifindex, copied.late, copied.len);
+    let late = number.is_multiple_of(5);
+    assert_eq!(from, (direction(number), number as u32 % 7, late, data.len()));
     number
 }
 
@@ -165,30 +178,39 @@ fn what_is_no_ring_is_refused_and_garbage_is_survived() {
     assert!(open(index.fd(), index.fd()).is_err());
     let file: OwnedFd = tempfile::tempfile().unwrap().into();
     assert!(Memory::open(file).is_err());
-    let mut odd = Memory::create(8 + 17).unwrap();
+    let odd = Memory::create(8 + 17).unwrap();
     odd.store(0, packets_magic(&packets), Ordering::Relaxed);
     assert!(Reader::open(again(odd.fd()), again(index.fd())).is_err());
     let (mut random, seed) = Random::seeded(22);
     println!("seed {seed}");
     for _ in 0..200 {
-        let mut memories = [8 + 1024, 8 + 16].map(|words| Memory::create(words).unwrap());
-        for (memory, of) in memories.iter_mut().zip([packets.fd(), index.fd()]) {
+        let memories = [packets.fd(), index.fd()].map(|of| {
             let real = Memory::open(again(of)).unwrap();
+            let memory = Memory::create(real.words()).unwrap();
             memory.store(0, real.load(0, Ordering::Relaxed), Ordering::Relaxed);
-        }
+            memory
+        });
         let [packets, index] = memories.each_ref().map(|memory| again(memory.fd()));
         let mut reader = Reader::open(packets, index).unwrap();
         for _ in 0..50 {
-            for memory in &mut memories {
+            for memory in &memories {
                 for _ in 0..20 {
-                    let word = 1 + random.below(memory.words() - 1);
+                    // The words that steer a reader more often than the others.
+                    let below = if random.chance(2) { 64 } else { memory.words() - 1 };
+                    let word = 1 + random.below(below.min(memory.words() - 1));
                     let value = random.number() >> random.below(64);
                     memory.store(word, value, Ordering::Relaxed);
                 }
             }
-            let mut data = Vec::new();
+            let (mut data, mut lent) = (Vec::new(), Vec::new());
             let _ = reader.next(&mut data);
-            assert!(data.len() <= 1024);
+            assert!(data.len() <= 8192);
+            let _ = reader.lend(&mut lent, 4);
+            lent.iter().for_each(|one| reader.copy_lent(one, &mut data));
+            reader.settle(&mut lent);
+            assert!(lent.len() <= 4 && data.len() <= 5 * 8192);
+            let origins: Vec<_> = reader.origins().collect();
+            assert!(origins.iter().all(|&(at, number)| reader.origin(at, number).is_some()));
         }
     }
 }

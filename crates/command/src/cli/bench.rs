@@ -24,6 +24,8 @@ pub enum BenchName {
     Workers,
     /// Live captures beside tcpdump, dumpcap and a plain ring: cost, first loss, start, edits
     Live,
+    /// Readers of one capture beside as many captures by tcpdump: cost, stops, joins
+    Share,
     /// Capture files counted, written, printed, compressed, beside tcpdump, tshark, dumpcap
     Scan,
     /// All benches
@@ -65,7 +67,7 @@ pub struct BenchArgs {
     /// Run only this engine (may be repeated)
     #[arg(long, value_name = "NAME")]
     pub engine: Vec<String>,
-    /// Number of rounds (live, scan); figures are medians over them
+    /// Number of rounds (live, share, scan); figures are medians over them
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub rounds: Option<u16>,
     /// Write the figures as comma-separated values

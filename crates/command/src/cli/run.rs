@@ -11,6 +11,7 @@ Examples:
   fyke run '(pcapin, in.pcap) > (bpf, \"tcp port 80\") > (packetcount, export=y)'
   fyke run --check '(device,eth0) -> (BPF,\"udp\") | (BPF,\"tcp\") -> (bytecount,,8)'
   fyke run -f web.graph --stats
+  fyke run --exports /run/rings '(device,eth0) > {web}(filter,tcp port 80,export=y)'
   fyke run --classes mpf      list the parameters of a class; without a name, list all classes
 
 While it runs: fyke ctl add '(device,eth0) > (bpf,udp) > (packetcount,export)';
@@ -45,6 +46,10 @@ pub struct RunArgs {
     /// Print exact counts per node, and frames that the interface dropped, at the end
     #[arg(long)]
     pub stats: bool,
+    /// Publish the frames that each node with `export=y` passes, as the ring DIR/NAME: the tag of the node, or its
+    /// class. Read with `fyke dump -i ring:DIR/NAME`
+    #[arg(long, value_name = "DIR")]
+    pub exports: Option<PathBuf>,
     /// Let fyke itself count every frame: filters do not run in the kernel, which costs processor time
     #[arg(long)]
     pub count_all: bool,

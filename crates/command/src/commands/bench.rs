@@ -36,6 +36,7 @@ pub fn run(args: BenchArgs) -> Result<(), Failure> {
         BenchName::Graph => "graph",
         BenchName::Workers => "workers",
         BenchName::Live => "live",
+        BenchName::Share => "share",
         BenchName::Scan => "scan",
         BenchName::All => "",
     };

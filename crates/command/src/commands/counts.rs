@@ -7,6 +7,9 @@ use fyke_graph::node::NodeError;
 use fyke_graph::runtime::NodeView;
 use std::fmt::Write;
 
+/// Most words of a memory buffer that are shown.
+const MAX_WORDS: usize = 4096;
+
 /// Returns the counts of the frames of all sources.
 pub fn accounting(view: &GraphView) -> Accounting {
     let outcome = &view.outcome;
@@ -84,7 +87,14 @@ pub fn node(node: &NodeView) -> NodeCount {
             .collect(),
         failed: node.failed.as_ref().map(ToString::to_string),
         filters: filters.unwrap_or_default(),
+        memory: memory(node),
     }
+}
+
+/// Reads the memory buffer of an exported node.
+fn memory(node: &NodeView) -> Vec<u64> {
+    let words = if node.exported { node.memory.len().min(MAX_WORDS) } else { 0 };
+    (0..words).map(|word| node.memory.get(word)).collect()
 }
 
 /// Converts the counts of all nodes for JSON.

@@ -73,6 +73,8 @@ pub struct Needs {
     sends_frames: bool,
     /// True if programs are compiled to machine code.
     pub makes_code: bool,
+    /// Folder in which edits of a graph publish rings.
+    pub rings: Option<PathBuf>,
 }
 
 /// Open control sockets, or the reason for none.
@@ -140,6 +142,7 @@ impl Needs {
         };
         if self.doors == Doors::Graph {
             rules.writes.push(PathBuf::from("."));
+            rules.writes.extend(self.rings.clone());
             rules.opens_sockets = true;
             rules.makes_code = true;
         }

@@ -24,15 +24,18 @@ use fyke_graph::node::{COMMON, Kind};
 use fyke_graph::runtime::{EditError, NodeView};
 use fyke_graph::{Classes, GraphHandle, GraphView, Made, Plan};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// Runs the command.
 pub fn run(args: RunArgs) -> Result<(), Failure> {
-    let classes = classes();
+    let mut classes = classes();
     check_output(&args)?;
+    if let Some(folder) = &args.exports {
+        classes.export_to(&check_exports(folder)?);
+    }
     if args.classes {
         return list_classes(&classes, &args.graph);
     }
@@ -53,6 +56,9 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
     }
     for warning in &plan.warnings {
         note!("fyke: warning: {warning}");
+    }
+    if args.exports.is_some() && !plan.nodes.iter().any(|node| node.exported) {
+        note!("fyke: warning: --exports: no node has export=y");
     }
     if let Some(path) = args.svg.as_ref().filter(|_| !args.live_svg) {
         return draw(&plan, path);
@@ -108,6 +114,17 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
 fn count_on_signal(handle: &GraphHandle, unseen: &Unseen, all: bool) -> Result<(), Failure> {
     let (handle, unseen) = (handle.clone(), unseen.clone());
     report_on_signal(move || accounts(&handle.view()) + &unseen.lines(all))
+}
+
+/// Checks the folder of exports: it exists, and its name is UTF-8.
+fn check_exports(folder: &Path) -> Result<PathBuf, Failure> {
+    let refused =
+        |why: &str| Err(Failure::Usage(format!("--exports {}: it is {why}", folder.display())));
+    match folder.to_str() {
+        None => refused("not a name in UTF-8"),
+        Some(_) if !folder.is_dir() => refused("not a folder"),
+        Some(_) => Ok(folder.to_owned()),
+    }
 }
 
 /// Writes the drawing of a graph to a file.
@@ -182,6 +199,7 @@ fn needs(args: &RunArgs, plan: &Plan) -> Needs {
     let doors = if args.no_control { Doors::Closed } else { Doors::Graph };
     let mut needs = Needs::of(plan, doors);
     needs.makes_code = true;
+    needs.rings = args.exports.clone();
     if let Some(path) = args.svg.as_deref().filter(|_| args.live_svg) {
         needs.replaces(path);
     }

@@ -83,7 +83,7 @@ impl FilterBuilder {
     /// # Errors
     /// As [`compile`](Self::compile).
     pub fn compile_live(&self, text: &str) -> Result<LiveFilter, Error> {
-        let inputs = Inputs { links: vec![self.options.link], ..Inputs::default() };
+        let inputs = Inputs { links: vec![self.options.link] };
         let filters = FilterSet::over(inputs, self.options, Tags::Read);
         filters.set(text)?;
         Ok(LiveFilter::of(filters))

@@ -212,7 +212,10 @@ pub const EXPRESSION: &[Parameter] =
 
 /// Parameters of every class.
 pub const COMMON: [Parameter; 5] = [
-    Parameter { name: "export", summary: "y: its counters are shown at the end" },
+    Parameter {
+        name: "export",
+        summary: "y: shows its counters at the end; with --exports, makes a ring",
+    },
     Parameter { name: "exported", summary: "the same" },
     Parameter {
         name: "mbufsize",

@@ -19,7 +19,7 @@ use super::NodeCounts;
 use super::outcome::{Fate, Outcome};
 use super::view::NodeView;
 use crate::node::columns::{Column, Places};
-use crate::node::{Arrival, Emitted, Kind, Node, NodeError, Settled};
+use crate::node::{Arrival, Emitted, Kind, Memory, Node, NodeError, Settled};
 use crate::plan::{Feed, Join, PlanNode};
 use fyke_capture::{Interface, LookBack};
 use fyke_frame::{Batch, Mask};
@@ -174,7 +174,11 @@ impl Slot {
             counters: self.node.as_ref().map(|node| node.counters()).unwrap_or_default(),
             failed: self.failed.clone(),
             rules: self.node.as_ref().and_then(|node| node.rules().cloned()),
-            memory: self.plan.settings.memory(),
+            memory: if self.plan.class.memory {
+                self.plan.settings.memory()
+            } else {
+                Memory::default()
+            },
             texts: self.plan.texts.iter().copied().collect(),
             is_end: !self.plan.ends.is_empty(),
             filters,
@@ -389,8 +393,10 @@ impl Nodes {
     fn run(&mut self, from: usize, input: &Input<'_>) -> usize {
         let frames = input.batch.len();
         let mut cut = Cut::default();
-        self.serial = next_serial();
+        let serial = next_serial();
         loop {
+            // Frames emitted because of a cut were another batch.
+            self.serial = serial;
             let rest = input.batch.all().without(Mask::first(cut.position));
             self.window = (cut.position, self.settled(input.source));
             self.begin(from, rest);

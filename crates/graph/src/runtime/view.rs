@@ -70,7 +70,7 @@ pub struct NodeView {
     pub failed: Option<NodeError>,
     /// Rules, editable from any thread.
     pub rules: Option<RuleSet>,
-    /// Memory buffer, readable from any thread.
+    /// Memory buffer, readable from any thread; empty if the class has none.
     pub memory: Memory,
     /// Numbers of the texts that it belongs to.
     pub texts: Vec<u64>,

@@ -1,5 +1,6 @@
 //! The benches with the files that each of them reads, and the refusal of options that would do nothing.
 
+use super::live::share;
 use super::report::Report;
 use super::{BenchError, Options, Progress};
 use super::{bloom, demux, dynamic, graph, live, ruler, scan, statics, update, workers};
@@ -31,7 +32,7 @@ const fn plain(
 }
 
 /// All benches, in the order in which `fyke bench all` runs them.
-pub const BENCHES: [Bench; 10] = [
+pub const BENCHES: [Bench; 11] = [
     Bench {
         reads_trace: true,
         reads_filters: true,
@@ -50,6 +51,7 @@ pub const BENCHES: [Bench; 10] = [
     Bench { reads_trace: true, ..plain("workers", workers::run, &[&workers::ENGINES]) },
     Bench { reads_trace: true, takes_rounds: true, ..plain("scan", scan::run, &[&scan::ENGINES]) },
     Bench { takes_rounds: true, ..plain("live", live::run, &[&live::ENGINES]) },
+    Bench { takes_rounds: true, ..plain("share", share::run, &[&share::ENGINES]) },
 ];
 
 /// A question to a bench.

@@ -26,6 +26,7 @@
 mod edits;
 mod engines;
 mod loss;
+pub mod share;
 mod start;
 mod traffic;
 pub(super) mod world;

@@ -232,7 +232,7 @@ fn blame(rule: &Rule, error: FilterError) -> MakeError {
 
 fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
     let (options, rules, inputs) = (options(settings)?, rules(settings)?, settings.inputs());
-    let mut links = Links::new(options, inputs.clone());
+    let mut links = Links::new(options);
     let mut scoped = None;
     if options.reading == Reading::Scoped {
         check(settings)?;

@@ -6,7 +6,6 @@
 
 use super::Rule;
 use fyke_filters::FilterError;
-use fyke_filters::Inputs;
 use fyke_filters::received;
 use fyke_filter::{Fragments, Options};
 use fyke_frame::{Batch, LinkType, Mask};
@@ -17,7 +16,6 @@ use std::sync::Arc;
 /// All link types.
 pub struct Links {
     options: Options,
-    inputs: Inputs,
     filters: BTreeMap<LinkType, Filters>,
     /// Rejected frames by link type, for link types that no filter fits.
     unfit: BTreeMap<LinkType, u64>,
@@ -38,16 +36,16 @@ pub struct Filters {
 
 impl Links {
     /// Creates an empty map; filters are lowered when a link type is known.
-    pub fn new(options: Options, inputs: Inputs) -> Links {
+    pub fn new(options: Options) -> Links {
         let (filters, unfit, received) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
-        Links { options, inputs, filters, unfit, received }
+        Links { options, filters, unfit, received }
     }
 
     /// Lowers the filters for a link type, if it is new.
     pub fn prepare(&mut self, link: LinkType, rules: &[Rule]) -> Result<(), FilterError> {
         if !self.filters.contains_key(&link) {
             let mut filters = Filters::new(link);
-            filters.change(rules, &Options { link, ..self.options }, &self.inputs)?;
+            filters.change(rules, &Options { link, ..self.options })?;
             self.filters.insert(link, filters);
         }
         Ok(())
@@ -88,11 +86,9 @@ impl Links {
 
     /// Replaces the list. After an error the sets may differ, so the node must be replaced.
     pub fn change(&mut self, rules: &[Rule]) -> Result<(), FilterError> {
-        let (options, inputs) = (self.options, &self.inputs);
+        let options = self.options;
         let mut all = self.filters.iter_mut();
-        all.try_for_each(|(&link, filters)| {
-            filters.change(rules, &Options { link, ..options }, inputs)
-        })
+        all.try_for_each(|(&link, filters)| filters.change(rules, &Options { link, ..options }))
     }
 }
 
@@ -110,12 +106,7 @@ impl Filters {
     }
 
     /// Replaces the list for this link type; filters that do not fit it are left out.
-    fn change(
-        &mut self,
-        rules: &[Rule],
-        options: &Options,
-        inputs: &Inputs,
-    ) -> Result<(), FilterError> {
+    fn change(&mut self, rules: &[Rule], options: &Options) -> Result<(), FilterError> {
         let mut edit = self.set.edit();
         let mut ids: HashMap<Arc<str>, FilterId> = HashMap::new();
         for rule in rules {
@@ -125,7 +116,8 @@ impl Filters {
             let id = match self.ids.get(&rule.text) {
                 Some(&known) => known,
                 None => {
-                    let compiled = inputs.compile(&rule.text, options, &Fragments::default());
+                    let known = Fragments::default();
+                    let compiled = fyke_filter::compile_with(&rule.text, options, &known);
                     let Ok(predicate) = compiled else { continue };
                     edit.add_filter(&predicate)?
                 }

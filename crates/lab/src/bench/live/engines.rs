@@ -121,7 +121,7 @@ pub(super) fn command(engine: &str, job: &Job) -> Result<Command, String> {
 }
 
 /// Reads the counts that an engine prints at its end.
-fn counts(engine: &str, text: &str) -> Result<Counts, String> {
+pub(super) fn counts(engine: &str, text: &str) -> Result<Counts, String> {
     let counts = match engine {
         "fyke" => fyke_counts(text),
         "tcpdump" => {

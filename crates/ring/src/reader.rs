@@ -25,6 +25,8 @@ use std::time::Duration;
 
 /// Age of the last heartbeat from which on a writer without a connection is gone.
 const SILENCE: Duration = Duration::from_millis(900);
+/// Longest wait of a reader that cannot be woken.
+const POLL: Duration = Duration::from_millis(1);
 
 /// Result of [`Reader::next`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -310,11 +312,12 @@ impl Reader {
         self.need();
     }
 
-    /// Waits until there may be a frame or the writer has ended, at most `patience`.
+    /// Waits until there may be a frame or the writer has ended, at most `patience`; at most a
+    /// millisecond if the writer cannot wake this reader.
     pub fn wait(&mut self, patience: Duration) {
         let (Some(page), Some(event), Some(stream)) = (&self.page, &self.event, &self.stream)
         else {
-            return std::thread::sleep(patience);
+            return std::thread::sleep(patience.min(POLL));
         };
         page.sleep(true);
         if self.index.pushed() <= self.next && !self.index.closed() {

@@ -179,6 +179,16 @@ impl Reader {
         self.packets.get(usize::from(buffer))?.origin(number)
     }
 
+    /// Most frames that wait for this reader.
+    pub fn capacity(&self) -> u64 {
+        self.index.capacity() as u64
+    }
+
+    /// Bytes that the packet buffers hold.
+    pub fn bytes(&self) -> u64 {
+        self.packets.iter().map(|view| view.capacity() * 8).sum()
+    }
+
     /// Values that the writer shows, if it shows any.
     pub fn values(&self) -> Option<&Values> {
         self.values.as_ref()

@@ -7,8 +7,9 @@
 //! that it could not store; frames longer than the limit count as unreadable.
 //!
 //! The source ends when the writer has ended and everything is read; with an error if the writer has not closed the
-//! ring, because it was killed. After a stop it ends at the writer's position at that time. While frames arrive, the
-//! ring is polled every millisecond; a reader without frames sleeps until the writer wakes it.
+//! ring, because it was killed. After a stop it ends at the writer's position at that time. After
+//! frames have arrived, the source naps once, because more often follow, for a time in which the ring does not fill up;
+//! then it sleeps until the writer wakes it. So a burst costs few wake-ups, and silence none.
 
 use crate::error::ReadError;
 use crate::source::{DEFAULT_SNAPLEN, Interface, LookBack, Next, Source, SourceStats};
@@ -23,10 +24,12 @@ use std::time::{Duration, Instant};
 
 /// Longest wait of a call for a frame, by default.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// Time between two polls.
-const PAUSE: Duration = Duration::from_millis(1);
-/// Time without a frame after which the source sleeps until it is woken.
-const AWAKE: Duration = Duration::from_millis(10);
+/// Nap after frames have arrived: as an interface, a ring hands over frames after 20 ms at most. The second one is for
+/// a ring that could fill up meanwhile.
+const NAP: Duration = Duration::from_millis(20);
+const SHORT_NAP: Duration = Duration::from_millis(1);
+/// Part of the ring that may fill up during a nap.
+const ROOM: u64 = 16;
 
 /// Most interfaces of a source; frames of more are unreadable.
 const MAX_INTERFACES: usize = 1 << 12;
@@ -48,8 +51,8 @@ pub struct SharedSource {
     /// Frames longer than the limit: an error of the writer.
     unreadable: u64,
     patience: Duration,
-    /// Time of the last frame.
-    busy: Instant,
+    /// Frames read and lost, and bytes that the writer had stored, before the last nap.
+    napped: (u64, u64),
     /// Number of frames, read and lost, after which a source that was stopped ends.
     end: u64,
 }
@@ -77,7 +80,7 @@ impl SharedSource {
             frames: VecDeque::new(),
             unreadable: 0,
             patience: PATIENCE,
-            busy: Instant::now(),
+            napped: (0, 0),
             end: u64::MAX,
             reader,
         };
@@ -175,12 +178,16 @@ impl SharedSource {
         Ok(false)
     }
 
-    /// Waits for frames, without polling if there were none for a while.
+    /// Waits for frames: a nap after the last ones, else until the writer wakes this process.
     fn wait(&mut self, patience: Duration) {
-        if self.busy.elapsed() < AWAKE {
-            std::thread::sleep(PAUSE.min(patience));
-        } else {
-            self.reader.wait(patience);
+        let seen = (self.reader.read() + self.reader.lost(), self.reader.stored_bytes());
+        let (frames, bytes) = (seen.0 - self.napped.0, seen.1.wrapping_sub(self.napped.1));
+        self.napped = seen;
+        let fills = frames > self.reader.capacity() / ROOM || bytes > self.reader.bytes() / ROOM;
+        match frames {
+            0 => self.reader.wait(patience),
+            _ if fills => std::thread::sleep(SHORT_NAP.min(patience)),
+            _ => std::thread::sleep(NAP.min(patience)),
         }
     }
 }
@@ -198,7 +205,6 @@ impl Source for SharedSource {
                 return Ok(Next::End);
             }
             if !self.frames.is_empty() {
-                self.busy = Instant::now();
                 break;
             }
             let left = self.patience.saturating_sub(start.elapsed());

@@ -149,6 +149,73 @@ fn frames_of_several_link_types_come_out_of_one_ring() {
     }
 }
 
+/// `run --exports` makes a ring for each exported node, named after its tag or its class, and shows the memory of a
+/// node in the counts.
+#[test]
+fn exported_nodes_are_rings_that_other_processes_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let packet = |port| {
+        Packet::ethernet().ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, port).payload(&[7; 30]).build()
+    };
+    let frames: Vec<Vec<u8>> = (0..3000).map(|number| packet(50 + number % 5)).collect();
+    let file = pcap::file(1, &frames);
+    let graph = "(pcapin,-) > {dns}(filter,port 53,export=y) > (packetcount,export=y)";
+    let exports = folder.path().to_str().unwrap();
+    let mut run = Command::new(FYKE)
+        .args(["run", "--no-control", "--json", "--exports", exports, graph])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut input = run.stdin.take().unwrap();
+    input.write_all(&file[..24]).unwrap();
+    input.flush().unwrap();
+    until("the rings are published", || at("dns").exists() && at("packetcount").exists());
+    let mut readers = [("dns", "dns.pcapng"), ("packetcount", "counted.pcapng")]
+        .map(|(ring, out)| dump(&at(ring), &at(out)));
+    until("both readers write", || at("dns.pcapng").exists() && at("counted.pcapng").exists());
+    input.write_all(&file[24..]).unwrap();
+    drop(input);
+    let output = run.wait_with_output().unwrap();
+    assert!(output.status.success());
+    for reader in &mut readers {
+        assert!(reader.wait().unwrap().success());
+    }
+    for out in ["dns.pcapng", "counted.pcapng"] {
+        let count = Command::new(FYKE).args(["dump", "--count", "-r"]).arg(at(out)).output();
+        assert_eq!(String::from_utf8_lossy(&count.unwrap().stdout), "600\n", "{out}");
+    }
+    let shown = String::from_utf8(output.stdout).unwrap();
+    let nodes: Vec<serde_json::Value> =
+        shown.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let names: Vec<_> = nodes.iter().map(|node| node["node"].as_str().unwrap()).collect();
+    assert_eq!(names, ["dns", "packetcount"]);
+    assert_eq!(nodes[1]["memory"], serde_json::json!([600]));
+    assert!(nodes[0].get("memory").is_none(), "a filter has no memory");
+}
+
+#[test]
+fn wrong_folders_of_exports_are_refused() {
+    let graph = "(pcapin,in.pcap) > (packetcount,export=y)";
+    for (folder, part) in [("/nowhere/at/all", "not a folder"), ("/etc/passwd", "not a folder")] {
+        let refused =
+            Command::new(FYKE).args(["run", "--exports", folder, graph]).output().unwrap();
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{said}");
+        assert!(said.contains(part) && said.contains(folder), "{said}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().to_str().unwrap();
+    let graph = "(pcapin,in.pcap) > [(filter,udp,export=y) | (filter,tcp,export=y)]";
+    let refused = Command::new(FYKE).args(["run", "--check", "--exports", folder, graph]).output();
+    let refused = refused.unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("two nodes would be exported as bpf"), "{said}");
+}
+
 /// Tagged and plain frames arrive at `far`; the kernel removes the tags from the bytes.
 const LIVE: &str = r#"
     set -eu

@@ -14,7 +14,7 @@ use crate::node::{Counter, MakeError, Parameter, Settings};
 use crate::snaplen::{cut, snaplen};
 use fyke_capture::Interface;
 use fyke_frame::{BATCH_CAPACITY, Frame, LinkType, Mask};
-use fyke_ring::{Held, Index, Mark, Origin, Packets, Placed, Publication, RingError};
+use fyke_ring::{Held, Index, Mark, Origin, Packets, Placed, Publication, RingError, Values};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,6 +24,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 /// Memory for frames, in bytes, and entries of an index, by default.
 const BUFFER_BYTES: u64 = 64 << 20;
 const ENTRIES: u64 = 1 << 16;
+/// Most values of a node that a ring shows.
+const VALUES: usize = 256;
 /// Limits of both.
 const BUFFERS: std::ops::RangeInclusive<u64> = 8192..=1 << 30;
 const INDEXES: std::ops::RangeInclusive<u64> = 16..=1 << 24;
@@ -135,6 +137,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub struct Export {
     stored: Arc<Mutex<Stored>>,
     index: Index,
+    values: Arc<Values>,
     options: Options,
     /// The last source, and the numbers of its interfaces in the buffer.
     origins: (Option<u32>, Vec<Option<u32>>),
@@ -166,17 +169,19 @@ impl Export {
                 index.comes_from(0, number);
             }
         }
-        let published = Some(Publication::new(path, &buffer.packets, &index)?);
+        let values = Values::create(VALUES)?;
+        let published = Publication::of(path, &[&buffer.packets], &index, Some(&values))?;
         drop(buffer);
         Ok(Export {
             stored,
             index,
+            values: Arc::new(values),
             options,
             origins: (None, Vec::new()),
             written: 0,
             refused: 0,
             unread: 0,
-            published,
+            published: Some(published),
         })
     }
 
@@ -236,6 +241,11 @@ impl Export {
         self.origins = (Some(source), numbers.collect());
         let known = self.origins.1.iter().flatten();
         known.for_each(|&number| self.index.comes_from(0, number));
+    }
+
+    /// Values that readers of the ring see.
+    pub fn values(&self) -> Arc<Values> {
+        Arc::clone(&self.values)
     }
 
     /// Ends the ring: no frame will follow.

@@ -43,6 +43,7 @@ use columns::Column;
 use fyke_capture::{Account, Interface, LookBack, WriteError};
 use fyke_filters::FilterSet;
 use fyke_frame::{BATCH_CAPACITY, Batch, Frame, LinkType, Mask, Meta};
+use fyke_ring::Values;
 use std::error::Error;
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -117,6 +118,11 @@ pub trait Node: Send {
 
     /// Rules of the node, for classes that `fyke rules` edits.
     fn rules(&self) -> Option<&RuleSet> {
+        None
+    }
+
+    /// Memory in which readers of the node's ring see the values of the node before it.
+    fn values(&self) -> Option<Arc<Values>> {
         None
     }
 

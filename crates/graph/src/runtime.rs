@@ -18,6 +18,7 @@ mod once;
 mod orders;
 mod outcome;
 mod rings;
+mod shown;
 mod view;
 mod workers;
 

@@ -261,7 +261,8 @@ impl Server {
                 Ok((stream, _)) => stream,
                 Err(error) => {
                     // Without descriptors the connection stays in the queue.
-                    if error.kind() != io::ErrorKind::WouldBlock {
+                    let is_empty = error.kind() == io::ErrorKind::WouldBlock;
+                    if !is_empty && !self.stop.load(Ordering::Acquire) {
                         std::thread::sleep(BEAT / 4);
                     }
                     return;

@@ -25,6 +25,8 @@ use std::time::Duration;
 
 /// Age of the last heartbeat from which on a writer without a connection is gone.
 const SILENCE: Duration = Duration::from_millis(900);
+/// Longest wait of a reader that cannot be woken.
+const POLL: Duration = Duration::from_millis(1);
 
 /// Result of [`Reader::next`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -177,6 +179,16 @@ impl Reader {
         self.packets.get(usize::from(buffer))?.origin(number)
     }
 
+    /// Most frames that wait for this reader.
+    pub fn capacity(&self) -> u64 {
+        self.index.capacity() as u64
+    }
+
+    /// Bytes that the packet buffers hold.
+    pub fn bytes(&self) -> u64 {
+        self.packets.iter().map(|view| view.capacity() * 8).sum()
+    }
+
     /// Values that the writer shows, if it shows any.
     pub fn values(&self) -> Option<&Values> {
         self.values.as_ref()
@@ -310,11 +322,12 @@ impl Reader {
         self.need();
     }
 
-    /// Waits until there may be a frame or the writer has ended, at most `patience`.
+    /// Waits until there may be a frame or the writer has ended, at most `patience`; at most a
+    /// millisecond if the writer cannot wake this reader.
     pub fn wait(&mut self, patience: Duration) {
         let (Some(page), Some(event), Some(stream)) = (&self.page, &self.event, &self.stream)
         else {
-            return std::thread::sleep(patience);
+            return std::thread::sleep(patience.min(POLL));
         };
         page.sleep(true);
         if self.index.pushed() <= self.next && !self.index.closed() {

@@ -74,6 +74,11 @@ impl Values {
         Ok(Values { memory, capacity })
     }
 
+    /// Most values.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
     /// Number of values.
     pub fn len(&self) -> usize {
         (self.memory.load(COUNT, Ordering::Acquire) as usize).min(self.capacity)
@@ -84,8 +89,8 @@ impl Values {
         self.len() == 0
     }
 
-    /// Sets the value at a position, with its name if the position is the next new one. Positions
-    /// beyond that, and values of another process, stay as they are.
+    /// Sets the value at a position, with its name and type if the position is the next new one; the
+    /// type stays. Positions beyond that, and values of another process, stay as they are.
     pub fn set(&self, at: usize, name: &str, value: Value) {
         let count = self.len();
         if at > count || at >= self.capacity {

@@ -40,10 +40,6 @@ impl Builder<'_> {
                 TextError::new(texts[node.text], node.written.span.clone(), message)
             };
             let name = node.tags.first().map_or(node.class.name, String::as_str).to_owned();
-            if name.contains('/') || name.starts_with('.') {
-                let message = format!("{{{name}}} cannot be the name of a ring in a folder");
-                return Err(at(message).expected("a tag without `/` that does not begin with `.`"));
-            }
             if added.len() == MAX_EXPORTS {
                 return Err(at(format!("more than {MAX_EXPORTS} exported nodes")));
             }

@@ -11,6 +11,7 @@ use super::handle::{Pending, Shared};
 use super::nodes::{Counted, Fresh, Input, Nodes};
 use super::orders::NewRings;
 use super::outcome::{self, Outcome};
+use super::shown::Boards;
 use super::view::{GraphView, NodeView, SourceView};
 use super::workers::Crew;
 use crate::node::NodeError;
@@ -103,6 +104,8 @@ pub struct Engine {
     notify: Option<Notify>,
     /// Filters of nodes by their names; with several workers, those of the first.
     filters: HashMap<String, FilterSet>,
+    /// Values in the memory of rings.
+    boards: Boards,
 }
 
 impl Engine {
@@ -131,6 +134,7 @@ impl Engine {
             over: false,
             notify: None,
             filters: HashMap::new(),
+            boards: Boards::default(),
         };
         let never = AtomicBool::new(false);
         let patience = &mut Patience::new(&never);
@@ -405,6 +409,7 @@ impl Engine {
         let (began, asked) = (Instant::now(), self.shared.asked());
         let Some(view) = self.look(snapshot) else { return false };
         self.account(&view);
+        self.boards.show(&view);
         self.shared.publish(view, snapshot.then_some((began, asked)));
         if snapshot {
             self.snapshots_are_cheap = self.crew.is_none() && began.elapsed() < CHEAP;
@@ -483,6 +488,7 @@ impl Engine {
             }
         }
         self.name_filters(&plan, &fresh, stays);
+        self.boards.rebuild(&fresh, stays);
         for (at, node) in plan.nodes.iter().enumerate() {
             let is_live = node.class.name == "device";
             let inlet = inlets.remove(&node.key);

@@ -8,7 +8,9 @@ use crate::node::{
 };
 use crate::snaplen::SNAPLEN;
 use fyke_frame::Mask;
+use fyke_ring::Values;
 use std::path::Path;
+use std::sync::Arc;
 
 struct ToRing(Export);
 
@@ -28,6 +30,10 @@ impl Node for ToRing {
     fn finish(&mut self, _: &mut Emitted) -> Result<(), NodeError> {
         self.0.close();
         Ok(())
+    }
+
+    fn values(&self) -> Option<Arc<Values>> {
+        Some(self.0.values())
     }
 
     fn counters(&self) -> Vec<Counter> {

@@ -384,13 +384,11 @@ impl Captures {
     fn finish(self, expected: Option<&dyn Fn(usize) -> u64>) -> Result<Counts, String> {
         let mut sum = Counts::default();
         for (reader, Counts { accepted, lost }) in self.finish_each()?.into_iter().enumerate() {
-            if let Some(expected) = expected.map(|expected| expected(reader)) {
-                if accepted + lost != expected {
-                    return Err(format!(
-                        "reader {reader}: {accepted} accepted and {lost} lost, but {expected} were \
-                         sent"
-                    ));
-                }
+            let wanted = expected.map(|expected| expected(reader));
+            if let Some(wanted) = wanted.filter(|wanted| accepted + lost != *wanted) {
+                return Err(format!(
+                    "reader {reader}: {accepted} accepted and {lost} lost, but {wanted} were sent"
+                ));
             }
             (sum.accepted, sum.lost) = (sum.accepted + accepted, sum.lost + lost);
         }

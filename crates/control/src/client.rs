@@ -1,7 +1,7 @@
 //! The client side: `fyke ctl`, and programs that edit a running fyke.
 
 use crate::instances::{self, Instance};
-use crate::message::{Request, Response, Stats};
+use crate::message::{MAX_PROGRAM_CHARS, Request, Response, Stats};
 use crate::runtime_dir::{RuntimeDir, RuntimeDirError};
 use crate::server::MAX_REQUEST_BYTES;
 use crate::wire::{Incoming, LineReader, Patience, write_line};
@@ -208,6 +208,19 @@ impl Client {
             // read the whole request.
             Err(e) if !means_closed(&e) => Err(e.into()),
             _ => self.receive(self.answer_limit),
+        }
+    }
+
+    /// Gives this client a name for the log of edits. A fyke that keeps no names ignores it.
+    ///
+    /// # Errors
+    /// The connection breaks.
+    pub fn hello(&mut self, program: &str) -> Result<(), CallError> {
+        let allowed = program.chars().filter(|letter| !letter.is_control());
+        let program = allowed.take(MAX_PROGRAM_CHARS).collect();
+        match self.call(Request::Hello { program }) {
+            Ok(_) | Err(CallError::Refused(_)) => Ok(()),
+            Err(error) => Err(error),
         }
     }
 

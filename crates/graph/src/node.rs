@@ -38,6 +38,7 @@ pub use class::{
 };
 pub use settings::{MAX_MEMORY_BYTES, Memory, Settings};
 
+use crate::kept::Kept;
 use crate::rules::RuleSet;
 use columns::Column;
 use fyke_capture::{Account, Interface, LookBack, WriteError};
@@ -109,6 +110,9 @@ pub trait Node: Send {
     fn counters(&self) -> Vec<Counter> {
         Vec::new()
     }
+
+    /// Asks the node to keep some of the frames that arrive, for classes that can.
+    fn keep(&mut self, _kept: &Kept) {}
 
     /// Filters of the node, for [`Class::editable`] classes.
     fn filters(&self) -> Option<&FilterSet> {
@@ -466,6 +470,16 @@ impl Emitted {
             meta: stored.meta,
         };
         Some((frame, stored.source))
+    }
+
+    /// Number of frames.
+    pub(crate) fn len(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// Number of bytes of all frames.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.len()
     }
 
     /// True if there is no frame.

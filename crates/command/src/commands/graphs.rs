@@ -19,7 +19,9 @@ use fyke_frame::LinkType;
 use fyke_graph::language::{TextError, quoted};
 use fyke_graph::node::{Counter, NodeError, Settings};
 use fyke_graph::runtime::EditError;
-use fyke_graph::{Classes, Engine, GraphHandle, GraphView, PASSED_OVER, Plan, UNFIT};
+use fyke_graph::{
+    Classes, Engine, GraphHandle, GraphView, Kept, KeptLimits, PASSED_OVER, Plan, UNFIT,
+};
 use std::collections::HashSet;
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -475,6 +477,8 @@ pub struct Started {
     pub handle: GraphHandle,
     pub entered: Entered,
     pub unseen: Unseen,
+    /// The last frames that arrived at the filter, for clients that may edit it.
+    pub kept: Option<Kept>,
 }
 
 /// Starts the graph of a command that must end when one of its nodes fails. With `stats` it warns of interfaces that
@@ -489,6 +493,8 @@ pub fn start(
     let opened = GraphHandle::open(&[text], classes(), args.workers.into());
     let mut opened = opened.map_err(refused)?;
     opened.place(&Kernel { count_all: args.count_all });
+    let kept = Kept::new(KeptLimits::RECENT);
+    let keeps = matches!(doors, Doors::Filters) && opened.keep(FILTER, &kept);
     let unseen = Unseen::start(opened.plan(), stats);
     let entered = privileges.enter(&Needs::of(opened.plan(), doors))?;
     let rotates = rotates(opened.plan());
@@ -496,7 +502,7 @@ pub fn start(
     report_passed_over(rotates, &handle)?;
     engine.end_at_first_failure();
     engine.on_notice(|notice| note!("fyke: {notice}"));
-    Ok(Started { engine, handle, entered, unseen })
+    Ok(Started { engine, handle, entered, unseen, kept: keeps.then_some(kept) })
 }
 
 /// True if a node of a graph writes several files.

@@ -344,6 +344,7 @@ impl Live {
             text: text.to_string(),
             kind: EntryKind::Graph,
             accepted: *accepted,
+            label: None,
         };
         Stats {
             epoch: view.epoch,
@@ -354,6 +355,7 @@ impl Live {
             own_filter: None,
             no_counts: None,
             kernel: super::space::placement(&self.handle),
+            paused: self.handle.is_paused(),
         }
     }
 
@@ -371,6 +373,7 @@ impl Live {
                 text: text.to_string(),
                 kind: EntryKind::Graph,
                 accepted: *accepted,
+                label: None,
                 passes: nodes.map(node).collect(),
             }
         };
@@ -428,11 +431,15 @@ impl Editable for Live {
     fn rules(&self, command: &str) -> Response {
         apply_rules(&self.handle, command)
     }
+
+    fn graph(&self) -> Option<&GraphHandle> {
+        Some(&self.handle)
+    }
 }
 
 impl Controlled for Live {
     fn handle(&self, request: Request) -> Response {
-        requests::handle(self, request)
+        requests::handle(self, request, None)
     }
 
     fn describe(&self) -> Description {

@@ -356,3 +356,89 @@ fn frames_of_a_pause_are_lost_and_counted() {
         assert_eq!(common::frames_of(&path("out.pcapng")), 20);
     }
 }
+
+/// Frames that were rejected, or not wanted yet, can still be had. The capture has given up root and opens nothing.
+#[test]
+fn frames_of_the_past_are_saved() {
+    if !inside("frames_of_the_past_are_saved") {
+        return;
+    }
+    veth();
+    let (_folder, path) = folder();
+    let name = |name: &str| path(name).to_str().unwrap().to_owned();
+    for workers in ["1", "2"] {
+        let mut command = Command::new(FYKE);
+        command.args(["dump", "-Z", "nobody", "-i", "v1", "-w", &name("out.pcapng")]);
+        command.args(["--keep", "60s,64MB"]);
+        command.args(["--workers", workers, "udp port 5001"]);
+        let mut running = Running::start(command.stdout(Stdio::null()));
+        running.hear("keeping the frames of the last 60 s, at most 64000000 bytes");
+        send(100, 20);
+        running.settle(100);
+        assert!(running.ctl(&["stats"]).contains("100 seen = 50 accepted + 50 rejected"));
+        assert!(running.ctl(&["show"]).contains("keeps every frame"), "{}", running.ctl(&["show"]));
+        std::thread::sleep(Duration::from_millis(400));
+        assert!(
+            running.ctl(&["save", &name("all.pcapng")]).starts_with("saved 100 of the last 100")
+        );
+        assert_eq!(common::frames_of(&path("all.pcapng")), 100);
+        let mode = std::os::unix::fs::PermissionsExt::mode(
+            &std::fs::metadata(path("all.pcapng")).unwrap().permissions(),
+        );
+        assert_eq!(mode & 0o777, 0o600);
+        running.ctl(&["save", &name("some.pcap"), "--last", "50s", "udp port 5002"]);
+        assert_eq!(common::frames_of(&path("some.pcap")), 50);
+        std::thread::sleep(Duration::from_millis(1_100));
+        running.ctl(&["save", &name("some.pcap"), "--last", "1s"]);
+        assert_eq!(common::frames_of(&path("some.pcap")), 0);
+        // A refusal leaves no new file, and an old one as it was.
+        for file in ["none.pcapng", "all.pcapng"] {
+            assert!(refused(&running, &["save", &name(file), "udp prot 1"]).contains('^'));
+        }
+        assert!(!path("none.pcapng").exists());
+        assert_eq!(common::frames_of(&path("all.pcapng")), 100);
+        assert!(refused(&running, &["save", &name("x.pcapng.gz")]).contains("omit the ending"));
+        assert!(refused(&running, &["save", "/dev/null"]).contains("regular files only"));
+        assert_eq!(json(&running, &["try", "udp"])["past"]["frames"], 100);
+        running.signal("INT");
+        assert!(running.end().success());
+        assert_eq!(running.sum().lost, 0);
+    }
+    let running = capture(&path("out.pcapng"), &["udp"]);
+    let said = refused(&running, &["save", &name("none.pcapng")]);
+    assert!(said.contains("start it with `fyke dump --keep 30s`"), "{said}");
+    for (words, part) in [
+        (&["--keep", "30"][..], "expected a time, a size, or both"),
+        (&["--keep", "30s,40s"], "one time and one size"),
+        (&["--keep", "1kB"], "from 1MB to 4TB"),
+        (&["--keep", "30s", "--no-control"], "cannot be used with"),
+    ] {
+        let output = Command::new(FYKE).args(["dump", "-i", "v1"]).args(words).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && said.contains(part), "{words:?}: {said}");
+    }
+}
+
+/// A disk that is full is an error at run time, and the capture continues.
+#[test]
+fn a_full_disk_is_named_by_save() {
+    if !inside("a_full_disk_is_named_by_save") {
+        return;
+    }
+    veth();
+    let (_folder, path) = folder();
+    std::fs::create_dir(path("small")).unwrap();
+    common::tool(&format!("mount -t tmpfs -o size=64k none {}", path("small").display()));
+    let mut running = capture(&path("out.pcapng"), &["--keep", "1MB", "udp port 5001"]);
+    send(200, 1_000);
+    running.settle(200);
+    std::thread::sleep(Duration::from_millis(400));
+    let output = ctl(&running, &["save", path("small/all.pcapng").to_str().unwrap()]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains("is not complete"), "{output:?}");
+    assert!(said.contains("os error 28"), "{said}");
+    assert_eq!(json(&running, &["stats"])["accounting"]["delivered"], 100);
+    running.signal("INT");
+    assert!(running.end().success());
+    common::tool(&format!("umount {}", path("small").display()));
+}

@@ -4,12 +4,12 @@ use crate::instances::{self, Instance};
 use crate::message::{MAX_PROGRAM_CHARS, Request, Response, Stats};
 use crate::runtime_dir::{RuntimeDir, RuntimeDirError};
 use crate::server::MAX_REQUEST_BYTES;
-use crate::wire::{Incoming, LineReader, Patience, write_line};
+use crate::wire::{Incoming, LineReader, Patience, write_line, write_line_with};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, sockopt};
 use rustix::process::geteuid;
 use std::fmt::Write as _;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -221,6 +221,25 @@ impl Client {
         match self.call(Request::Hello { program }) {
             Ok(_) | Err(CallError::Refused(_)) => Ok(()),
             Err(error) => Err(error),
+        }
+    }
+
+    /// Sends a request with an open file, for [`Request::Save`], and waits for the answer, as [`Client::call`] does.
+    ///
+    /// # Errors
+    /// As for [`Client::call`].
+    pub fn call_with(
+        &mut self,
+        request: &Request,
+        file: BorrowedFd<'_>,
+    ) -> Result<Response, CallError> {
+        let line = serde_json::to_vec(request).map_err(io::Error::from)?;
+        if line.len() > MAX_REQUEST_BYTES {
+            return Err(CallError::TooLong { given: line.len(), limit: MAX_REQUEST_BYTES });
+        }
+        match write_line_with(&self.stream, &line, file, self.answer_limit) {
+            Err(e) if !means_closed(&e) => Err(e.into()),
+            _ => self.receive(self.answer_limit),
         }
     }
 

@@ -71,6 +71,16 @@ pub enum Request {
         /// Number of frames, at most [`MAX_EXPLAINED`]; without it, 5.
         last: Option<u64>,
     },
+    /// Writes frames of the past to the open file that comes with the request (`SCM_RIGHTS`): answered by
+    /// [`Response::Saved`].
+    Save {
+        /// Only frames of the last milliseconds.
+        last_ms: Option<u64>,
+        /// Only frames that this filter accepts.
+        text: Option<String>,
+        /// The format.
+        format: SaveFormat,
+    },
     /// Pauses the program: frames of interfaces are lost, with the reason `paused`, and files are not read. Answered by
     /// [`Response::Ok`].
     Pause,
@@ -208,6 +218,18 @@ pub enum Response {
         /// Number of older edits that are no longer kept.
         forgotten: u64,
     },
+    /// Answer to [`Request::Save`].
+    Saved {
+        /// Frames in the file.
+        frames: u64,
+        /// Bytes of the file.
+        bytes: u64,
+        /// The kept frames.
+        past: Past,
+        /// The reason why the file is not complete.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        failed: Option<String>,
+    },
     /// Answer to [`Request::Try`].
     Tried(Tried),
     /// Answer to [`Request::Why`].
@@ -250,6 +272,16 @@ pub struct LogEntry {
     /// The epoch of the edit that took it back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undone: Option<u64>,
+}
+
+/// Format of a saved file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SaveFormat {
+    /// One link type, no interface names.
+    Pcap,
+    /// Any number of interfaces.
+    Pcapng,
 }
 
 /// The frames of the past that an answer is about: the latest that arrived at the filters and that are still kept.

@@ -17,8 +17,9 @@ use fyke_privilege::helper;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::geteuid;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -53,6 +54,12 @@ pub trait Controlled: Send + Sync {
     /// The same, with the client that sent the request, for programs that log their edits.
     fn handle_from(&self, request: Request, _peer: &Peer) -> Response {
         self.handle(request)
+    }
+
+    /// Carries a [`Request::Save`] out: writes frames to an open file of the client. Done at low priority.
+    fn save(&self, _request: Request, _file: File, _peer: &Peer) -> Response {
+        let message = "this fyke keeps no frames to save; start it with `fyke dump --keep`";
+        Response::Error { message: message.to_owned() }
     }
 
     /// True if carrying this out or writing the answer may take longer than a millisecond; it is
@@ -328,7 +335,7 @@ impl Acceptor {
         let Ok(third) = stream.try_clone() else { return };
         let client = ClientThread {
             seat,
-            reader: LineReader::new(third, MAX_REQUEST_BYTES),
+            reader: LineReader::with_files(third, MAX_REQUEST_BYTES),
             stream,
             peer,
             controlled: Arc::clone(&self.controlled),
@@ -362,11 +369,17 @@ fn answer(stream: &UnixStream, response: &Response, limit: Duration) -> io::Resu
     write_line(stream, &line, limit)
 }
 
+/// Locked while a long answer is made, and while frames are saved, which takes longer.
+static ANSWERS: Mutex<()> = Mutex::new(());
+static SAVES: Mutex<()> = Mutex::new(());
+
 /// Makes a long answer on its own thread, at a tenth of the weight of a packet loop. A thread
 /// cannot raise its own priority again, so the client's thread is not used.
-fn at_low_priority(made: impl FnOnce() -> io::Result<Vec<u8>> + Send) -> io::Result<Vec<u8>> {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let _only = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+fn at_low_priority(
+    one_at_a_time: &Mutex<()>,
+    made: impl FnOnce() -> io::Result<Vec<u8>> + Send,
+) -> io::Result<Vec<u8>> {
+    let _only = one_at_a_time.lock().unwrap_or_else(PoisonError::into_inner);
     thread::scope(|threads| {
         let at_low_priority = || {
             // On Linux each thread has its own priority; lowering it is always allowed, and the
@@ -387,6 +400,10 @@ struct ClientThread {
     peer: Peer,
     controlled: Arc<dyn Controlled>,
 }
+
+/// Refusal of a [`Request::Save`] without a file.
+const NO_FILE: &str =
+    "no open file came with the request: it is sent with its first byte (SCM_RIGHTS)";
 
 /// Refuses a request that is longer than its limits allow.
 fn check_limits(request: &Request) -> Result<(), String> {
@@ -451,6 +468,10 @@ impl ClientThread {
                 self.peer.program = Some(program);
                 Response::Description(self.controlled.describe())
             }
+            Ok(request @ Request::Save { .. }) => match self.reader.take_file() {
+                Some(file) => return self.save(request, file).map(|()| None),
+                None => Response::Error { message: NO_FILE.to_owned() },
+            },
             Ok(Request::Watch { interval_ms }) => return self.watch(interval_ms).map(Some),
             Ok(request) => return self.answer_to(request).map(|()| None),
             Err(message) => Response::Error { message },
@@ -466,7 +487,15 @@ impl ClientThread {
             let response = self.controlled.handle_from(request, &self.peer);
             serde_json::to_vec(&response).map_err(io::Error::other)
         };
-        let line = if is_long { at_low_priority(made)? } else { made()? };
+        let line = if is_long { at_low_priority(&ANSWERS, made)? } else { made()? };
+        write_line(&self.stream, &line, ANSWER_LIMIT)
+    }
+
+    fn save(&self, request: Request, file: OwnedFd) -> io::Result<()> {
+        let line = at_low_priority(&SAVES, || {
+            let response = self.controlled.save(request, File::from(file), &self.peer);
+            serde_json::to_vec(&response).map_err(io::Error::other)
+        })?;
         write_line(&self.stream, &line, ANSWER_LIMIT)
     }
 

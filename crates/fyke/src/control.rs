@@ -20,6 +20,6 @@ pub use fyke_control::{
     EntryKind, FilterCount, FilterPasses, Instance, Label, Listening, LogEntry, LoggedChange,
     MAX_CHANGES, MAX_CLIENTS, MAX_EXPLAINED, MAX_PROGRAM_CHARS, MAX_REQUEST_BYTES, MAX_TRIED,
     NodeCount, OwnFilter, PassCount, Past, Peer, Reason, Rejected, RejectedFrame, Request,
-    Response, RuntimeDir, RuntimeDirError, Server, ShownFrame, StartError, Stats, Tried, list,
-    list_in,
+    Response, RuntimeDir, RuntimeDirError, SaveFormat, Server, ShownFrame, StartError, Stats,
+    Tried, list, list_in,
 };

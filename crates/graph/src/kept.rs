@@ -22,6 +22,9 @@ const CHUNK_FRAMES: usize = 256;
 /// Bytes of a chunk that is full; the rest of its batch is not kept.
 const CHUNK_BYTES: usize = 1 << 20;
 
+/// Shortest time between chunks that are not full, if all frames are kept.
+const SMALL_CHUNKS: Duration = Duration::from_millis(10);
+
 /// Limits of the kept frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeptLimits {
@@ -29,13 +32,16 @@ pub struct KeptLimits {
     pub frames: usize,
     /// Most bytes of frames.
     pub bytes: usize,
+    /// Age of the oldest frames, by the times of the frames; `None` = any.
+    pub age: Option<Duration>,
     /// Most frames that are copied in a second; 0 = all.
     pub per_second: u32,
 }
 
 impl KeptLimits {
     /// The last 4,096 frames, at most 8 MiB of them; about 25,000 are copied in a second, a thousandth of a processor.
-    pub const RECENT: KeptLimits = KeptLimits { frames: 4_096, bytes: 8 << 20, per_second: 25_600 };
+    pub const RECENT: KeptLimits =
+        KeptLimits { frames: 4_096, bytes: 8 << 20, age: None, per_second: 25_600 };
 }
 
 /// The kept frames; clones share them.
@@ -53,15 +59,19 @@ struct State {
     chunks: VecDeque<Arc<Chunk>>,
     frames: usize,
     bytes: usize,
+    /// Time of the newest frame.
+    newest_ns: u64,
 }
 
 /// Frames that arrived one after the other, from one source.
 #[derive(Debug, Default)]
 pub struct Chunk {
     frames: Emitted,
-    interfaces: Vec<Interface>,
+    interfaces: Arc<[Interface]>,
     source: u32,
     arrived: u64,
+    /// Time of its newest frame.
+    newest_ns: u64,
 }
 
 impl Chunk {
@@ -78,6 +88,11 @@ impl Chunk {
     /// Number of frames that arrived since the chunk before it, kept or not.
     pub fn arrived(&self) -> u64 {
         self.arrived
+    }
+
+    /// Time of its newest frame, nanoseconds since 1970.
+    pub fn newest_ns(&self) -> u64 {
+        self.newest_ns
     }
 
     /// The interfaces of its frames, by their numbers.
@@ -117,6 +132,17 @@ impl Kept {
         chunks
     }
 
+    /// Number of kept frames, and of their bytes.
+    pub fn size(&self) -> (usize, usize) {
+        let state = self.lock();
+        (state.frames, state.bytes)
+    }
+
+    /// The limits.
+    pub fn limits(&self) -> KeptLimits {
+        self.0.limits
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         // Chunks are moved as a whole.
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -127,6 +153,7 @@ impl Kept {
         Keeper {
             kept: self.clone(),
             open: Chunk::default(),
+            handed: None,
             sealed: VecDeque::new(),
             next: None,
             serial: None,
@@ -139,6 +166,8 @@ impl Kept {
 pub(crate) struct Keeper {
     kept: Kept,
     open: Chunk,
+    /// The time at which a chunk was handed over.
+    handed: Option<Instant>,
     /// Chunks that are not handed over yet.
     sealed: VecDeque<Chunk>,
     /// The time from which frames are copied again.
@@ -167,17 +196,28 @@ impl Keeper {
         if known != (arrival.source(), arrival.interfaces().len()) {
             self.seal();
             self.open.source = arrival.source();
-            self.open.interfaces = arrival.interfaces().to_vec();
+            self.open.interfaces = arrival.interfaces().into();
         }
         for (_, frame) in arrival.frames() {
             if self.open.frames.bytes() >= CHUNK_BYTES {
-                break;
+                if self.limits().per_second > 0 {
+                    break;
+                }
+                self.seal();
             }
             self.open.frames.push(self.open.source, frame);
+            self.open.newest_ns = self.open.newest_ns.max(frame.timestamp_ns);
         }
-        let is_full = self.open.len() >= CHUNK_FRAMES || self.open.frames.bytes() >= CHUNK_BYTES;
-        if is_full || arrival.batch().len() < BATCH_CAPACITY {
+        let keeps_all = self.limits().per_second == 0;
+        let is_full = match keeps_all {
+            true => self.open.frames.bytes() >= CHUNK_BYTES,
+            false => self.open.len() >= CHUNK_FRAMES,
+        };
+        let is_late = |handed: Instant| now - handed >= SMALL_CHUNKS;
+        let is_last = arrival.batch().len() < BATCH_CAPACITY;
+        if is_full || (is_last && (!keeps_all || self.handed.is_none_or(is_late))) {
             self.seal();
+            self.handed = Some(now);
         }
     }
 
@@ -192,7 +232,8 @@ impl Keeper {
 
     fn seal(&mut self) {
         if !self.open.is_empty() {
-            let interfaces = self.open.interfaces.clone();
+            self.open.frames.shrink();
+            let interfaces = Arc::clone(&self.open.interfaces);
             let next = Chunk { interfaces, source: self.open.source, ..Chunk::default() };
             self.sealed.push_back(std::mem::replace(&mut self.open, next));
         }
@@ -218,13 +259,16 @@ impl State {
         for chunk in new {
             self.frames += chunk.len();
             self.bytes += chunk.frames.bytes();
+            self.newest_ns = self.newest_ns.max(chunk.newest_ns);
             self.chunks.push_back(Arc::new(chunk));
         }
         let mut gone = Vec::new();
         // The oldest goes when the others alone are enough.
         while let Some(oldest) = self.chunks.front() {
             let others = self.frames - oldest.len();
-            if others < limits.frames && self.bytes <= limits.bytes {
+            let age = Duration::from_nanos(self.newest_ns.saturating_sub(oldest.newest_ns));
+            let is_old = limits.age.is_some_and(|limit| age > limit);
+            if others < limits.frames && self.bytes <= limits.bytes && !is_old {
                 break;
             }
             self.frames = others;
@@ -249,7 +293,8 @@ mod tests {
 
     #[test]
     fn the_last_frames_stay_within_the_limits() {
-        let limits = KeptLimits { frames: 100, bytes: 10_000, per_second: 0 };
+        let bytes = 5 * chunk(30, 60).frames.bytes();
+        let limits = KeptLimits { frames: 100, bytes, age: None, per_second: 0 };
         let kept = Kept::new(limits);
         for _ in 0..10 {
             kept.lock().add((0..3).map(|_| chunk(30, 60)), limits);
@@ -261,9 +306,24 @@ mod tests {
         assert_eq!(lens(31), [30; 2]);
         assert_eq!(lens(0), [0_usize; 0]);
         kept.lock().add(std::iter::once(chunk(9, 1_000)), limits);
-        assert_eq!(lens(usize::MAX), [9]);
-        kept.lock().add(std::iter::once(chunk(1, 10_001)), limits);
+        assert_eq!(lens(usize::MAX), [30, 30, 9]);
+        kept.lock().add(std::iter::once(chunk(1, 50_000)), limits);
         assert_eq!(lens(usize::MAX), [0_usize; 0]);
+    }
+
+    #[test]
+    fn frames_that_are_too_old_go() {
+        let age = Some(Duration::from_secs(30));
+        let limits = KeptLimits { frames: usize::MAX, bytes: usize::MAX, age, per_second: 0 };
+        let kept = Kept::new(limits);
+        for second in [100_u64, 110, 129, 130, 131, 90] {
+            let newest_ns = second * 1_000_000_000;
+            kept.lock().add(std::iter::once(Chunk { newest_ns, ..chunk(1, 60) }), limits);
+        }
+        let times: Vec<_> =
+            kept.last(100).iter().map(|one| one.newest_ns / 1_000_000_000).collect();
+        assert_eq!(times, [110, 129, 130, 131, 90]);
+        assert_eq!(kept.size().0, 5);
     }
 
     #[test]

@@ -114,6 +114,11 @@ pub trait Node: Send {
     /// Asks the node to keep some of the frames that arrive, for classes that can.
     fn keep(&mut self, _kept: &Kept) {}
 
+    /// The frames that the node keeps.
+    fn kept(&self) -> Option<&Kept> {
+        None
+    }
+
     /// Filters of the node, for [`Class::editable`] classes.
     fn filters(&self) -> Option<&FilterSet> {
         None
@@ -477,9 +482,15 @@ impl Emitted {
         self.frames.len()
     }
 
-    /// Number of bytes of all frames.
+    /// Number of bytes of memory of all frames.
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes.len()
+        self.bytes.len() + self.frames.len() * size_of::<Stored>()
+    }
+
+    /// Gives back memory that no frame uses.
+    pub(crate) fn shrink(&mut self) {
+        self.bytes.shrink_to_fit();
+        self.frames.shrink_to_fit();
     }
 
     /// True if there is no frame.

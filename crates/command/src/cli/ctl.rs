@@ -19,6 +19,7 @@ Examples:
   fyke ctl del voip
   fyke ctl try 'udp portrange 5000-6000'    tell what a filter would accept, before it is added
   fyke ctl why --last 3                 tell which primitive rejected the last frames
+  fyke ctl save before.pcapng --last 30s 'host 10.0.0.7'    from `fyke dump --keep 60s`
   fyke ctl log                          show all edits with author and time
   fyke ctl undo                         take your last edit back
   fyke ctl watch                        print the counts every second until Ctrl-C
@@ -137,6 +138,20 @@ pub enum CtlAction {
             value_parser = clap::value_parser!(u64).range(1..=1_000)
         )]
         last: u64,
+    },
+    /// Write frames of the past to FILE, rejected ones too, from a capture with `fyke dump --keep`
+    ///
+    /// FILE is pcapng, or pcap if its name ends in .pcap. A new file has mode 600. fyke ctl opens it; the capture
+    /// writes to the open file at low priority, and needs no access to the folder.
+    Save {
+        /// File to write; an existing one is replaced
+        file: PathBuf,
+        /// Only frames of the last TIME: 30s, 5m
+        #[arg(long, value_name = "TIME", value_parser = time)]
+        last: Option<Duration>,
+        /// Only frames that EXPR accepts
+        #[arg(value_name = "EXPR")]
+        expression: Vec<String>,
     },
     /// Stop evaluating frames until `start`, and keep everything else as it is
     ///

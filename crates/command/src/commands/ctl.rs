@@ -4,6 +4,7 @@ mod batch;
 mod hosts;
 mod log;
 mod past;
+mod save;
 mod show;
 
 use super::{Failure, one_line};
@@ -32,6 +33,10 @@ pub fn run(args: CtlArgs) -> Result<(), Failure> {
                 out.flush()?;
             }
             return Ok(());
+        }
+        CtlAction::Save { file, last, expression } => {
+            let text = expression.join(" ");
+            return save::run(&mut out, args.pid, &file, last, &text, shown);
         }
         CtlAction::Batch { file } => return batch(&mut out, args.pid, &file, shown),
         CtlAction::Del { filter } => return delete(&mut out, args.pid, &filter, shown),
@@ -244,6 +249,7 @@ fn write_response(
         Response::Rules { text } => write!(out, "{text}")?,
         Response::Stats(stats) => show::stats(out, stats, shown.full)?,
         Response::Log { entries, forgotten } => log::write(out, entries, *forgotten, shown.full)?,
+        Response::Saved { .. } => save::write(out, response)?,
         Response::Tried(tried) => past::tried(out, tried)?,
         Response::Rejected(rejected) => past::rejected(out, rejected)?,
         Response::Description(description) => writeln!(out, "{}", one_line(&description.source))?,

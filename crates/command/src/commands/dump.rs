@@ -68,6 +68,7 @@ pub fn run(mut args: DumpArgs) -> Result<(), Failure> {
     } else if is_live {
         announce(engine.interfaces(), args.source.snaplen, server.is_some().then_some(&*clients));
     }
+    announce_kept(&args);
     let result = engine.run(&stop);
     close(&args, &live, &unseen, stop.load(Ordering::Relaxed))?;
     let view = engine.view();
@@ -209,6 +210,22 @@ pub fn serve(live: &Arc<Live>, sockets: Sockets, say: bool) -> Option<Server> {
             None
         }
     }
+}
+
+/// Tells which frames are kept, and what that changes.
+fn announce_kept(args: &DumpArgs) {
+    let Some(keep) = args.keep else { return };
+    let time = keep.seconds.map(|seconds| format!("the frames of the last {seconds} s, "));
+    let bytes = keep.bytes.unwrap_or(1 << 30);
+    let kernel = match args.source.read {
+        None => "; the kernel rejects no frame, so that all can be kept",
+        Some(_) => "",
+    };
+    note!(
+        "keeping {}at most {bytes} bytes{kernel}; save them: fyke ctl --pid {} save FILE",
+        time.unwrap_or_else(|| "the last frames, ".to_owned()),
+        std::process::id()
+    );
 }
 
 /// Describes how to edit this capture; `clients` describes the users that may, `None` if there is no control socket.

@@ -192,6 +192,10 @@ pub fn dump(args: &DumpArgs, dissector: Option<&Path>) -> Result<String, Failure
     let snaplen = output_cut(&args.source);
     let link = args.link_type.as_deref().and_then(super::dump::link_type);
     let mut chain = vec![source(&args.source, args.look_back, link, args.immediate_mode)?];
+    chain.extend(args.keep.map(|keep| {
+        let number = |value: Option<u64>| value.map(|value| value.to_string());
+        node("keep", &[("seconds", number(keep.seconds)), ("bytes", number(keep.bytes))])
+    }));
     let filter = node(
         "filter",
         &[
@@ -493,8 +497,10 @@ pub fn start(
     let opened = GraphHandle::open(&[text], classes(), args.workers.into());
     let mut opened = opened.map_err(refused)?;
     opened.place(&Kernel { count_all: args.count_all });
-    let kept = Kept::new(KeptLimits::RECENT);
-    let keeps = matches!(doors, Doors::Filters) && opened.keep(FILTER, &kept);
+    let of_node = opened.kept();
+    let kept = of_node.clone().unwrap_or_else(|| Kept::new(KeptLimits::RECENT));
+    let keeps =
+        matches!(doors, Doors::Filters) && (of_node.is_some() || opened.keep(FILTER, &kept));
     let unseen = Unseen::start(opened.plan(), stats);
     let entered = privileges.enter(&Needs::of(opened.plan(), doors))?;
     let rotates = rotates(opened.plan());

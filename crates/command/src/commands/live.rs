@@ -13,6 +13,7 @@ use fyke_graph::node::NodeError;
 use fyke_graph::{GraphHandle, GraphView, Kept};
 use std::collections::HashMap;
 use std::fmt::Write;
+use std::fs::File;
 use std::sync::Arc;
 
 /// Number of filters above which it takes more than about a millisecond to write their counts.
@@ -102,15 +103,19 @@ impl Live {
     }
 
     fn answer(&self, request: Request, peer: Option<&Peer>) -> Response {
-        let frames = || past::Frames {
+        match request {
+            Request::Try { text, last } => self.frames().tried(&text, last),
+            Request::Why { last } => self.frames().why(last),
+            other => requests::handle(self, other, peer),
+        }
+    }
+
+    /// Returns the frames of the past, for questions about them.
+    fn frames(&self) -> past::Frames<'_> {
+        past::Frames {
             filters: &self.filters,
             kept: self.kept.as_ref(),
             rejected_in_kernel: self.rejected_in_kernel(),
-        };
-        match request {
-            Request::Try { text, last } => frames().tried(&text, last),
-            Request::Why { last } => frames().why(last),
-            other => requests::handle(self, other, peer),
         }
     }
 
@@ -236,6 +241,14 @@ impl Controlled for Live {
 
     fn handle_from(&self, request: Request, peer: &Peer) -> Response {
         self.answer(request, Some(peer))
+    }
+
+    fn save(&self, request: Request, file: File, _peer: &Peer) -> Response {
+        let Request::Save { last_ms, text, format } = request else {
+            return Response::Error { message: edits::NO_FRAMES.to_owned() };
+        };
+        let wanted = past::Wanted { last_ms, text, format, live: self.description.live };
+        self.frames().save(file, &wanted)
     }
 
     fn is_long(&self, request: &Request) -> bool {

@@ -4,14 +4,20 @@
 //! The filter node keeps some of the frames that arrive at it ([`fyke_graph::kept`]). They are evaluated in the
 //! client's time, outside of the packet loop.
 
-use fyke_control::{Past, Reason, Rejected, RejectedFrame, Response, ShownFrame, Tried};
+use fyke_capture::{Format, SinkStats, WriteOptions};
+use fyke_control::{
+    Past, Reason, Rejected, RejectedFrame, Response, SaveFormat, ShownFrame, Tried,
+};
 use fyke_filter::Predicate;
 use fyke_filters::{FilterError, FilterReader, FilterSet};
 use fyke_frame::{Batch, Frame, LinkType, OutOfBounds};
 use fyke_graph::kept::{Chunk, Kept};
 use fyke_print::{PrintOptions, Printer, TimeStyle};
 use std::collections::HashMap;
+use std::fs::File;
+use std::path::Path;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 /// Frames that are evaluated unless another number is given.
 const TRIED: u64 = 4_096;
@@ -119,6 +125,33 @@ impl Frames<'_> {
         Ok(Rejected { past: self.past(&chunks[first..], usize::MAX), frames, more_filters })
     }
 
+    /// Writes the kept frames to an open file.
+    pub fn save(&self, file: File, wanted: &Wanted) -> Response {
+        let all = |kept: &&Kept| kept.limits().per_second == 0;
+        let Some(kept) = self.kept.filter(all) else { return error(NOT_ALL_KEPT) };
+        if !file.metadata().is_ok_and(|kind| kind.is_file()) {
+            return error("frames are saved to regular files only");
+        }
+        let reader = wanted.text.as_ref().map(|text| {
+            let candidate = self.filters.alike();
+            candidate.set(text).map(|_| Under::new(candidate.reader()))
+        });
+        let mut reader = match reader.transpose() {
+            Ok(reader) => reader,
+            Err(refused) => return error(&refused.to_string()),
+        };
+        let chunks = kept.last(usize::MAX);
+        let past = self.past(&chunks, usize::MAX);
+        match write(chunks, file, wanted, reader.as_mut()) {
+            Ok(SinkStats { frames, bytes, .. }) => {
+                Response::Saved { frames, bytes, past, failed: None }
+            }
+            Err(failed) => {
+                Response::Saved { frames: 0, bytes: 0, past, failed: Some(failed.to_string()) }
+            }
+        }
+    }
+
     fn past(&self, chunks: &[Arc<Chunk>], last: usize) -> Past {
         let kept: usize = chunks.iter().map(|chunk| chunk.len()).sum();
         let arrived: u64 = chunks.iter().map(|chunk| chunk.arrived()).sum();
@@ -140,6 +173,63 @@ impl Frames<'_> {
             rejected_in_kernel: self.rejected_in_kernel,
         }
     }
+}
+
+/// The frames that a client wants, and their format.
+pub struct Wanted {
+    pub last_ms: Option<u64>,
+    pub text: Option<String>,
+    pub format: SaveFormat,
+    /// True if the last milliseconds end now, false if they end with the last frame.
+    pub live: bool,
+}
+
+/// Refusal if only some frames are kept.
+const NOT_ALL_KEPT: &str =
+    "this fyke keeps only a sample of its frames; start it with `fyke dump --keep 30s`";
+
+/// Writes frames; each chunk is freed after it has been written, unless it is still kept.
+fn write(
+    chunks: Vec<Arc<Chunk>>,
+    file: File,
+    wanted: &Wanted,
+    mut reader: Option<&mut Under>,
+) -> anyhow::Result<SinkStats> {
+    let newest = chunks.iter().map(|chunk| chunk.newest_ns()).max().unwrap_or_default();
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+    let end = if wanted.live { now } else { newest };
+    let last_ns = wanted.last_ms.map_or(u64::MAX, |ms| ms.saturating_mul(1_000_000));
+    let begin = end.saturating_sub(last_ns);
+    file.set_len(0)?;
+    let (format, name) = match wanted.format {
+        SaveFormat::Pcap => (Format::Pcap, "saved.pcap"),
+        SaveFormat::Pcapng => (Format::Pcapng, "saved.pcapng"),
+    };
+    let options = WriteOptions { format: Some(format), ..WriteOptions::default() };
+    let mut sink = fyke_capture::write_to(file, Path::new(name), options)?;
+    for chunk in chunks {
+        let mut from = 0;
+        while chunk.newest_ns() >= begin && from < chunk.len() {
+            let batch = chunk.batch(from);
+            if batch.is_empty() {
+                break;
+            }
+            from += batch.len();
+            let accepted = match &mut reader {
+                Some(reader) => reader.accepts(&batch)?,
+                None => batch.all(),
+            };
+            for index in accepted.iter() {
+                let frame = &batch.frames()[index];
+                let interface = chunk.interfaces().get(frame.interface as usize);
+                if let Some(interface) = interface.filter(|_| frame.timestamp_ns >= begin) {
+                    sink.write(interface, frame)?;
+                }
+            }
+        }
+    }
+    Ok(sink.finish()?)
 }
 
 fn error(message: &str) -> Response {

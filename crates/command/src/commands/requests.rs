@@ -73,7 +73,7 @@ pub fn handle(texts: &impl Editable, request: Request, peer: Option<&Peer>) -> R
                 None => Response::Error { message: edits::NO_PAUSE.to_owned() },
             };
         }
-        Request::Try { .. } | Request::Why { .. } => {
+        Request::Try { .. } | Request::Why { .. } | Request::Save { .. } => {
             return Response::Error { message: edits::NO_FRAMES.to_owned() };
         }
         Request::Stats | Request::Describe | Request::Hello { .. } | Request::Watch { .. } => {

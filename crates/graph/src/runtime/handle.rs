@@ -239,6 +239,14 @@ impl Opened {
         self.editor.placements = placement::place(plan, &mut self.made, space);
     }
 
+    /// The frames that a node of this graph keeps, if one does.
+    pub fn kept(&self) -> Option<Kept> {
+        self.made.iter().find_map(|(_, made)| match made {
+            Made::Node(node) => node.kept().cloned(),
+            _ => None,
+        })
+    }
+
     /// Has the node with this name keep some of the frames that arrive at it, on every worker, for questions after the
     /// fact. Returns false if there is no such node.
     pub fn keep(&mut self, name: &str, kept: &Kept) -> bool {

@@ -55,7 +55,7 @@ fn decided(reason: &Reason) -> String {
 }
 
 /// Names the frames that an answer is about.
-fn frames(past: &Past) -> String {
+pub fn frames(past: &Past) -> String {
     let Past { frames, arrived, span_ms, .. } = past;
     let span = format!("{}.{} s", span_ms / 1_000, span_ms / 100 % 10);
     match arrived > frames {

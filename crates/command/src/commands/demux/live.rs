@@ -155,7 +155,7 @@ impl Controlled for Live {
                 let epoch = self.handle.epoch();
                 pause(&self.handle, request == Request::Pause, epoch, started)
             }
-            Request::Try { .. } | Request::Why { .. } => {
+            Request::Try { .. } | Request::Why { .. } | Request::Save { .. } => {
                 Response::Error { message: edits::NO_FRAMES.to_owned() }
             }
             Request::Rules { command } => apply_rules(&self.handle, &command),

@@ -87,7 +87,7 @@ impl Controlled for Live {
             Request::Pause | Request::Start => {
                 Response::Error { message: edits::NO_PAUSE.to_owned() }
             }
-            Request::Try { .. } | Request::Why { .. } => {
+            Request::Try { .. } | Request::Why { .. } | Request::Save { .. } => {
                 Response::Error { message: edits::NO_FRAMES.to_owned() }
             }
             _ => {

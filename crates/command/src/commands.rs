@@ -26,6 +26,8 @@ pub mod run;
 mod signals;
 mod space;
 pub mod tcpdump;
+#[cfg(feature = "top")]
+pub mod top;
 pub mod track;
 mod unseen;
 

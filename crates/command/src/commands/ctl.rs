@@ -3,7 +3,7 @@
 mod batch;
 mod hosts;
 mod log;
-mod past;
+pub mod past;
 mod save;
 mod show;
 
@@ -16,7 +16,8 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::path::Path;
 
-pub use show::duration;
+#[cfg(feature = "top")]
+pub use show::ids;
 
 /// Runs the command.
 pub fn run(args: CtlArgs) -> Result<(), Failure> {
@@ -91,7 +92,7 @@ fn call(client: &mut Client, request: Request) -> Result<Response, Failure> {
 }
 
 /// The name of this program in the log, with the user that ran sudo.
-fn program() -> String {
+pub fn program() -> String {
     match fyke_privilege::user::User::of_sudo() {
         Ok(Some(user)) => format!("fyke ctl, sudo by {}", user.name),
         _ => "fyke ctl".to_owned(),
@@ -242,7 +243,7 @@ fn write_response(
     match response {
         Response::Ok { epoch, ids, latency_ns, notes } => {
             let ids = show::ids(ids);
-            writeln!(out, "{ids}epoch {epoch}, {}", duration(*latency_ns))?;
+            writeln!(out, "{ids}epoch {epoch}, {}", show::duration(*latency_ns))?;
             notes.iter().for_each(|note| note!("fyke: {note}"));
         }
         Response::Passes { .. } => show::passes(out, response, shown.full)?,

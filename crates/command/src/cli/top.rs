@@ -24,6 +24,10 @@ pub struct TopArgs {
     #[arg(long, value_name = "PID")]
     pub pid: Option<u32>,
     /// Milliseconds between two readings of the counts
-    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(100..=60_000))]
+    #[arg(
+        long,
+        default_value_t = 1000,
+        value_parser = clap::value_parser!(u64).range(100..=60_000)
+    )]
     pub interval_ms: u64,
 }

@@ -106,7 +106,7 @@ impl Model {
         has_id.then_some(selected)
     }
 
-    /// Id of the filter whose passes are shown.
+    /// Id of the filter with the passes that are shown.
     pub fn shown_filter(&self) -> Option<u64> {
         self.selected_filter().filter(|_| self.shows_passes).map(|filter| filter.id)
     }

@@ -80,11 +80,14 @@ pub struct Shown {
 
 /// Sends a request; before an edit, the name of this program for the log.
 fn call(client: &mut Client, request: Request) -> Result<Response, Failure> {
-    let is_edit = match &request {
-        Request::Set { .. } | Request::Add { .. } | Request::Delete { .. } => true,
-        Request::Edit { .. } | Request::Undo { .. } => true,
-        _ => false,
-    };
+    let is_edit = matches!(
+        request,
+        Request::Set { .. }
+            | Request::Add { .. }
+            | Request::Delete { .. }
+            | Request::Edit { .. }
+            | Request::Undo { .. }
+    );
     if is_edit {
         client.hello(&program())?;
     }

@@ -40,8 +40,12 @@ pub fn run(args: &TopArgs) -> Result<(), Failure> {
     let watch = watcher.watch(args.interval_ms)?;
     let (sender, counts) = channel();
     std::thread::Builder::new().name("counts".to_owned()).spawn(move || {
-        // The receiver is gone at the end.
-        let _ended = watch.into_iter().try_for_each(|stats| sender.send(stats));
+        for stats in watch {
+            // The receiver is gone at the end.
+            if sender.send(stats).is_err() {
+                break;
+            }
+        }
     })?;
     let stop = stop_on_signals()?;
     let mut model = Model::new(title.trim().to_owned());

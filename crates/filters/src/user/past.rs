@@ -47,7 +47,7 @@ impl FilterSet {
         for (&id, text) in texts.iter().take(most) {
             let Some(rest) = left.checked_sub(text.len()) else { break };
             left = rest;
-            let predicate = self.shared.inputs.compile(text, &options, &self.shared.known);
+            let predicate = fyke_filter::compile_with(text, &options, &self.shared.known);
             compiled.push((id, predicate.ok()));
         }
         let more = texts.len() - compiled.len();

@@ -67,7 +67,7 @@ pub use ring::{RingOptions, RingSource};
 pub use shared::SharedSource;
 pub use sink::{
     Account, Compression, Format, InterfaceLosses, InterfaceSink, Output, PRIVATE, Rotation, Sink,
-    SinkStats, WriteError, WriteOptions, create_file, create_output,
+    SinkStats, WriteError, WriteOptions, create_file, create_output, write_to,
 };
 pub use socket::FilterSocket;
 pub use source::{

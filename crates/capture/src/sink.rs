@@ -226,6 +226,19 @@ pub fn create_file(path: &Path, options: WriteOptions) -> Result<Box<dyn Sink>, 
     Ok(Box::new(file::FileSink::create(path, options)?))
 }
 
+/// Writes a capture file to a file that is open and empty, such as one that another process has opened. `name` is its
+/// name for errors, and selects the format unless the options do.
+///
+/// # Errors
+/// If options contradict each other, or ask for rotation.
+pub fn write_to(
+    file: std::fs::File,
+    name: &Path,
+    options: WriteOptions,
+) -> Result<Box<dyn Sink>, WriteError> {
+    Ok(Box::new(file::FileSink::to_file(file, name, options)?))
+}
+
 /// Creates a file for records that are not frames, or empties it; `-` is standard output. A new file has the permission
 /// bits of `mode`, and belongs to the user that the process will change to.
 ///

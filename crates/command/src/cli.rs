@@ -19,6 +19,8 @@ mod ruler;
 mod rules;
 mod run;
 pub mod tcpdump;
+#[cfg(feature = "top")]
+mod top;
 mod track;
 mod unknown;
 
@@ -36,6 +38,8 @@ pub use machine::*;
 pub use ruler::*;
 pub use rules::*;
 pub use run::*;
+#[cfg(feature = "top")]
+pub use top::*;
 pub use track::*;
 pub use unknown::explained;
 
@@ -77,6 +81,9 @@ pub enum Command {
     Run(RunArgs),
     /// Show or edit the filters of a running fyke.
     Ctl(CtlArgs),
+    /// Show a running fyke on a terminal: rates of filters and nodes, edits from the keyboard.
+    #[cfg(feature = "top")]
+    Top(TopArgs),
     /// Show or edit the Bloom pre-filter of a running fyke.
     Rules(RulesArgs),
     /// Follow protocols that negotiate ports, and capture all of their connections.

@@ -9,6 +9,7 @@ pub mod demo;
 pub mod demux;
 mod dissect;
 pub mod dump;
+mod edits;
 pub mod exec;
 pub mod explain;
 mod graphs;
@@ -16,6 +17,7 @@ pub mod lend;
 mod live;
 pub mod machine;
 mod output;
+mod past;
 mod privilege;
 mod requests;
 pub mod ruler;
@@ -24,10 +26,12 @@ pub mod run;
 mod signals;
 mod space;
 pub mod tcpdump;
+#[cfg(feature = "top")]
+pub mod top;
 pub mod track;
 mod unseen;
 
-pub use output::{one_line, output, safe};
+pub use output::{one_line, output, safe, shortened};
 
 use crate::cli::SourceArgs;
 use anyhow::Context;

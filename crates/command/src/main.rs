@@ -67,6 +67,8 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Explain(args) => commands::explain::run(args),
         Command::Run(args) => commands::run::run(args),
         Command::Ctl(args) => commands::ctl::run(args),
+        #[cfg(feature = "top")]
+        Command::Top(args) => commands::top::run(&args),
         Command::Exec(args) => commands::exec::run(args),
         Command::Lend(args) => commands::lend::run(args),
         Command::Rules(args) => commands::rules::run(args),

@@ -113,7 +113,7 @@ fn a_text_of_many_passes_and_questions_about_them_lose_nothing() {
         for _ in 0..3 {
             ctl(folder, &["stats"]);
         }
-        let shown = ctl(folder, &["show"]);
+        let shown = ctl(folder, &["show", "--full"]);
         assert!(shown.lines().count() >= PAIRS, "{} lines", shown.lines().count());
         ctl(folder, &["set", &format!("udp port {UDP_PORT}")]);
     });

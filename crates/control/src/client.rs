@@ -1,15 +1,15 @@
 //! The client side: `fyke ctl`, and programs that edit a running fyke.
 
 use crate::instances::{self, Instance};
-use crate::message::{Request, Response, Stats};
+use crate::message::{MAX_PROGRAM_CHARS, Request, Response, Stats};
 use crate::runtime_dir::{RuntimeDir, RuntimeDirError};
 use crate::server::MAX_REQUEST_BYTES;
-use crate::wire::{Incoming, LineReader, Patience, write_line};
+use crate::wire::{Incoming, LineReader, Patience, write_line, write_line_with};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, sockopt};
 use rustix::process::geteuid;
 use std::fmt::Write as _;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -206,6 +206,38 @@ impl Client {
         match write_line(&self.stream, &line, self.answer_limit) {
             // A server that refuses a client sends the reason and closes, perhaps before it has
             // read the whole request.
+            Err(e) if !means_closed(&e) => Err(e.into()),
+            _ => self.receive(self.answer_limit),
+        }
+    }
+
+    /// Gives this client a name for the log of edits. A fyke that keeps no names ignores it.
+    ///
+    /// # Errors
+    /// The connection breaks.
+    pub fn hello(&mut self, program: &str) -> Result<(), CallError> {
+        let allowed = program.chars().filter(|letter| !letter.is_control());
+        let program = allowed.take(MAX_PROGRAM_CHARS).collect();
+        match self.call(Request::Hello { program }) {
+            Ok(_) | Err(CallError::Refused(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Sends a request with an open file, for [`Request::Save`], and waits for the answer, as [`Client::call`] does.
+    ///
+    /// # Errors
+    /// As for [`Client::call`].
+    pub fn call_with(
+        &mut self,
+        request: &Request,
+        file: BorrowedFd<'_>,
+    ) -> Result<Response, CallError> {
+        let line = serde_json::to_vec(request).map_err(io::Error::from)?;
+        if line.len() > MAX_REQUEST_BYTES {
+            return Err(CallError::TooLong { given: line.len(), limit: MAX_REQUEST_BYTES });
+        }
+        match write_line_with(&self.stream, &line, file, self.answer_limit) {
             Err(e) if !means_closed(&e) => Err(e.into()),
             _ => self.receive(self.answer_limit),
         }

@@ -42,6 +42,55 @@ pub enum Request {
         /// Id of the filter, as shown by [`Request::Show`].
         id: u64,
     },
+    /// Applies several changes as one edit, all of them or none: answered by [`Response::Ok`], or by
+    /// [`Response::Refused`] with the change that is refused.
+    Edit {
+        /// The changes; each sees the filters that those before it leave. At most [`MAX_CHANGES`].
+        changes: Vec<Change>,
+    },
+    /// Takes an edit back by a new one: answered by [`Response::Ok`].
+    Undo {
+        /// The epoch that the edit began; without it, the last edit of the client's user that is in force.
+        epoch: Option<u64>,
+    },
+    /// The edits so far: answered by [`Response::Log`].
+    Log {
+        /// Number of edits, the latest; without it, all that are kept.
+        last: Option<u64>,
+    },
+    /// Evaluates frames of the past under a filter that is not in force, and changes nothing: answered by
+    /// [`Response::Tried`].
+    Try {
+        /// The filter text.
+        text: String,
+        /// Number of frames, the latest, at most [`MAX_TRIED`]; without it, 4,096.
+        last: Option<u64>,
+    },
+    /// The primitives that rejected the latest rejected frames: answered by [`Response::Rejected`].
+    Why {
+        /// Number of frames, at most [`MAX_EXPLAINED`]; without it, 5.
+        last: Option<u64>,
+    },
+    /// Writes frames of the past to the open file that comes with the request (`SCM_RIGHTS`): answered by
+    /// [`Response::Saved`].
+    Save {
+        /// Only frames of the last milliseconds.
+        last_ms: Option<u64>,
+        /// Only frames that this filter accepts.
+        text: Option<String>,
+        /// The format.
+        format: SaveFormat,
+    },
+    /// Pauses the program: frames of interfaces are lost, with the reason `paused`, and files are not read. Answered by
+    /// [`Response::Ok`].
+    Pause,
+    /// Ends a pause: answered by [`Response::Ok`].
+    Start,
+    /// Gives the client a name for the log of edits: answered by [`Response::Description`].
+    Hello {
+        /// The program; at most [`MAX_PROGRAM_CHARS`] characters, none of them a control character.
+        program: String,
+    },
     /// A command of the Bloom pre-filter: answered by [`Response::Rules`].
     Rules {
         /// `+ip=…,port=…`, `-proto=tcp`, `list`, `reset`, `enable 0|1`, `negative 0|1`.
@@ -55,6 +104,42 @@ pub enum Request {
         /// Milliseconds between two answers; values below 10 count as 10, values above an hour as
         /// an hour.
         interval_ms: u64,
+    },
+}
+
+/// Most frames of one [`Request::Try`].
+pub const MAX_TRIED: u64 = 1_000_000;
+/// Most frames of one [`Request::Why`].
+pub const MAX_EXPLAINED: u64 = 1_000;
+/// Most changes of one [`Request::Edit`].
+pub const MAX_CHANGES: usize = 100_000;
+/// Most characters of the name in [`Request::Hello`].
+pub const MAX_PROGRAM_CHARS: usize = 200;
+
+/// A change of the filters, part of a [`Request::Edit`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "change", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Change {
+    /// Adds a filter.
+    Add {
+        /// The filter text.
+        text: String,
+        /// Its name, which no other filter in force has.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
+        /// Milliseconds until it is removed again.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        for_ms: Option<u64>,
+    },
+    /// Replaces all filters by one; an empty text leaves none.
+    Set {
+        /// The filter text.
+        text: String,
+    },
+    /// Removes a filter.
+    Delete {
+        /// Its id.
+        id: u64,
     },
 }
 
@@ -72,7 +157,10 @@ impl Request {
             _request: serde::de::IgnoredAny,
         }
         let request = serde_json::from_slice(line)?;
-        if matches!(request, Request::Describe | Request::Show | Request::Stats) {
+        if matches!(
+            request,
+            Request::Describe | Request::Show | Request::Stats | Request::Pause | Request::Start
+        ) {
             serde_json::from_slice::<Bare>(line)?;
         }
         Ok(request)
@@ -123,11 +211,209 @@ pub enum Response {
     },
     /// Answer to [`Request::Stats`] and [`Request::Watch`].
     Stats(Stats),
+    /// Answer to [`Request::Log`].
+    Log {
+        /// The edits, oldest first.
+        entries: Vec<LogEntry>,
+        /// Number of older edits that are no longer kept.
+        forgotten: u64,
+    },
+    /// Answer to [`Request::Save`].
+    Saved {
+        /// Frames in the file.
+        frames: u64,
+        /// Bytes of the file.
+        bytes: u64,
+        /// The kept frames.
+        past: Past,
+        /// The reason why the file is not complete.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        failed: Option<String>,
+    },
+    /// Answer to [`Request::Try`].
+    Tried(Tried),
+    /// Answer to [`Request::Why`].
+    Rejected(Rejected),
+    /// A change of a [`Request::Edit`] was refused, so none was made.
+    Refused {
+        /// Its index, from 0.
+        change: usize,
+        /// The reason as text.
+        message: String,
+    },
     /// The request was not carried out and changed nothing.
     Error {
         /// The reason as text; may have several lines, with a caret under the position.
         message: String,
     },
+}
+
+/// An edit in the log, or a run of edits by trackers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogEntry {
+    /// The epoch that it began; for several, the first.
+    pub epoch: u64,
+    /// Number of edits; more than 1 only for trackers.
+    pub edits: u64,
+    /// Time of the edit, milliseconds since 1970; for several, of the last.
+    pub unix_ms: u64,
+    /// Its author.
+    pub author: EditAuthor,
+    /// Frames that the filters which it added have accepted so far.
+    pub accepted: u64,
+    /// Its first changes.
+    pub changes: Vec<LoggedChange>,
+    /// Number of further changes.
+    #[serde(default)]
+    pub more_changes: u64,
+    /// The epoch of the edit that it took back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undoes: Option<u64>,
+    /// The epoch of the edit that took it back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undone: Option<u64>,
+}
+
+/// Format of a saved file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SaveFormat {
+    /// One link type, no interface names.
+    Pcap,
+    /// Any number of interfaces.
+    Pcapng,
+}
+
+/// The frames of the past that an answer is about: the latest that arrived at the filters and that are still kept.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Past {
+    /// Number of frames that were evaluated.
+    pub frames: u64,
+    /// Number of frames that arrived at the filters meanwhile; if it is larger, only some of them are kept.
+    pub arrived: u64,
+    /// Time from the first to the last of them, in milliseconds.
+    pub span_ms: u64,
+    /// Frames that the kernel has rejected since the start; these never arrive at the filters, so they are not among
+    /// those evaluated. Absent if the kernel rejects none at the moment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rejected_in_kernel: Option<u64>,
+}
+
+/// Answer to [`Request::Try`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tried {
+    /// The frames.
+    pub past: Past,
+    /// Those that the tried filter accepts.
+    pub accepted: u64,
+    /// Those of them that no filter in force accepts.
+    pub new: u64,
+    /// Those that the filters in force accept.
+    pub in_force: u64,
+    /// The first of the new frames or, if there is none, of the accepted ones.
+    pub first: Vec<ShownFrame>,
+}
+
+/// Answer to [`Request::Why`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rejected {
+    /// The frames that were evaluated in search of rejected ones.
+    pub past: Past,
+    /// The latest rejected frames, oldest first.
+    pub frames: Vec<RejectedFrame>,
+    /// Number of filters that are not explained: only the first few are.
+    pub more_filters: u64,
+}
+
+/// A rejected frame.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RejectedFrame {
+    /// The frame.
+    pub frame: ShownFrame,
+    /// The reason for each filter.
+    pub reasons: Vec<Reason>,
+}
+
+/// Reason why a filter rejected a frame.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reason {
+    /// Id of the filter.
+    pub filter: u64,
+    /// The primitive that decided; `None` if the text does not fit the link type of the frame.
+    pub decided: Option<String>,
+    /// Its result: `yes` (under `not`), `no`, or `cannot be read`.
+    pub result: String,
+    /// Number of primitives that were evaluated before it.
+    pub before: u64,
+}
+
+/// A frame as a line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShownFrame {
+    /// Its time, nanoseconds since 1970.
+    pub timestamp_ns: u64,
+    /// Its link type, without `DLT_`.
+    pub link: String,
+    /// Its length on the wire.
+    pub wire_len: u32,
+    /// Its line as `fyke dump -n` prints it, without the time. It contains data of the packet: not to be trusted.
+    pub line: String,
+}
+
+/// Author of an edit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum EditAuthor {
+    /// The program itself: the filter of its command line.
+    Program,
+    /// A client of the control socket.
+    Client {
+        /// Its user, as the kernel knows it.
+        uid: u32,
+        /// Its process, as the kernel knows it; 0 if it is in a PID namespace that the program does not see.
+        pid: u32,
+        /// Its program, as the client names it ([`Request::Hello`]).
+        program: Option<String>,
+    },
+    /// Trackers.
+    Tracker {
+        /// Their protocols.
+        name: String,
+    },
+    /// The time of a filter was over.
+    Expiry,
+    /// An author that this version does not know.
+    #[serde(other)]
+    Other,
+}
+
+/// A change of an edit in the log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoggedChange {
+    /// True for an added filter, false for a removed one.
+    pub added: bool,
+    /// Id of the filter.
+    pub id: u64,
+    /// The text, cut to a thousand characters.
+    pub text: String,
+    /// Number of characters of the whole text.
+    pub chars: u64,
+    /// Its name and time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<Label>,
+    /// Frames that it has accepted so far, or until it was removed.
+    pub accepted: u64,
+}
+
+/// Name and end of a filter.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Label {
+    /// Its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Time of its removal, milliseconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_unix_ms: Option<u64>,
 }
 
 /// Description of a running fyke.
@@ -168,7 +454,7 @@ impl Description {
 }
 
 /// A filter with its passes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilterPasses {
     /// Its id, which no other filter of this fyke ever has.
     pub id: u64,
@@ -179,6 +465,9 @@ pub struct FilterPasses {
     pub kind: EntryKind,
     /// Frames accepted by any of its passes.
     pub accepted: u64,
+    /// Its name and time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<Label>,
     /// Its passes; for a graph its nodes, with the ids of [`NodeCount`].
     pub passes: Vec<PassCount>,
 }
@@ -218,6 +507,9 @@ pub struct Stats {
     /// Place of the filters of a live capture: whether they also run in the kernel, or the reason why not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<String>,
+    /// True while the program is paused ([`Request::Pause`]).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub paused: bool,
 }
 
 /// Kind of an entry in the list of filters. Only filters and graphs have an id for `Delete`; others
@@ -332,7 +624,7 @@ impl Accounting {
 }
 
 /// A filter and its counter.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilterCount {
     /// Its id, which no other filter of this fyke ever has.
     pub id: u64,
@@ -344,6 +636,9 @@ pub struct FilterCount {
     /// Frames accepted by any of its passes; a frame that matches several filters counts for one of
     /// them.
     pub accepted: u64,
+    /// Its name and time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<Label>,
 }
 
 #[cfg(test)]
@@ -375,6 +670,22 @@ mod tests {
     }
 
     #[test]
+    fn changes_of_one_edit_are_read_strictly() {
+        let read = |line: &str| serde_json::from_str::<Request>(line);
+        let edit = r#"{"request":"edit","changes":[{"change":"add","text":"ip","name":"a","for_ms":9},
+            {"change":"delete","id":1},{"change":"set","text":""}]}"#;
+        let Request::Edit { changes } = read(edit).unwrap() else { panic!("an edit") };
+        let name = Some("a".to_owned());
+        assert_eq!(changes[0], Change::Add { text: "ip".into(), name, for_ms: Some(9) });
+        assert_eq!(changes[1..], [Change::Delete { id: 1 }, Change::Set { text: String::new() }]);
+        assert_eq!(read(r#"{"request":"undo"}"#).unwrap(), Request::Undo { epoch: None });
+        let unknown = r#"{"request":"edit","changes":[{"change":"delete","id":1,"if":2}]}"#;
+        assert!(read(unknown).is_err());
+        let later: EditAuthor = serde_json::from_str(r#"{"kind":"robot","arms":2}"#).unwrap();
+        assert_eq!(later, EditAuthor::Other);
+    }
+
+    #[test]
     fn answers_of_other_versions_are_read() {
         let older = r#"{"epoch":1,"uptime_ms":2,"accounting":{"seen":3,"delivered":3,"rejected":0,
             "lost":{}},"filters":[{"id":1,"text":"ip","accepted":3}]}"#;
@@ -393,15 +704,24 @@ mod tests {
         let (seen, delivered, rejected, taken) = (u64::MAX, 1, 2, 0);
         let accounting = Accounting { seen, delivered, rejected, taken, lost, rejected_in_kernel };
         let kind = EntryKind::Tracker;
-        let filters = vec![FilterCount { id: 1, text: "ip\n^".into(), kind, accepted: 1 }];
+        let filters =
+            vec![FilterCount { id: 1, text: "ip\n^".into(), kind, accepted: 1, label: None }];
         let counters = BTreeMap::from([("ratio".to_owned(), Number::from_f64(0.5).unwrap())]);
         let nodes = vec![NodeCount { id: 3, counters, ..NodeCount::default() }];
         let own_filter = Some(OwnFilter { text: None, sockets: Some(1) });
         let (no_counts, epoch, uptime_ms) = (Some("no source".into()), 9, 5);
         let kernel = Some("the filters run in the kernel, too".into());
-        let stats =
-            Stats { epoch, uptime_ms, accounting, filters, nodes, own_filter, no_counts, kernel };
-        let stats = Response::Stats(stats);
+        let stats = Response::Stats(Stats {
+            epoch,
+            uptime_ms,
+            accounting,
+            filters,
+            nodes,
+            own_filter,
+            no_counts,
+            kernel,
+            paused: true,
+        });
         let line = serde_json::to_string(&stats).unwrap();
         assert!(!line.contains('\n'));
         assert_eq!(serde_json::from_str::<Response>(&line).unwrap(), stats);

@@ -7,7 +7,9 @@
 
 use crate::client::Client;
 use crate::instances::sweep;
-use crate::message::{Description, Request, Response};
+use crate::message::{
+    Description, MAX_CHANGES, MAX_EXPLAINED, MAX_PROGRAM_CHARS, MAX_TRIED, Request, Response,
+};
 use crate::runtime_dir::{RuntimeDir, RuntimeDirError};
 use crate::seats::{Seat, Seats};
 use crate::wire::{Incoming, LineReader, Patience, write_line};
@@ -15,8 +17,9 @@ use fyke_privilege::helper;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::geteuid;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -42,10 +45,22 @@ const SHORTEST_WAIT: Duration = Duration::from_millis(1);
 
 /// The part of a program that runs a filter and can be queried and edited from outside.
 pub trait Controlled: Send + Sync {
-    /// Carries a request out. Called from several threads at a time; never gets [`Request::Describe`] and
-    /// [`Request::Watch`], which the server answers from [`Controlled::describe`] and [`Request::Stats`].
+    /// Carries a request out. Called from several threads at a time; never gets [`Request::Describe`],
+    /// [`Request::Hello`] and [`Request::Watch`], which the server answers from [`Controlled::describe`] and
+    /// [`Request::Stats`].
     /// Must not wait for the thread that drops the [`Server`].
     fn handle(&self, request: Request) -> Response;
+
+    /// The same, with the client that sent the request, for programs that log their edits.
+    fn handle_from(&self, request: Request, _peer: &Peer) -> Response {
+        self.handle(request)
+    }
+
+    /// Carries a [`Request::Save`] out: writes frames to an open file of the client. Done at low priority.
+    fn save(&self, _request: Request, _file: File, _peer: &Peer) -> Response {
+        let message = "this fyke keeps no frames to save; start it with `fyke dump --keep`";
+        Response::Error { message: message.to_owned() }
+    }
 
     /// True if carrying this out or writing the answer may take longer than a millisecond; it is
     /// then done at low priority. Never true of an edit, which may delay a packet loop.
@@ -55,6 +70,18 @@ pub trait Controlled: Send + Sync {
 
     /// The description of this fyke. Must be quick: `fyke ctl list` requests it from every fyke.
     fn describe(&self) -> Description;
+}
+
+/// The client at the other end of a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Peer {
+    /// Its user, as the kernel knows it.
+    pub uid: u32,
+    /// Its process when it connected, as the kernel knows it; 0 if it is in a PID namespace that this process does not
+    /// see.
+    pub pid: u32,
+    /// Its program, as the client names it ([`Request::Hello`]).
+    pub program: Option<String>,
 }
 
 /// Reasons why no control socket could be opened.
@@ -297,19 +324,20 @@ impl Acceptor {
 
     fn seat(&self, id: u64, stream: UnixStream) {
         let refuse = |message: String| refuse(&stream, message);
-        let user = match check_peer(&stream) {
-            Ok(user) => user,
+        let peer = match check_peer(&stream) {
+            Ok(peer) => peer,
             Err(message) => return refuse(message),
         };
         let Ok(second) = stream.try_clone() else { return };
-        let Some(seat) = self.seats.take(id, user, second) else {
+        let Some(seat) = self.seats.take(id, peer.uid, second) else {
             return refuse(format!("{MAX_CLIENTS} clients are being answered; try again"));
         };
         let Ok(third) = stream.try_clone() else { return };
         let client = ClientThread {
             seat,
-            reader: LineReader::new(third, MAX_REQUEST_BYTES),
+            reader: LineReader::with_files(third, MAX_REQUEST_BYTES),
             stream,
+            peer,
             controlled: Arc::clone(&self.controlled),
         };
         // If no thread can be started, the connection is dropped, and the client finds it closed.
@@ -318,15 +346,16 @@ impl Acceptor {
     }
 }
 
-/// Refuses a peer process that belongs neither to our user nor to root. Returns its user.
-fn check_peer(stream: &UnixStream) -> Result<u32, String> {
+/// Refuses a peer process that belongs neither to our user nor to root.
+fn check_peer(stream: &UnixStream) -> Result<Peer, String> {
     let peer = rustix::net::sockopt::socket_peercred(stream)
         .map_err(|e| format!("cannot read the user of the client: {e}"))?;
-    let (peer, ours) = (peer.uid.as_raw(), geteuid().as_raw());
-    if peer == ours || peer == 0 {
-        return Ok(peer);
+    let pid = rustix::process::Pid::as_raw(Some(peer.pid));
+    let (uid, ours) = (peer.uid.as_raw(), geteuid().as_raw());
+    if uid == ours || uid == 0 {
+        return Ok(Peer { uid, pid: u32::try_from(pid).unwrap_or(0), program: None });
     }
-    Err(format!("this fyke runs as user {ours} and answers that user and root, not user {peer}"))
+    Err(format!("this fyke runs as user {ours} and answers that user and root, not user {uid}"))
 }
 
 /// Sends a refusal. Never blocks: the acceptor calls it, and the few bytes fit into a new socket's
@@ -340,11 +369,17 @@ fn answer(stream: &UnixStream, response: &Response, limit: Duration) -> io::Resu
     write_line(stream, &line, limit)
 }
 
+/// Locked while a long answer is made, and while frames are saved, which takes longer.
+static ANSWERS: Mutex<()> = Mutex::new(());
+static SAVES: Mutex<()> = Mutex::new(());
+
 /// Makes a long answer on its own thread, at a tenth of the weight of a packet loop. A thread
 /// cannot raise its own priority again, so the client's thread is not used.
-fn at_low_priority(made: impl FnOnce() -> io::Result<Vec<u8>> + Send) -> io::Result<Vec<u8>> {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let _only = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+fn at_low_priority(
+    one_at_a_time: &Mutex<()>,
+    made: impl FnOnce() -> io::Result<Vec<u8>> + Send,
+) -> io::Result<Vec<u8>> {
+    let _only = one_at_a_time.lock().unwrap_or_else(PoisonError::into_inner);
     thread::scope(|threads| {
         let at_low_priority = || {
             // On Linux each thread has its own priority; lowering it is always allowed, and the
@@ -362,7 +397,38 @@ struct ClientThread {
     seat: Seat,
     reader: LineReader,
     stream: UnixStream,
+    peer: Peer,
     controlled: Arc<dyn Controlled>,
+}
+
+/// Refusal of a [`Request::Save`] without a file.
+const NO_FILE: &str =
+    "no open file came with the request: it is sent with its first byte (SCM_RIGHTS)";
+
+/// Refuses a request that is longer than its limits allow.
+fn check_limits(request: &Request) -> Result<(), String> {
+    match request {
+        Request::Hello { program }
+            if program.chars().count() > MAX_PROGRAM_CHARS
+                || program.chars().any(char::is_control) =>
+        {
+            Err(format!(
+                "the name of a program has at most {MAX_PROGRAM_CHARS} characters, and no control \
+                 character"
+            ))
+        }
+        Request::Try { last: Some(last), .. } if *last > MAX_TRIED => {
+            Err(format!("{last} frames are more than the {MAX_TRIED} that can be tried"))
+        }
+        Request::Why { last: Some(last) } if *last > MAX_EXPLAINED => {
+            Err(format!("{last} frames are more than the {MAX_EXPLAINED} that can be explained"))
+        }
+        Request::Edit { changes } if changes.len() > MAX_CHANGES => Err(format!(
+            "{} changes are more than the {MAX_CHANGES} of one edit; make several edits",
+            changes.len()
+        )),
+        _ => Ok(()),
+    }
 }
 
 impl ClientThread {
@@ -394,11 +460,21 @@ impl ClientThread {
 
     /// Answers one line. A watch returns the input that ended it.
     fn serve(&mut self, line: &[u8]) -> io::Result<Option<Incoming>> {
-        let response = match Request::from_line(line) {
+        let request = Request::from_line(line).map_err(|e| format!("not a request: {e}"));
+        let checked = request.and_then(|request| check_limits(&request).map(|()| request));
+        let response = match checked {
             Ok(Request::Describe) => Response::Description(self.controlled.describe()),
+            Ok(Request::Hello { program }) => {
+                self.peer.program = Some(program);
+                Response::Description(self.controlled.describe())
+            }
+            Ok(request @ Request::Save { .. }) => match self.reader.take_file() {
+                Some(file) => return self.save(request, file).map(|()| None),
+                None => Response::Error { message: NO_FILE.to_owned() },
+            },
             Ok(Request::Watch { interval_ms }) => return self.watch(interval_ms).map(Some),
             Ok(request) => return self.answer_to(request).map(|()| None),
-            Err(e) => Response::Error { message: format!("not a request: {e}") },
+            Err(message) => Response::Error { message },
         };
         answer(&self.stream, &response, ANSWER_LIMIT)?;
         Ok(None)
@@ -407,9 +483,19 @@ impl ClientThread {
     /// Carries a request out and answers it. A long answer is made at low priority, one at a time.
     fn answer_to(&self, request: Request) -> io::Result<()> {
         let is_long = self.controlled.is_long(&request);
-        let made =
-            || serde_json::to_vec(&self.controlled.handle(request)).map_err(io::Error::other);
-        let line = if is_long { at_low_priority(made)? } else { made()? };
+        let made = || {
+            let response = self.controlled.handle_from(request, &self.peer);
+            serde_json::to_vec(&response).map_err(io::Error::other)
+        };
+        let line = if is_long { at_low_priority(&ANSWERS, made)? } else { made()? };
+        write_line(&self.stream, &line, ANSWER_LIMIT)
+    }
+
+    fn save(&self, request: Request, file: OwnedFd) -> io::Result<()> {
+        let line = at_low_priority(&SAVES, || {
+            let response = self.controlled.save(request, File::from(file), &self.peer);
+            serde_json::to_vec(&response).map_err(io::Error::other)
+        })?;
         write_line(&self.stream, &line, ANSWER_LIMIT)
     }
 

@@ -1,7 +1,12 @@
 //! Reads and writes lines on a Unix stream socket, with limits for length and time.
 
-use rustix::net::{SendFlags, send};
-use std::io::{self, ErrorKind, Read};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, send, sendmsg,
+};
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read};
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -39,6 +44,10 @@ pub struct LineReader {
     /// Number of bytes at the start of the buffer that are known to hold no line end.
     scanned: usize,
     max_bytes: usize,
+    /// True if the peer may send open files.
+    takes_files: bool,
+    /// The last file that came with the bytes.
+    file: Option<OwnedFd>,
 }
 
 const CHUNK_BYTES: usize = 64 << 10;
@@ -46,7 +55,37 @@ const CHUNK_BYTES: usize = 64 << 10;
 impl LineReader {
     /// Reads `stream`; a line has at most `max_bytes`.
     pub fn new(stream: UnixStream, max_bytes: usize) -> LineReader {
-        LineReader { stream, buffer: Vec::new(), scanned: 0, max_bytes }
+        let (buffer, scanned) = (Vec::new(), 0);
+        LineReader { stream, buffer, scanned, max_bytes, takes_files: false, file: None }
+    }
+
+    /// Reads a stream on which the peer may send open files, one with each line.
+    pub fn with_files(stream: UnixStream, max_bytes: usize) -> LineReader {
+        LineReader { takes_files: true, ..LineReader::new(stream, max_bytes) }
+    }
+
+    /// Takes the last file that came. The kernel may hand it over with the line before its own, so it stays until it is
+    /// taken.
+    pub fn take_file(&mut self) -> Option<OwnedFd> {
+        self.file.take()
+    }
+
+    /// Receives bytes. Of several files the kernel and this function close all but one.
+    fn receive(&mut self, chunk: &mut [u8]) -> io::Result<usize> {
+        if !self.takes_files {
+            return self.stream.read(chunk);
+        }
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut parts = [IoSliceMut::new(chunk)];
+        let flags = RecvFlags::CMSG_CLOEXEC;
+        let received = recvmsg(&self.stream, &mut parts, &mut control, flags)?;
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(files) = message {
+                self.file = files.last().or(self.file.take());
+            }
+        }
+        Ok(received.bytes)
     }
 
     /// Waits for the next line.
@@ -73,7 +112,7 @@ impl LineReader {
             if !set_time_left(deadline, |left| self.stream.set_read_timeout(left))? {
                 return Ok(over);
             }
-            match self.stream.read(&mut chunk) {
+            match self.receive(&mut chunk) {
                 Ok(0) => {
                     let clean = self.buffer.is_empty();
                     return Ok(if clean { Incoming::Closed } else { Incoming::Broken });
@@ -131,6 +170,28 @@ pub fn write_line(stream: &UnixStream, line: &[u8], limit: Duration) -> io::Resu
     Ok(())
 }
 
+/// Writes a line as [`write_line`] does, with an open file.
+///
+/// # Errors
+/// As for [`write_line`].
+pub fn write_line_with(
+    stream: &UnixStream,
+    line: &[u8],
+    file: BorrowedFd<'_>,
+    limit: Duration,
+) -> io::Result<()> {
+    let deadline = Instant::now() + limit;
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let files = [file];
+    // There is room for one file.
+    let _fits = control.push(SendAncillaryMessage::ScmRights(&files));
+    set_time_left(Some(deadline), |left| stream.set_write_timeout(left))?;
+    let first = &line[..line.len().min(CHUNK_BYTES)];
+    let sent = sendmsg(stream, &[IoSlice::new(first)], &mut control, SendFlags::NOSIGNAL)?;
+    write_line(stream, &line[sent..], deadline.saturating_duration_since(Instant::now()))
+}
+
 /// Sets the socket's time-out to the time left; false when none is left.
 fn set_time_left(
     deadline: Option<Instant>,
@@ -153,6 +214,7 @@ fn is_timeout(error: &io::Error) -> bool {
 mod tests {
     use super::*;
     use std::io::Write;
+    use std::os::fd::AsFd;
 
     const SHORT: Duration = Duration::from_millis(30);
     const PATIENCE: Patience = Patience { first_byte: Some(SHORT), whole_line: SHORT };
@@ -211,6 +273,25 @@ mod tests {
         write_line(&ours, b"late", Duration::ZERO).unwrap();
         let mut reader = LineReader::new(theirs, 10);
         assert_eq!(reader.next(PATIENCE).unwrap(), Incoming::Line(b"late".to_vec()));
+    }
+
+    #[test]
+    fn a_line_comes_with_a_file() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (mut reader, mut pipe) = (LineReader::with_files(theirs, 100), io::pipe().unwrap());
+        write_line(&ours, b"one", SHORT).unwrap();
+        write_line_with(&ours, b"two", pipe.1.as_fd(), SHORT).unwrap();
+        drop(pipe.1);
+        assert_eq!(reader.next(PATIENCE).unwrap(), Incoming::Line(b"one".to_vec()));
+        assert_eq!(reader.next(PATIENCE).unwrap(), Incoming::Line(b"two".to_vec()));
+        let mut file = std::fs::File::from(reader.take_file().unwrap());
+        file.write_all(b"x").unwrap();
+        drop(file);
+        let mut read = String::new();
+        pipe.0.read_to_string(&mut read).unwrap();
+        assert_eq!(read, "x");
+        // Taken once.
+        assert!(reader.take_file().is_none());
     }
 
     #[test]

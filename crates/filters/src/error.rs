@@ -27,6 +27,15 @@ pub enum FilterError {
         /// Numbers of the filters in force.
         present: Vec<u64>,
     },
+    /// The name of a filter is not valid, or another filter has it.
+    #[error("{0}")]
+    Name(String),
+    /// The time of a filter is not valid.
+    #[error("{0}")]
+    Time(String),
+    /// The edit can no longer be taken back in the way that was planned; plan it again.
+    #[error("the filters have changed meanwhile; try again")]
+    Changed,
     /// Without a filter every frame would be accepted, the opposite of the purpose of a removal.
     #[error(
         "filter {0} is the last one, and without a filter every frame is accepted; \

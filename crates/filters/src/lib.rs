@@ -19,6 +19,7 @@
 //! | `lowered` | the slow part of an edit, done before any lock is taken |
 //! | `user`, `kernel` | the spaces |
 //! | `superset`, `stage`, `classic` | filters of user space in the kernel, too, which passes a superset |
+//! | `journal` | the edits so far with their authors, and how each is taken back |
 //! | `inputs` | link types of the sources, and the check of texts against them |
 //! | [`received`] | frames as filters evaluate them: as the device delivered them, or without tags |
 //!
@@ -43,6 +44,7 @@
 mod classic;
 mod error;
 mod inputs;
+mod journal;
 #[cfg(feature = "kernel")]
 mod kernel;
 mod lowered;
@@ -58,6 +60,7 @@ mod view;
 pub use classic::{ClassicError, ClassicSocket, ClassicStage, classic_program};
 pub use error::{FilterError, GroupError};
 pub use inputs::{Inputs, Refused};
+pub use journal::{Author, InForce, Label, MAX_LIFETIME, MAX_NAME_CHARS, UndoError};
 #[cfg(feature = "kernel")]
 pub use kernel::{ByHand, ByHandError, KernelFilters, LoweredGroup, SocketError};
 #[cfg(feature = "kernel")]
@@ -65,5 +68,7 @@ pub use stage::KernelStage;
 pub use superset::{Listing, Superset};
 pub use texts::Change;
 pub use union::{Member, Union};
-pub use user::{FilterCounts, FilterReader, FilterSet, Tags};
+pub use user::{
+    Edit, EditLog, EditRecord, Edited, FilterCounts, FilterReader, FilterSet, RecordedChange, Tags,
+};
 pub use view::{FilterCount, FilterView, PassDescription};

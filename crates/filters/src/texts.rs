@@ -85,11 +85,16 @@ impl Removed {
 
     /// The values of the removed numbers.
     pub fn of<T: Copy>(&self, ids: &BTreeMap<u64, T>) -> Vec<T> {
+        self.entries(ids).into_iter().map(|(_, value)| value).collect()
+    }
+
+    /// The removed numbers with their values.
+    pub fn entries<T: Clone>(&self, ids: &BTreeMap<u64, T>) -> Vec<(u64, T)> {
         match self {
             Removed::Some(removed) => {
-                removed.iter().filter_map(|id| ids.get(id).copied()).collect()
+                removed.iter().filter_map(|id| Some((*id, ids.get(id)?.clone()))).collect()
             }
-            Removed::All => ids.values().copied().collect(),
+            Removed::All => ids.iter().map(|(&id, value)| (id, value.clone())).collect(),
         }
     }
 

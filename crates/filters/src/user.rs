@@ -15,20 +15,26 @@
 //! A thread at low priority, never a reader, frees the data that an edit replaced. Views and counts: `view.rs`.
 
 mod counts;
+mod edits;
+mod expiry;
+mod past;
 mod priority;
 mod reader;
 mod view;
 
 pub use counts::FilterCounts;
+pub use edits::{Edit, EditLog, EditRecord, Edited, RecordedChange};
 pub use reader::FilterReader;
 #[cfg(feature = "kernel")]
 pub(crate) use view::{IN_ORDER, in_words};
 
 use crate::error::{FilterError, GroupError};
 use crate::inputs::Inputs;
+use crate::journal::{Applied, Entry, Journal};
 use crate::lowered::{Fit, FittingTexts, LoweredTexts};
 use crate::superset::{FIRST_ROW, Listing, Superset};
 use crate::texts::{Change, Removed, Resolved, Texts};
+use edits::Group;
 use fyke_filter::{Fragments, Options, Reading};
 use fyke_frame::LinkType;
 use fyke_pass::{FilterId, LoweredFilter, PassSet, Reader, Staged, Viewer};
@@ -80,6 +86,8 @@ struct Shared {
     orphans: AtomicU64,
     /// Frames that readers have counted for any pass.
     credited: AtomicU64,
+    /// True while a thread removes filters at the end of their time.
+    expires: AtomicBool,
 }
 
 /// State that only the writer uses.
@@ -101,6 +109,7 @@ struct Listed {
     trackers: BTreeSet<String>,
     rows: Rows,
     links: Vec<ListedLink>,
+    journal: Journal,
 }
 
 /// The rows of trackers by number, for lower spaces.
@@ -177,6 +186,7 @@ impl FilterSet {
             without_tags: tags == Tags::Skip && options.reading == Reading::Compat,
             orphans: AtomicU64::new(0),
             credited: AtomicU64::new(0),
+            expires: AtomicBool::new(false),
         };
         FilterSet { shared: Arc::new(shared) }
     }
@@ -202,7 +212,7 @@ impl FilterSet {
     /// # Errors
     /// The first change that is refused.
     pub fn edit(&self, changes: &[Change<'_>]) -> Result<Vec<Option<u64>>, GroupError> {
-        self.shared.edit(changes)
+        Ok(self.edit_as(&Edit::of(changes))?.ids)
     }
 
     /// Adds a filter: frames that it matches are accepted, too. Returns its number.
@@ -237,7 +247,7 @@ impl FilterSet {
             superset.open_for_good("a tracker adds passes of its own");
         }
         let result = edit(&mut writer.passes[index]);
-        self.shared.publish();
+        let _forgotten = lock(&self.shared.listed).journal.tracked(self.shared.publish());
         Ok(result)
     }
 
@@ -264,8 +274,12 @@ impl FilterSet {
         let new: Vec<_> = numbers.iter().copied().zip(texts).collect();
         writer.supersets.iter().for_each(|superset| superset.widen(&new, unfiltered));
         let result = edit(&mut writer.passes[index]);
-        self.shared.publish();
-        lock(&self.shared.listed).rows.remove(removed);
+        let epoch = self.shared.publish();
+        let _forgotten = {
+            let mut listed = lock(&self.shared.listed);
+            listed.rows.remove(removed);
+            listed.journal.tracked(epoch)
+        };
         let listing = || lock(&self.shared.listed).listing();
         writer.supersets.iter().for_each(|superset| superset.narrow(&listing, removed));
         Ok((result, numbers))
@@ -292,8 +306,9 @@ impl FilterSet {
 }
 
 impl Shared {
-    fn publish(&self) {
-        self.epoch.fetch_add(1, Ordering::Release);
+    /// Raises the epoch; returns the new one.
+    fn publish(&self) -> u64 {
+        self.epoch.fetch_add(1, Ordering::Release) + 1
     }
 
     /// Compiles and lowers a text for a link type; returns the reason if it does not fit.
@@ -323,9 +338,10 @@ impl Shared {
 
     /// Applies one edit to every pass set. Everything is prepared before the first pass set changes, and applied before
     /// readers see the first change.
-    fn edit(self: &Arc<Self>, changes: &[Change<'_>]) -> Result<Vec<Option<u64>>, GroupError> {
+    fn edit(self: &Arc<Self>, group: &Group<'_>) -> Result<Edited, GroupError> {
+        let changes = group.changes;
         if changes.is_empty() {
-            return Ok(Vec::new());
+            return Ok(Edited { epoch: self.epoch.load(Ordering::Acquire), ids: Vec::new() });
         }
         let links: Vec<_> = lock(&self.listed).links.iter().map(|one| one.link).collect();
         let lower = || {
@@ -340,23 +356,32 @@ impl Shared {
         let links: Vec<_> = writer.passes.iter().map(PassSet::link).collect();
         lowered.lower(changes, &links, |text, link| self.lower(text, link))?;
         self.check(changes, &lowered)?;
-        let resolved = lock(&self.listed).texts.resolve(changes, false)?;
+        let resolved = {
+            let listed = lock(&self.listed);
+            group.still_holds(&listed)?;
+            let resolved = listed.texts.resolve(changes, false)?;
+            group.check_names(&listed, &resolved)?;
+            resolved
+        };
         let supersets = writer.supersets.clone();
         let leaving = self.widen(&supersets, changes, &resolved);
-        let applied = self.apply(&mut writer, changes, lowered.fitting(), &resolved);
+        let applied = self.apply(&mut writer, group, lowered.fitting(), &resolved);
         let removed = match &applied {
-            Ok(()) => leaving,
+            Ok(_) => leaving,
             Err(_refused) => resolved.added.iter().map(|(id, _)| *id).collect(),
         };
         let listing = || lock(&self.listed).listing();
         supersets.iter().for_each(|superset| superset.narrow(&listing, &removed));
-        applied?;
+        let epoch = applied?;
         let retired = writer.passes.iter().map(PassSet::retired_passes).sum::<usize>();
         drop(writer);
         if retired > FREE_LIMIT {
             self.free_later();
         }
-        Ok(resolved.ids)
+        if group.expires() {
+            self.expire_later();
+        }
+        Ok(Edited { epoch, ids: resolved.ids })
     }
 
     /// Lets lower spaces pass what a group adds; returns the numbers of the texts that it removes.
@@ -382,10 +407,10 @@ impl Shared {
     fn apply(
         &self,
         writer: &mut Writer,
-        changes: &[Change<'_>],
+        group: &Group<'_>,
         mut lowered: FittingTexts,
         resolved: &Resolved,
-    ) -> Result<(), GroupError> {
+    ) -> Result<u64, GroupError> {
         let mut edits = Vec::new();
         for (index, passes) in writer.passes.iter_mut().enumerate() {
             let mut edit = passes.edit();
@@ -403,22 +428,22 @@ impl Shared {
             edits.into_iter().map(|(edit, added)| (edit.stage(), added)).unzip();
         staged.iter().for_each(Staged::lay_out);
         let mut listed = lock(&self.listed);
-        let removed = &resolved.removed;
-        listed.removed += listed.links.iter().map(|one| one.leaving(removed)).sum::<u64>();
+        let leaving = listed.leaving(&resolved.removed);
+        listed.removed += leaving.values().sum::<u64>();
         let filtered = listed.texts.left(resolved) > 0;
-        {
+        let epoch = {
             let _revealing = lock(&self.revealing);
             self.filtered.store(filtered, Ordering::Relaxed);
             for staged in &mut staged {
                 staged.publish();
             }
-            self.publish();
-        }
-        let gone = listed.update(resolved, changes, added);
+            self.publish()
+        };
+        let (gone, forgotten) = listed.update(epoch, group, resolved, added, &leaving);
         drop(listed);
-        drop(gone);
+        drop((gone, forgotten));
         drop(staged);
-        Ok(())
+        Ok(epoch)
     }
 
     /// The index of the pass set for `link`; makes it from the texts that fit if the link type is new.
@@ -495,31 +520,55 @@ impl Listed {
         listing
     }
 
-    /// Removes filters and adds others. Returns the removed data, so that the caller can drop it without a lock.
+    /// Frames that the filters accepted which an edit removes, by number.
+    fn leaving(&self, removed: &Removed) -> BTreeMap<u64, u64> {
+        let mut leaving = BTreeMap::new();
+        for one in &self.links {
+            let passes = one.viewer.snapshot();
+            for (id, filter) in removed.entries(&one.ids) {
+                let accepted = passes.filter(filter).map_or(0, |filter| filter.accepted());
+                *leaving.entry(id).or_default() += accepted;
+            }
+        }
+        leaving
+    }
+
+    /// Removes filters and adds others. Returns the removed data, and entries that the journal no longer keeps, so that
+    /// the caller can drop them without a lock.
     fn update(
         &mut self,
+        epoch: u64,
+        group: &Group<'_>,
         resolved: &Resolved,
-        changes: &[Change<'_>],
         added: Vec<Vec<(u64, FilterId)>>,
-    ) -> Vec<Box<dyn Any>> {
-        let mut gone: Vec<Box<dyn Any>> = vec![Box::new(self.texts.apply(resolved, changes))];
+        leaving: &BTreeMap<u64, u64>,
+    ) -> (Vec<Box<dyn Any>>, Vec<Entry>) {
+        let was_unfiltered = self.texts.listed().is_empty();
+        let removed = resolved.removed.entries(self.texts.listed()).into_iter();
+        let removed = removed.map(|(id, text)| {
+            let accepted = leaving.get(&id).copied().unwrap_or_default();
+            (id, text, accepted)
+        });
+        let removed = removed.collect();
+        let mut gone: Vec<Box<dyn Any>> = vec![Box::new(self.texts.apply(resolved, group.changes))];
         for (one, added) in self.links.iter_mut().zip(added) {
             gone.push(Box::new(resolved.removed.take_from(&mut one.ids)));
             one.ids.extend(added);
         }
-        gone
+        let listed = self.texts.listed();
+        let new = resolved.added.iter().filter_map(|&(id, place)| {
+            Some((id, Arc::clone(listed.get(&id)?), group.label(place)))
+        });
+        let (author, undoes) = (&group.author, group.undoes());
+        let applied =
+            Applied { epoch, author, undoes, was_unfiltered, added: new.collect(), removed };
+        let forgotten = self.journal.record(applied);
+        (gone, forgotten)
     }
 }
 
 impl ListedLink {
     fn new(passes: &PassSet, ids: BTreeMap<u64, FilterId>) -> ListedLink {
         ListedLink { link: passes.link(), viewer: passes.viewer(), ids }
-    }
-
-    /// Frames that the filters accepted which an edit removes.
-    fn leaving(&self, removed: &Removed) -> u64 {
-        let passes = self.viewer.snapshot();
-        let filters = removed.of(&self.ids).into_iter();
-        filters.filter_map(|filter| Some(passes.filter(filter)?.accepted())).sum()
     }
 }

@@ -16,8 +16,10 @@
 
 #[doc(inline)]
 pub use fyke_control::{
-    Accounting, CallError, Client, ConnectError, Controlled, Description, EntryKind, FilterCount,
-    FilterPasses, Instance, Listening, MAX_CLIENTS, MAX_REQUEST_BYTES, NodeCount, OwnFilter,
-    PassCount, Request, Response, RuntimeDir, RuntimeDirError, Server, StartError, Stats, list,
-    list_in,
+    Accounting, CallError, Change, Client, ConnectError, Controlled, Description, EditAuthor,
+    EntryKind, FilterCount, FilterPasses, Instance, Label, Listening, LogEntry, LoggedChange,
+    MAX_CHANGES, MAX_CLIENTS, MAX_EXPLAINED, MAX_PROGRAM_CHARS, MAX_REQUEST_BYTES, MAX_TRIED,
+    NodeCount, OwnFilter, PassCount, Past, Peer, Reason, Rejected, RejectedFrame, Request,
+    Response, RuntimeDir, RuntimeDirError, SaveFormat, Server, ShownFrame, StartError, Stats,
+    Tried, list, list_in,
 };

@@ -10,6 +10,7 @@
 //! | [`placement`] | which filters also run in a lower space, such as the kernel |
 //! | [`runtime`] | the running graph: accounting, failures, edits |
 //! | `fits` | the link types of sources, and counters of frames whose link type no text fits |
+//! | [`kept`] | frames kept for questions after the fact |
 //! | [`rules`] | the rules of a Bloom pre-filter, editable from any thread |
 //!
 //! An edit reaches a filter in one of two ways. An edit from outside (the control socket) takes effect at the next
@@ -40,6 +41,7 @@ mod credits;
 pub mod draw;
 mod export;
 mod fits;
+pub mod kept;
 pub mod language;
 mod losses;
 pub mod node;
@@ -53,6 +55,7 @@ mod texts;
 
 pub use classes::Classes;
 pub use fits::{PASSED_OVER, UNFIT};
+pub use kept::{Kept, KeptLimits};
 pub use plan::Plan;
 pub use rules::{RuleSet, RulesError};
 pub use runtime::{Engine, GraphHandle, GraphView, Made, Opened};

@@ -38,6 +38,7 @@ pub use class::{
 };
 pub use settings::{MAX_MEMORY_BYTES, Memory, Settings};
 
+use crate::kept::Kept;
 use crate::rules::RuleSet;
 use columns::Column;
 use fyke_capture::{Account, Interface, LookBack, WriteError};
@@ -109,6 +110,14 @@ pub trait Node: Send {
     /// Counters of the node.
     fn counters(&self) -> Vec<Counter> {
         Vec::new()
+    }
+
+    /// Asks the node to keep some of the frames that arrive, for classes that can.
+    fn keep(&mut self, _kept: &Kept) {}
+
+    /// The frames that the node keeps.
+    fn kept(&self) -> Option<&Kept> {
+        None
     }
 
     /// Filters of the node, for [`Class::editable`] classes.
@@ -472,6 +481,22 @@ impl Emitted {
             meta: stored.meta,
         };
         Some((frame, stored.source))
+    }
+
+    /// Number of frames.
+    pub(crate) fn len(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// Number of bytes of memory of all frames.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.len() + self.frames.len() * size_of::<Stored>()
+    }
+
+    /// Gives back memory that no frame uses.
+    pub(crate) fn shrink(&mut self) {
+        self.bytes.shrink_to_fit();
+        self.frames.shrink_to_fit();
     }
 
     /// True if there is no frame.

@@ -159,6 +159,11 @@ fn user_of(
     Ok(Some(User { name, uid, gid }))
 }
 
+/// Name of the user with this number; `None` if there is none.
+pub fn name_of(uid: u32) -> Option<String> {
+    Some(sys::user_by_id(uid).ok()??.name)
+}
+
 /// True if this process is root (in its user namespace).
 pub fn is_root() -> bool {
     geteuid().is_root()

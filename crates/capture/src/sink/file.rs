@@ -83,10 +83,37 @@ impl FileSink {
         if options.snaplen == 0 {
             return Err(WriteError::Options("the snapshot length starts at 1"));
         }
-        let (output, name, untouched) = match standard_output {
+        let opened = match standard_output {
             true => (standard_output_file()?, "standard output".to_owned(), None),
             false => open(&names.path(), Role::First { rotates: names.rotates() }, options.mode)?,
         };
+        FileSink::over(opened, path, names, options)
+    }
+
+    /// Writes to a file that is open and empty; `path` is its name for errors and for the choice of the format.
+    pub(super) fn to_file(
+        file: File,
+        path: &Path,
+        options: WriteOptions,
+    ) -> Result<Self, WriteError> {
+        let names = Names::new(path, options.rotation)?;
+        if names.rotates() {
+            return Err(WriteError::Options("rotation needs a file name, not an open file"));
+        }
+        if options.snaplen == 0 {
+            return Err(WriteError::Options("the snapshot length starts at 1"));
+        }
+        let name = path.display().to_string();
+        FileSink::over((Output::new(file), name, None), path, names, options)
+    }
+
+    fn over(
+        (output, name, untouched): (Output, String, Option<Untouched>),
+        path: &Path,
+        names: Names,
+        options: WriteOptions,
+    ) -> Result<Self, WriteError> {
+        let standard_output = path.as_os_str() == "-";
         let folder = names.rotates().then(|| names.folder()).flatten();
         let compression = options.compression.unwrap_or_else(|| Compression::of(path));
         let plain = compression == Compression::None;

@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// `fyke ctl`.
 #[derive(Debug, Args)]
@@ -10,9 +11,17 @@ Examples:
   fyke ctl list                         list running fykes
   fyke ctl set 'tcp port 80'            replace the filter of the only live capture
   fyke ctl --pid 4711 add 'host 10.0.0.7 and udp'
+  fyke ctl add --name voip --for 5m 'udp port 5060'
+  fyke ctl add --hosts suspects.txt     one filter for a list of addresses, nets and ports
   fyke ctl set -F pairs.txt             read a long expression from a file
+  fyke ctl batch -F edits.txt           several edits as one
   fyke ctl show                         show filters with their ids and hits
-  fyke ctl del 2
+  fyke ctl del voip
+  fyke ctl try 'udp portrange 5000-6000'    tell what a filter would accept, before it is added
+  fyke ctl why --last 3                 tell which primitive rejected the last frames
+  fyke ctl save before.pcapng --last 30s 'host 10.0.0.7'    from `fyke dump --keep 60s`
+  fyke ctl log                          show all edits with author and time
+  fyke ctl undo                         take your last edit back
   fyke ctl watch                        print the counts every second until Ctrl-C
 
 An edit is in force for the next frames that fyke reads. Frames that arrived up to 20 ms before it and are still in
@@ -38,7 +47,13 @@ pub enum CtlAction {
     /// List running fykes
     List,
     /// Show filters and evaluation passes with their hits
-    Show,
+    ///
+    /// Long texts are cut, and the passes of a filter that has more than 64 are counted; --full prints them all.
+    Show {
+        /// Print whole texts and all passes
+        #[arg(long)]
+        full: bool,
+    },
     /// Replace all filters by EXPR (empty: accept everything)
     Set {
         /// Read the expression from FILE
@@ -49,29 +64,177 @@ pub enum CtlAction {
         expression: Vec<String>,
     },
     /// Add a filter EXPR; frames that it matches are accepted too
-    Add {
+    Add(AddArgs),
+    /// Remove a filter. The last one cannot be removed: to accept everything, use `set ''`; to stop, end the capture
+    Del {
+        /// Id or name of the filter, as printed by `show`
+        #[arg(value_name = "ID|NAME")]
+        filter: String,
+    },
+    /// Make several edits as one: all are in force from the same frame on, or none is
+    ///
+    /// FILE has one edit a line; empty lines and text after # are skipped:
+    ///
+    ///   add [--name NAME] [--for TIME] EXPR
+    ///   set EXPR
+    ///   del ID|NAME
+    ///
+    /// Each edit sees the filters that the lines before it leave. An error names the line.
+    #[command(verbatim_doc_comment)]
+    Batch {
+        /// File with the edits; - is standard input
+        #[arg(short = 'F', value_name = "FILE")]
+        file: PathBuf,
+    },
+    /// Show the edits so far: epoch, time, author, filters, and the frames that these have accepted since
+    ///
+    /// The user and the process of an author are those that the kernel reports; the program is what the client calls
+    /// itself. Edits by trackers that follow each other are one line. fyke keeps the last 1000 entries, and fewer if
+    /// their texts are longer than 64 MiB. For `fyke dump` and `fyke track`.
+    Log {
+        /// Show only the last N edits
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+        last: Option<u64>,
+        /// Print texts of up to 1000 characters
+        #[arg(long)]
+        full: bool,
+    },
+    /// Take an edit back by a new one
+    ///
+    /// Without EPOCH, your last edit that is in force. What the edit added is removed, and what it removed is added
+    /// again, with new ids and counts. If a filter of the edit has been removed since, the undo is refused and names
+    /// the user. Other filters stay as they are. An undo can be taken back by its epoch. Edits of trackers are
+    /// never taken back.
+    Undo {
+        /// The epoch of the edit, as printed by `log`
+        epoch: Option<u64>,
+    },
+    /// Tell what a filter EXPR would accept, without changing anything
+    ///
+    /// EXPR is evaluated on the last frames that arrived at the filters: the last 4096, or fewer if they have more than
+    /// 8 MiB. Of more than about 25,000 frames per second fyke keeps some batches only; the answer tells of how many
+    /// frames. Frames that the kernel rejects do not arrive: `fyke dump --count-all` lets them. For `fyke dump` and
+    /// `fyke track`.
+    Try {
         /// Read the expression from FILE
         #[arg(short = 'F', value_name = "FILE")]
         expression_file: Option<PathBuf>,
+        /// Evaluate only the last N frames
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+        last: Option<u64>,
         /// Filter expression
         #[arg(value_name = "EXPR", required_unless_present = "expression_file")]
         expression: Vec<String>,
     },
-    /// Remove a filter. The last one cannot be removed: to accept everything, use `set ''`; to stop, end the capture
-    Del {
-        /// Id of the filter, as printed by `show`
-        id: u64,
+    /// Tell which primitive of each filter rejected the last rejected frames
+    ///
+    /// Frames are those of `try`. The first 8 filters are explained.
+    Why {
+        /// Explain the last N rejected frames
+        #[arg(
+            long,
+            value_name = "N",
+            default_value_t = 5,
+            value_parser = clap::value_parser!(u64).range(1..=1_000)
+        )]
+        last: u64,
     },
+    /// Write frames of the past to FILE, rejected ones too, from a capture with `fyke dump --keep`
+    ///
+    /// FILE is pcapng, or pcap if its name ends in .pcap. A new file has mode 600. fyke ctl opens it; the capture
+    /// writes to the open file at low priority, and needs no access to the folder.
+    Save {
+        /// File to write; an existing one is replaced
+        file: PathBuf,
+        /// Only frames of the last TIME: 30s, 5m
+        #[arg(long, value_name = "TIME", value_parser = time)]
+        last: Option<Duration>,
+        /// Only frames that EXPR accepts
+        #[arg(value_name = "EXPR")]
+        expression: Vec<String>,
+    },
+    /// Stop evaluating frames until `start`, and keep everything else as it is
+    ///
+    /// Frames of interfaces that arrive meanwhile count as lost, with the reason `paused`; frames that the kernel
+    /// rejects stay rejected. Files and pipes are not read. For `fyke dump`, `track`, `demux` and `run`.
+    Pause,
+    /// End a pause
+    Start,
     /// Print the exact counts of one moment: seen = accepted + rejected + taken + lost
     ///
     /// A frame is accepted if at least one final node of a graph passes it (writes, prints or counts it); it counts
     /// once, even if several do. Any other frame is taken (a node holds or has replaced it), lost (with the reason) or
     /// rejected. A frame that several filters match counts for one of them. The time is the moment of the counts.
-    Stats,
+    Stats {
+        /// Print whole texts
+        #[arg(long)]
+        full: bool,
+    },
     /// Print the counts repeatedly until interrupted
     Watch {
         /// Milliseconds between two reports
         #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(10..))]
         interval_ms: u64,
+        /// Print whole texts
+        #[arg(long)]
+        full: bool,
     },
+}
+
+/// `fyke ctl add`, and the lines `add` of `fyke ctl batch`.
+#[derive(Debug, Args)]
+pub struct AddArgs {
+    /// Name of the filter, for `show`, `log` and `del`; no other filter in force has it
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Remove the filter after TIME: 500ms, 30s, 5m, 2h, 1d
+    ///
+    /// The last filter stays, unless every frame was accepted before it was added.
+    #[arg(long = "for", value_name = "TIME", value_parser = time)]
+    pub lifetime: Option<Duration>,
+    /// Read addresses, nets and ports from FILE, one a line, and match frames of any of them
+    ///
+    /// Lines: 10.0.0.7, 10.1.0.0/16, 2001:db8::1, 2001:db8::/32, 5060, 5000-5010, tcp/443, udp/5000-5010;
+    /// text after # is skipped; - is standard input. With EXPR, frames must match EXPR too.
+    #[arg(long, value_name = "FILE", conflicts_with = "expression_file")]
+    pub hosts: Option<PathBuf>,
+    /// Read the expression from FILE
+    #[arg(short = 'F', value_name = "FILE")]
+    pub expression_file: Option<PathBuf>,
+    /// Filter expression
+    #[arg(value_name = "EXPR", required_unless_present_any = ["expression_file", "hosts"])]
+    pub expression: Vec<String>,
+}
+
+/// Parses a time such as `5m`.
+pub fn time(text: &str) -> Result<Duration, String> {
+    let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let ms: u64 = match unit {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" | "min" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return Err("expected a number and a unit: 500ms, 30s, 5m, 2h, 1d".to_owned()),
+    };
+    let number: u64 = number.parse().map_err(|_| format!("{number:?} is not a number"))?;
+    let total = number.checked_mul(ms).filter(|total| *total > 0);
+    total.map(Duration::from_millis).ok_or_else(|| format!("{text} is not a possible time"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units() {
+        for (text, ms) in [("500ms", 500), ("30s", 30_000), ("5m", 300_000), ("1d", 86_400_000)] {
+            assert_eq!(time(text), Ok(Duration::from_millis(ms)), "{text}");
+        }
+        for wrong in ["", "5", "m", "0s", "-5m", "5 m", "1.5h", "99999999999999999999s"] {
+            assert!(time(wrong).is_err(), "{wrong:?}");
+        }
+        assert!(time("18446744073709551615d").is_err());
+    }
 }

@@ -5,6 +5,58 @@ use clap::{ArgAction, Args, ValueEnum};
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
+/// Limits of the frames that `--keep` keeps.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Keep {
+    /// Age of the oldest frame in seconds.
+    pub seconds: Option<u64>,
+    /// Bytes of all frames.
+    pub bytes: Option<u64>,
+}
+
+/// Parses the limits of `--keep`.
+fn keep(text: &str) -> Result<Keep, String> {
+    let mut keep = Keep::default();
+    for part in text.split(',') {
+        let place = match (super::time(part), size(part)) {
+            (Ok(time), _) => (&mut keep.seconds, time.as_millis().div_ceil(1_000) as u64),
+            (_, Some(bytes)) => (&mut keep.bytes, bytes),
+            _ => {
+                return Err("expected a time, a size, or both: 30s, 512MB, 30s,2GB".into());
+            }
+        };
+        if place.0.replace(place.1).is_some() {
+            return Err("one time and one size can be given".into());
+        }
+    }
+    match keep {
+        Keep { bytes: Some(bytes), .. } if !KEEP_BYTES.contains(&bytes) => {
+            Err("the size of the frames is from 1MB to 4TB".into())
+        }
+        Keep { seconds: Some(31_536_001..), .. } => Err("the time is at most 365 days".into()),
+        keep => Ok(keep),
+    }
+}
+
+/// Sizes that `--keep` takes.
+const KEEP_BYTES: std::ops::RangeInclusive<u64> = 1_000_000..=4_000_000_000_000;
+
+fn size(text: &str) -> Option<u64> {
+    let digits = text.find(|letter: char| !letter.is_ascii_digit())?;
+    let (number, unit) = text.split_at(digits);
+    let unit = match unit {
+        "kB" | "KB" => 1_000,
+        "MB" => 1_000_000,
+        "GB" => 1_000_000_000,
+        "TB" => 1_000_000_000_000,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(unit)
+}
+
 /// `fyke dump`.
 #[derive(Debug, Args)]
 #[command(after_help = DUMP_EXAMPLES, version, disable_version_flag = true)]
@@ -46,6 +98,12 @@ pub struct DumpArgs {
     #[arg(long, conflicts_with = "count")]
     #[arg(help_heading = "Lines")]
     pub dissect: bool,
+    /// Keep the last frames in memory, rejected ones too, for `fyke ctl save`: 30s, 2GB, or both (30s,2GB)
+    ///
+    /// Without a size, at most 1 GiB of frames. The kernel then rejects no frame, because it would be missing.
+    #[arg(long, value_name = "TIME|SIZE", value_parser = keep, conflicts_with = "no_control")]
+    #[arg(help_heading = "Filter")]
+    pub keep: Option<Keep>,
     /// Read the expression from FILE
     #[arg(short = 'F', value_name = "FILE")]
     #[arg(help_heading = "Filter")]

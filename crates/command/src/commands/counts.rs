@@ -116,14 +116,26 @@ pub fn filters(counts: &FilterCounts) -> Vec<FilterCount> {
         text: filter.text.to_string(),
         kind,
         accepted: filter.accepted,
+        label: None,
     });
-    let entry =
-        |kind, text: &str, accepted| FilterCount { id: 0, text: text.into(), kind, accepted };
+    let entry = |kind, text: &str, accepted| FilterCount {
+        text: text.into(),
+        kind,
+        accepted,
+        ..Default::default()
+    };
     let tracker = counts.tracker.iter();
     let tracker = tracker.map(|(name, accepted)| entry(EntryKind::Tracker, name, *accepted));
     let removed = (counts.removed > 0)
         .then(|| entry(EntryKind::Removed, "filters that have been removed", counts.removed));
     own.chain(tracker).chain(removed).collect()
+}
+
+/// Names a filter as [`entry`] does, with its own name: `filter 3 voip`.
+pub fn named(filter: &FilterCount) -> String {
+    let own = filter.label.as_ref().and_then(|label| label.name.as_deref());
+    let own = own.map(|name| format!(" {}", super::one_line(name)));
+    entry(filter.id, filter.kind) + &own.unwrap_or_default()
 }
 
 /// Names an entry of the list of filters: `filter 3`, `tracker`.

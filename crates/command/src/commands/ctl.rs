@@ -1,42 +1,173 @@
 //! `fyke ctl`: shows and edits the filters of a running fyke from another terminal.
 
-use super::{Failure, counts, one_line};
-use crate::cli::{CtlAction, CtlArgs};
-use fyke_control::{
-    CallError, Client, ConnectError, EntryKind, FilterPasses, NodeCount, OwnFilter, Request,
-    Response, Stats,
-};
+mod batch;
+mod hosts;
+mod log;
+pub mod past;
+mod save;
+mod show;
+
+use super::{Failure, one_line};
+use crate::cli::{AddArgs, CtlAction, CtlArgs};
+use anyhow::Context;
+use fyke_control::{CallError, Change, Client, ConnectError, Request, Response};
 use serde::Serialize;
+use std::collections::HashMap;
 use std::io::Write;
+use std::path::Path;
+
+#[cfg(feature = "top")]
+pub use show::ids;
 
 /// Runs the command.
 pub fn run(args: CtlArgs) -> Result<(), Failure> {
     let mut out = super::output();
+    let mut shown = Shown { json: args.json, full: false };
     let request = match args.action {
         CtlAction::List => return list(&mut out, args.json),
-        CtlAction::Watch { interval_ms } => {
+        CtlAction::Watch { interval_ms, full } => {
             let client = connect(args.pid)?;
             let target = Target::of(&client);
             for stats in client.watch(interval_ms)? {
-                write_response(&mut out, &Response::Stats(stats?), args.json, &target)?;
+                let response = Response::Stats(stats?);
+                write_response(&mut out, &response, &target, Shown { full, ..shown })?;
                 out.flush()?;
             }
             return Ok(());
         }
-        CtlAction::Show => Request::Show,
+        CtlAction::Save { file, last, expression } => {
+            let text = expression.join(" ");
+            return save::run(&mut out, args.pid, &file, last, &text, shown);
+        }
+        CtlAction::Batch { file } => return batch(&mut out, args.pid, &file, shown),
+        CtlAction::Del { filter } => return delete(&mut out, args.pid, &filter, shown),
+        CtlAction::Show { full } => {
+            shown.full = full;
+            Request::Show
+        }
+        CtlAction::Stats { full } => {
+            shown.full = full;
+            Request::Stats
+        }
+        CtlAction::Log { last, full } => {
+            shown.full = full;
+            Request::Log { last }
+        }
         CtlAction::Set { expression_file, expression } => {
             Request::Set { text: super::expression(&expression, expression_file.as_deref())? }
         }
-        CtlAction::Add { expression_file, expression } => {
-            Request::Add { text: super::expression(&expression, expression_file.as_deref())? }
+        CtlAction::Add(args) => add(&args)?,
+        CtlAction::Undo { epoch } => Request::Undo { epoch },
+        CtlAction::Try { expression_file, last, expression } => {
+            Request::Try { text: super::expression(&expression, expression_file.as_deref())?, last }
         }
-        CtlAction::Del { id } => Request::Delete { id },
-        CtlAction::Stats => Request::Stats,
+        CtlAction::Pause => Request::Pause,
+        CtlAction::Start => Request::Start,
+        CtlAction::Why { last } => Request::Why { last: Some(last) },
     };
     let mut client = connect(args.pid)?;
-    let target = Target::of(&client);
-    let response = client.call(request).map_err(refused)?;
-    write_response(&mut out, &response, args.json, &target)
+    let response = call(&mut client, request)?;
+    write_response(&mut out, &response, &Target::of(&client), shown)
+}
+
+/// The form of an answer.
+#[derive(Debug, Clone, Copy)]
+pub struct Shown {
+    json: bool,
+    /// Whole texts, and all passes.
+    full: bool,
+}
+
+/// Sends a request; before an edit, the name of this program for the log.
+fn call(client: &mut Client, request: Request) -> Result<Response, Failure> {
+    let is_edit = matches!(
+        request,
+        Request::Set { .. }
+            | Request::Add { .. }
+            | Request::Delete { .. }
+            | Request::Edit { .. }
+            | Request::Undo { .. }
+    );
+    if is_edit {
+        client.hello(&program())?;
+    }
+    client.call(request).map_err(refused)
+}
+
+/// The name of this program in the log, with the user that ran sudo.
+pub fn program() -> String {
+    match fyke_privilege::user::User::of_sudo() {
+        Ok(Some(user)) => format!("fyke ctl, sudo by {}", user.name),
+        _ => "fyke ctl".to_owned(),
+    }
+}
+
+/// The request of `add`.
+fn add(args: &AddArgs) -> Result<Request, Failure> {
+    let text = match &args.hosts {
+        None => super::expression(&args.expression, args.expression_file.as_deref())?,
+        Some(file) => {
+            let (name, list) = read(file, "the list")?;
+            hosts::text(&name, &list, &args.expression.join(" "))?
+        }
+    };
+    if args.name.is_none() && args.lifetime.is_none() {
+        return Ok(Request::Add { text });
+    }
+    let for_ms = args.lifetime.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+    Ok(Request::Edit { changes: vec![Change::Add { text, name: args.name.clone(), for_ms }] })
+}
+
+/// Reads a file or, for `-`, standard input; returns its name for errors, too.
+fn read(file: &Path, what: &str) -> Result<(String, String), Failure> {
+    let name = file.display().to_string();
+    let (name, text) = match name.as_str() {
+        "-" => ("standard input".to_owned(), super::read_limited(std::io::stdin().lock())),
+        _ => (name, super::read_text(file)),
+    };
+    let text = text.with_context(|| format!("cannot read {what} from {name}"))?;
+    Ok((name, text))
+}
+
+/// Makes the edits of a file as one.
+fn batch(out: &mut impl Write, pid: Option<u32>, file: &Path, shown: Shown) -> Result<(), Failure> {
+    let (name, text) = read(file, "the edits")?;
+    let mut client = connect(pid)?;
+    let edits = batch::read(&name, &text, || names(&mut client))?;
+    let response = call(&mut client, Request::Edit { changes: edits.changes })?;
+    if let Response::Refused { change, message } = &response {
+        let line = edits.lines.get(*change).copied().unwrap_or_default();
+        return Err(Failure::Usage(format!("{name}:{line}: {message}\nno edit was made")));
+    }
+    write_response(out, &response, &Target::of(&client), shown)
+}
+
+/// Removes a filter by its id or its name.
+fn delete(
+    out: &mut impl Write,
+    pid: Option<u32>,
+    filter: &str,
+    shown: Shown,
+) -> Result<(), Failure> {
+    let mut client = connect(pid)?;
+    let id = match filter.parse() {
+        Ok(id) => id,
+        Err(_) => names(&mut client)?.remove(filter).ok_or_else(|| {
+            let message = "no filter has this name or id; `fyke ctl show` lists them";
+            Failure::Usage(format!("{filter:?}: {message}"))
+        })?,
+    };
+    let response = call(&mut client, Request::Delete { id })?;
+    write_response(out, &response, &Target::of(&client), shown)
+}
+
+/// The ids of the filters in force by their names.
+fn names(client: &mut Client) -> Result<HashMap<String, u64>, Failure> {
+    let Response::Stats(stats) = client.call(Request::Stats).map_err(refused)? else {
+        return Err(Failure::Running(anyhow::anyhow!("expected counters")));
+    };
+    let named = stats.filters.into_iter();
+    Ok(named.filter_map(|filter| Some((filter.label?.name?, filter.id))).collect())
 }
 
 /// Connects to a running fyke and reports which process it is.
@@ -102,128 +233,31 @@ fn list(out: &mut impl Write, json: bool) -> Result<(), Failure> {
 fn write_response(
     out: &mut impl Write,
     response: &Response,
-    json: bool,
     target: &Target,
+    shown: Shown,
 ) -> Result<(), Failure> {
-    if json {
+    if let Response::Error { message } | Response::Refused { message, .. } = response {
+        return Err(Failure::Usage(message.clone()));
+    }
+    if shown.json {
         writeln!(out, "{}", serde_json::to_string(&Answer { response, target })?)?;
         return Ok(());
     }
     match response {
         Response::Ok { epoch, ids, latency_ns, notes } => {
-            let ids: Vec<_> = ids.iter().map(|id| format!("filter {id}, ")).collect();
-            writeln!(out, "{}epoch {epoch}, {}", ids.concat(), duration(*latency_ns))?;
+            let ids = show::ids(ids);
+            writeln!(out, "{ids}epoch {epoch}, {}", show::duration(*latency_ns))?;
             notes.iter().for_each(|note| note!("fyke: {note}"));
         }
-        Response::Passes { filters, no_counts: Some(why), .. } => {
-            writeln!(out, "{}", one_line(why))?;
-            for filter in filters {
-                writeln!(out, "filter {}  {}", filter.id, one_line(&filter.text))?;
-            }
-        }
-        Response::Passes { epoch, filters, nodes, own_filter, no_counts: None, kernel } => {
-            write_own_filter(out, own_filter.as_ref())?;
-            if let Some(kernel) = kernel {
-                writeln!(out, "{}", one_line(kernel))?;
-            }
-            if filters.is_empty() && own_filter.is_none() {
-                writeln!(out, "no filter: every frame is accepted (epoch {epoch})")?;
-            }
-            filters.iter().try_for_each(|filter| write_filter(out, filter, nodes))?;
-        }
+        Response::Passes { .. } => show::passes(out, response, shown.full)?,
         Response::Rules { text } => write!(out, "{text}")?,
-        Response::Stats(stats) => write_stats(out, stats)?,
+        Response::Stats(stats) => show::stats(out, stats, shown.full)?,
+        Response::Log { entries, forgotten } => log::write(out, entries, *forgotten, shown.full)?,
+        Response::Saved { .. } => save::write(out, response)?,
+        Response::Tried(tried) => past::tried(out, tried)?,
+        Response::Rejected(rejected) => past::rejected(out, rejected)?,
         Response::Description(description) => writeln!(out, "{}", one_line(&description.source))?,
-        Response::Error { message } => return Err(Failure::Usage(message.clone())),
+        Response::Error { .. } | Response::Refused { .. } => {}
     }
     Ok(())
-}
-
-/// Reports that the program's own filter is in use; `fyke exec` counts only frames of its own filter.
-fn write_own_filter(out: &mut impl Write, own: Option<&OwnFilter>) -> std::io::Result<()> {
-    let Some(own) = own else { return Ok(()) };
-    let text = own.text.as_deref().map(|text| format!(" ({})", one_line(text))).unwrap_or_default();
-    match own.sockets {
-        None => writeln!(
-            out,
-            "the program's own filter{text} is used until the first edit; its frames are not counted"
-        ),
-        Some(count) => writeln!(
-            out,
-            "{count} sockets keep the program's own filter{text}; their frames are not counted"
-        ),
-    }
-}
-
-/// Writes a filter with its passes, or a graph with its nodes.
-fn write_filter(
-    out: &mut impl Write,
-    filter: &FilterPasses,
-    nodes: &[NodeCount],
-) -> std::io::Result<()> {
-    let name = counts::entry(filter.id, filter.kind);
-    writeln!(out, "{name}  {:>10} frames  {}", filter.accepted, one_line(&filter.text))?;
-    for pass in &filter.passes {
-        match nodes.iter().find(|node| node.id == pass.id) {
-            Some(node) => {
-                let account = counts::account(node);
-                writeln!(out, "    node {:<4} {}  {account}", pass.id, one_line(&pass.text))?;
-            }
-            None => writeln!(
-                out,
-                "    pass {:<4} {:>10}  {}",
-                pass.id,
-                pass.accepted,
-                one_line(&pass.text)
-            )?,
-        }
-    }
-    Ok(())
-}
-
-fn write_stats(out: &mut impl Write, stats: &Stats) -> std::io::Result<()> {
-    if let Some(why) = &stats.no_counts {
-        return writeln!(out, "{:>8.1} s  {why}", stats.uptime_ms as f64 / 1000.0);
-    }
-    writeln!(
-        out,
-        "{:>8.1} s  {}  (epoch {})",
-        stats.uptime_ms as f64 / 1000.0,
-        counts::sum(&stats.accounting, 0, 0),
-        stats.epoch
-    )?;
-    write_own_filter(out, stats.own_filter.as_ref())?;
-    if let Some(kernel) = &stats.kernel {
-        writeln!(out, "            {}", one_line(kernel))?;
-    }
-    for filter in &stats.filters {
-        let name = counts::entry(filter.id, filter.kind);
-        writeln!(out, "            {name}: {} {}", filter.accepted, one_line(&filter.text))?;
-    }
-    let is_graph = stats.filters.iter().any(|filter| filter.kind == EntryKind::Graph);
-    for node in stats.nodes.iter().filter(|_| is_graph) {
-        writeln!(out, "            node {:<4} {}", node.id, counts::account(node))?;
-        for filter in node.filters.iter().filter(|filter| filter.kind != EntryKind::Filter) {
-            let name = counts::entry(filter.id, filter.kind);
-            writeln!(
-                out,
-                "                 {name}: {} {}",
-                filter.accepted,
-                one_line(&filter.text)
-            )?;
-        }
-        if let Some(failed) = &node.failed {
-            writeln!(out, "                 has failed: {}", one_line(failed))?;
-        }
-    }
-    Ok(())
-}
-
-/// Formats a duration in a suitable unit.
-pub fn duration(ns: u64) -> String {
-    match ns {
-        0..1_000 => format!("{ns} ns"),
-        1_000..1_000_000 => format!("{:.1} µs", ns as f64 / 1e3),
-        _ => format!("{:.1} ms", ns as f64 / 1e6),
-    }
 }

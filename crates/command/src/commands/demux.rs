@@ -31,7 +31,7 @@ pub fn run(mut args: DemuxArgs) -> Result<(), Failure> {
     // An edit may add an endpoint.
     let doors = if args.no_control { Doors::Closed } else { Doors::Graph };
     let graph = graphs::demux_of(&args, &rules)?;
-    let Started { mut engine, handle, entered, unseen } =
+    let Started { mut engine, handle, entered, unseen, .. } =
         graphs::start(&graph, privileges, doors, &args.source, args.stats)?;
     let (scoped, no_control, is_live) = (args.scoped, args.no_control, args.source.read.is_none());
     let clients = entered.clients();

@@ -19,7 +19,7 @@ use super::unseen::Unseen;
 use crate::cli::DumpArgs;
 use fyke_capture::Interface;
 use fyke_control::Server;
-use fyke_graph::{Engine, GraphHandle};
+use fyke_graph::{Engine, GraphHandle, Kept};
 use offered::{Offered, TimeStamps, list_interfaces};
 use std::io::Write;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub fn run(mut args: DumpArgs) -> Result<(), Failure> {
     let pipe = dissector.as_ref().map(Dissector::path);
     let start = |graph: String| graphs::start(&graph, privileges, doors, &args.source, args.stats);
     let started = graphs::dump(&args, pipe.as_deref()).and_then(start);
-    let Started { mut engine, handle, entered, unseen } = started.inspect_err(|_| {
+    let Started { mut engine, handle, entered, unseen, kept } = started.inspect_err(|_| {
         if args.as_tcpdump {
             as_tcpdump::start_of_file(&args);
         }
@@ -52,7 +52,7 @@ pub fn run(mut args: DumpArgs) -> Result<(), Failure> {
     if is_live {
         entered.say_missing();
     }
-    let live = live(&engine, handle, is_live)?;
+    let live = live(&engine, handle, is_live, kept)?;
     let server = if args.no_control { None } else { serve(&live, entered.sockets, is_live) };
     let stop = stop_on_signals()?;
     let counts = Arc::clone(&live);
@@ -68,6 +68,7 @@ pub fn run(mut args: DumpArgs) -> Result<(), Failure> {
     } else if is_live {
         announce(engine.interfaces(), args.source.snaplen, server.is_some().then_some(&*clients));
     }
+    announce_kept(&args);
     let result = engine.run(&stop);
     close(&args, &live, &unseen, stop.load(Ordering::Relaxed))?;
     let view = engine.view();
@@ -182,7 +183,12 @@ fn check_rotation(args: &DumpArgs) -> Result<(), Failure> {
 }
 
 /// Makes the filters and counts of a graph available to the control socket.
-pub fn live(engine: &Engine, handle: GraphHandle, is_live: bool) -> Result<Arc<Live>, Failure> {
+pub fn live(
+    engine: &Engine,
+    handle: GraphHandle,
+    is_live: bool,
+    kept: Option<Kept>,
+) -> Result<Arc<Live>, Failure> {
     let filters =
         engine.filters(FILTER).ok_or_else(|| anyhow::anyhow!("the graph has no filter"))?;
     let interfaces: Vec<_> = engine.interfaces().cloned().collect();
@@ -190,7 +196,7 @@ pub fn live(engine: &Engine, handle: GraphHandle, is_live: bool) -> Result<Arc<L
     for note in numbers.filter_map(|id| filters.note(id)) {
         note!("fyke: {note}");
     }
-    Ok(Live::new(filters, handle, &interfaces, is_live))
+    Ok(Live::new(filters, handle, &interfaces, is_live, kept))
 }
 
 /// Serves the control sockets. The capture works without them, so a failure is only reported.
@@ -204,6 +210,22 @@ pub fn serve(live: &Arc<Live>, sockets: Sockets, say: bool) -> Option<Server> {
             None
         }
     }
+}
+
+/// Tells which frames are kept, and what that changes.
+fn announce_kept(args: &DumpArgs) {
+    let Some(keep) = args.keep else { return };
+    let time = keep.seconds.map(|seconds| format!("the frames of the last {seconds} s, "));
+    let bytes = keep.bytes.unwrap_or(1 << 30);
+    let kernel = match args.source.read {
+        None => "; the kernel rejects no frame, so that all can be kept",
+        Some(_) => "",
+    };
+    note!(
+        "keeping {}at most {bytes} bytes{kernel}; save them: fyke ctl --pid {} save FILE",
+        time.unwrap_or_else(|| "the last frames, ".to_owned()),
+        std::process::id()
+    );
 }
 
 /// Describes how to edit this capture; `clients` describes the users that may, `None` if there is no control socket.

@@ -19,7 +19,9 @@ use fyke_frame::LinkType;
 use fyke_graph::language::{TextError, quoted};
 use fyke_graph::node::{Counter, NodeError, Settings};
 use fyke_graph::runtime::EditError;
-use fyke_graph::{Classes, Engine, GraphHandle, GraphView, PASSED_OVER, Plan, UNFIT};
+use fyke_graph::{
+    Classes, Engine, GraphHandle, GraphView, Kept, KeptLimits, PASSED_OVER, Plan, UNFIT,
+};
 use std::collections::HashSet;
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -190,6 +192,10 @@ pub fn dump(args: &DumpArgs, dissector: Option<&Path>) -> Result<String, Failure
     let snaplen = output_cut(&args.source);
     let link = args.link_type.as_deref().and_then(super::dump::link_type);
     let mut chain = vec![source(&args.source, args.look_back, link, args.immediate_mode)?];
+    chain.extend(args.keep.map(|keep| {
+        let number = |value: Option<u64>| value.map(|value| value.to_string());
+        node("keep", &[("seconds", number(keep.seconds)), ("bytes", number(keep.bytes))])
+    }));
     let filter = node(
         "filter",
         &[
@@ -475,6 +481,8 @@ pub struct Started {
     pub handle: GraphHandle,
     pub entered: Entered,
     pub unseen: Unseen,
+    /// The last frames that arrived at the filter, for clients that may edit it.
+    pub kept: Option<Kept>,
 }
 
 /// Starts the graph of a command that must end when one of its nodes fails. With `stats` it warns of interfaces that
@@ -489,6 +497,10 @@ pub fn start(
     let opened = GraphHandle::open(&[text], classes(), args.workers.into());
     let mut opened = opened.map_err(refused)?;
     opened.place(&Kernel { count_all: args.count_all });
+    let of_node = opened.kept();
+    let kept = of_node.clone().unwrap_or_else(|| Kept::new(KeptLimits::RECENT));
+    let keeps =
+        matches!(doors, Doors::Filters) && (of_node.is_some() || opened.keep(FILTER, &kept));
     let unseen = Unseen::start(opened.plan(), stats);
     let entered = privileges.enter(&Needs::of(opened.plan(), doors))?;
     let rotates = rotates(opened.plan());
@@ -496,7 +508,7 @@ pub fn start(
     report_passed_over(rotates, &handle)?;
     engine.end_at_first_failure();
     engine.on_notice(|notice| note!("fyke: {notice}"));
-    Ok(Started { engine, handle, entered, unseen })
+    Ok(Started { engine, handle, entered, unseen, kept: keeps.then_some(kept) })
 }
 
 /// True if a node of a graph writes several files.

@@ -1,18 +1,19 @@
 //! Control socket of a running fyke: shows and edits the filters of its graph, and shows its counts.
 
-use super::counts;
 use super::graphs::FILTER;
 use super::requests::{self, Editable};
+use super::{counts, edits, past};
 use fyke_capture::Interface;
 use fyke_control::{
-    Accounting, Controlled, Description, EntryKind, FilterCount, FilterPasses, PassCount, Request,
-    Response, Stats,
+    Accounting, Controlled, Description, EntryKind, FilterCount, FilterPasses, PassCount, Peer,
+    Request, Response, Stats,
 };
 use fyke_filters::{FilterError, FilterSet, PassDescription};
 use fyke_graph::node::NodeError;
-use fyke_graph::{GraphHandle, GraphView};
+use fyke_graph::{GraphHandle, GraphView, Kept};
 use std::collections::HashMap;
 use std::fmt::Write;
+use std::fs::File;
 use std::sync::Arc;
 
 /// Number of filters above which it takes more than about a millisecond to write their counts.
@@ -23,6 +24,7 @@ pub struct Live {
     filters: FilterSet,
     handle: GraphHandle,
     description: Description,
+    kept: Option<Kept>,
 }
 
 impl Live {
@@ -32,12 +34,14 @@ impl Live {
         handle: GraphHandle,
         interfaces: &[Interface],
         live: bool,
+        kept: Option<Kept>,
     ) -> Arc<Live> {
         let names: Vec<_> = interfaces.iter().map(|interface| interface.name.as_str()).collect();
         let link = interfaces.first().map_or_else(String::new, |first| first.link.to_string());
         Arc::new(Live {
             filters,
             handle,
+            kept,
             description: Description {
                 live,
                 ..Description::of_this_process(names.join(", "), link)
@@ -76,15 +80,15 @@ impl Live {
             let _infallible = writeln!(text, "  {kernel}");
         }
         for filter in stats.filters.iter().filter(|_| filters) {
-            let name = counts::entry(filter.id, filter.kind);
-            let _infallible =
-                writeln!(text, "  {name}: {} {}", filter.accepted, super::one_line(&filter.text));
+            let name = counts::named(filter);
+            let shown = super::shortened(&filter.text);
+            let _infallible = writeln!(text, "  {name}: {} {shown}", filter.accepted);
         }
         text
     }
 
     fn stats_of(&self, view: &GraphView) -> Stats {
-        let (epoch, filters) = filters_of(view);
+        let (epoch, filters) = self.filters_of(view);
         Stats {
             epoch,
             uptime_ms: u64::try_from(view.elapsed.as_millis()).unwrap_or(u64::MAX),
@@ -94,14 +98,50 @@ impl Live {
             own_filter: None,
             no_counts: None,
             kernel: super::space::placement(&self.handle),
+            paused: self.handle.is_paused(),
         }
+    }
+
+    fn answer(&self, request: Request, peer: Option<&Peer>) -> Response {
+        match request {
+            Request::Try { text, last } => self.frames().tried(&text, last),
+            Request::Why { last } => self.frames().why(last),
+            other => requests::handle(self, other, peer),
+        }
+    }
+
+    /// Returns the frames of the past, for questions about them.
+    fn frames(&self) -> past::Frames<'_> {
+        past::Frames {
+            filters: &self.filters,
+            kept: self.kept.as_ref(),
+            rejected_in_kernel: self.rejected_in_kernel(),
+        }
+    }
+
+    /// Returns the number of frames that the kernel has rejected; `None` if it rejects none at the moment.
+    fn rejected_in_kernel(&self) -> Option<u64> {
+        let placements = self.handle.placements();
+        let filters = placements.iter().any(|placement| placement.why_not_lower().is_none());
+        let view = self.handle.view();
+        filters.then(|| view.sources.iter().map(|source| source.stats.filtered).sum())
+    }
+
+    /// Returns the number of edits and the current filters with their labels.
+    fn filters_of(&self, view: &GraphView) -> (u64, Vec<FilterCount>) {
+        let (epoch, mut filters) = filters_of(view);
+        let labels = self.filters.labels();
+        for filter in filters.iter_mut().filter(|filter| filter.kind == EntryKind::Filter) {
+            filter.label = labels.get(&filter.id).map(edits::label);
+        }
+        (epoch, filters)
     }
 
     /// Returns the filters with their passes. All counts are of one moment; passes that an edit has added or removed
     /// since then are omitted.
     fn passes(&self) -> Response {
         let view = self.handle.snapshot();
-        let (epoch, filters) = filters_of(&view);
+        let (epoch, filters) = self.filters_of(&view);
         let counts = view.node(FILTER).and_then(|node| node.filters.as_ref());
         let passes = counts.map(|counts| counts.passes.as_slice()).unwrap_or_default();
         let accepted: HashMap<_, _> =
@@ -123,6 +163,7 @@ impl Live {
                 text: filter.text,
                 kind: filter.kind,
                 accepted: filter.accepted,
+                label: filter.label,
                 passes: passes.into_iter().filter_map(count).collect(),
             }
         });
@@ -144,7 +185,7 @@ fn filters_of(view: &GraphView) -> (u64, Vec<FilterCount>) {
     let accepted = node.counts.passed.saturating_sub(counts.credited);
     if accepted > 0 {
         let (id, kind, text) = (0, EntryKind::Unfiltered, "every frame".to_owned());
-        filters.push(FilterCount { id, text, kind, accepted });
+        filters.push(FilterCount { id, text, kind, accepted, label: None });
     }
     (counts.epoch, filters)
 }
@@ -169,7 +210,11 @@ impl Editable for Live {
     }
 
     fn notes(&self, ids: &[u64]) -> Vec<String> {
-        ids.iter().filter_map(|&id| self.filters.note(id)).collect()
+        edits::notes(&self.filters, ids)
+    }
+
+    fn logged(&self) -> Option<&FilterSet> {
+        Some(&self.filters)
     }
 
     fn show(&self) -> Response {
@@ -183,17 +228,33 @@ impl Editable for Live {
     fn rules(&self, command: &str) -> Response {
         apply_rules(&self.handle, command)
     }
+
+    fn graph(&self) -> Option<&GraphHandle> {
+        Some(&self.handle)
+    }
 }
 
 impl Controlled for Live {
     fn handle(&self, request: Request) -> Response {
-        requests::handle(self, request)
+        self.answer(request, None)
+    }
+
+    fn handle_from(&self, request: Request, peer: &Peer) -> Response {
+        self.answer(request, Some(peer))
+    }
+
+    fn save(&self, request: Request, file: File, _peer: &Peer) -> Response {
+        let Request::Save { last_ms, text, format } = request else {
+            return Response::Error { message: edits::NO_FRAMES.to_owned() };
+        };
+        let wanted = past::Wanted { last_ms, text, format, live: self.description.live };
+        self.frames().save(file, &wanted)
     }
 
     fn is_long(&self, request: &Request) -> bool {
         match request {
-            Request::Show => true,
-            Request::Stats => self.filters.len() > MANY_FILTERS,
+            Request::Show | Request::Try { .. } | Request::Why { .. } => true,
+            Request::Stats | Request::Log { .. } => self.filters.len() > MANY_FILTERS,
             _ => false,
         }
     }

@@ -21,6 +21,20 @@ pub fn one_line(text: &str) -> Cow<'_, str> {
     escaped(text, |letter| letter.is_control() || is_invisible(letter))
 }
 
+/// Most characters of a text that a report shows.
+const SHOWN_CHARS: usize = 300;
+
+/// A text on one line; a long one is cut, with its length.
+pub fn shortened(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(SHOWN_CHARS) {
+        None => one_line(text),
+        Some((end, _)) => {
+            let count = text.chars().count();
+            Cow::Owned(format!("{} … ({count} characters)", one_line(&text[..end])))
+        }
+    }
+}
+
 /// Characters that change the direction of writing, and line ends of Unicode.
 fn is_invisible(letter: char) -> bool {
     let ranges = ['\u{61c}'..='\u{61c}', '\u{200e}'..='\u{200f}', '\u{2028}'..='\u{202e}'];

@@ -1,7 +1,10 @@
 //! Requests of the control socket on the texts of a command: the filters of a capture, filters in the kernel, or
 //! graphs.
 
-use fyke_control::{Request, Response, Stats};
+use super::edits;
+use fyke_control::{Peer, Request, Response, Stats};
+use fyke_filters::FilterSet;
+use fyke_graph::GraphHandle;
 use std::fmt::Display;
 use std::time::Instant;
 
@@ -33,18 +36,47 @@ pub trait Editable {
 
     /// Runs a command for the rules of a pre-filter.
     fn rules(&self, command: &str) -> Response;
+
+    /// The graph, if frames run through one.
+    fn graph(&self) -> Option<&GraphHandle> {
+        None
+    }
+
+    /// The filters, if their edits are logged.
+    fn logged(&self) -> Option<&FilterSet> {
+        None
+    }
 }
 
-/// Executes a request.
-pub fn handle(texts: &impl Editable, request: Request) -> Response {
+/// Executes a request of a client.
+pub fn handle(texts: &impl Editable, request: Request, peer: Option<&Peer>) -> Response {
     let started = Instant::now();
+    let request = match texts.logged() {
+        Some(filters) => match edits::handle(filters, request, peer) {
+            Ok(response) => return response,
+            Err(other) => other,
+        },
+        None => request,
+    };
     let edited = match request {
         Request::Set { text } => texts.set(&text).map(|id| id.into_iter().collect()),
         Request::Add { text } => texts.add(&text).map(|id| vec![id]),
         Request::Delete { id } => texts.remove(id).map(|()| Vec::new()),
         Request::Show => return texts.show(),
         Request::Rules { command } => return texts.rules(&command),
-        Request::Stats | Request::Describe | Request::Watch { .. } => {
+        Request::Edit { .. } | Request::Undo { .. } | Request::Log { .. } => {
+            return Response::Error { message: edits::NO_LOG.to_owned() };
+        }
+        Request::Pause | Request::Start => {
+            return match texts.graph() {
+                Some(graph) => pause(graph, request == Request::Pause, texts.epoch(), started),
+                None => Response::Error { message: edits::NO_PAUSE.to_owned() },
+            };
+        }
+        Request::Try { .. } | Request::Why { .. } | Request::Save { .. } => {
+            return Response::Error { message: edits::NO_FRAMES.to_owned() };
+        }
+        Request::Stats | Request::Describe | Request::Hello { .. } | Request::Watch { .. } => {
             return Response::Stats(texts.stats());
         }
     };
@@ -56,4 +88,25 @@ pub fn handle(texts: &impl Editable, request: Request) -> Response {
         }
         Err(error) => Response::Error { message: error.to_string() },
     }
+}
+
+/// Pauses a running graph, or lets it continue.
+pub fn pause(handle: &GraphHandle, paused: bool, epoch: u64, started: Instant) -> Response {
+    let changed = handle.pause(paused);
+    let note = match (paused, changed) {
+        (true, true) => {
+            "paused: frames that arrive are lost (paused), files wait; `fyke ctl start` continues"
+        }
+        (true, false) => "it was paused already",
+        (false, true) => "it continues",
+        (false, false) => "it was not paused",
+    };
+    if changed {
+        // Standard error of the capture must tell why frames are lost.
+        let state =
+            if paused { "paused by `fyke ctl pause`" } else { "continued by `fyke ctl start`" };
+        note!("fyke: {state}");
+    }
+    let latency_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    Response::Ok { epoch, ids: Vec::new(), latency_ns, notes: vec![note.to_owned()] }
 }

@@ -336,6 +336,7 @@ impl Live {
             text: text.to_string(),
             kind: EntryKind::Graph,
             accepted: *accepted,
+            label: None,
         };
         Stats {
             epoch: view.epoch,
@@ -346,6 +347,7 @@ impl Live {
             own_filter: None,
             no_counts: None,
             kernel: super::space::placement(&self.handle),
+            paused: self.handle.is_paused(),
         }
     }
 
@@ -363,6 +365,7 @@ impl Live {
                 text: text.to_string(),
                 kind: EntryKind::Graph,
                 accepted: *accepted,
+                label: None,
                 passes: nodes.map(node).collect(),
             }
         };
@@ -420,11 +423,15 @@ impl Editable for Live {
     fn rules(&self, command: &str) -> Response {
         apply_rules(&self.handle, command)
     }
+
+    fn graph(&self) -> Option<&GraphHandle> {
+        Some(&self.handle)
+    }
 }
 
 impl Controlled for Live {
     fn handle(&self, request: Request) -> Response {
-        requests::handle(self, request)
+        requests::handle(self, request, None)
     }
 
     fn describe(&self) -> Description {

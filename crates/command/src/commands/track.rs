@@ -18,12 +18,12 @@ pub fn run(mut args: TrackArgs) -> Result<(), Failure> {
     let privileges = Privileges::prepare(&args.privilege, true)?;
     let graph = graphs::track(&args)?;
     let started = graphs::start(&graph, privileges, Doors::Filters, &args.source, args.stats)?;
-    let Started { mut engine, handle, entered, unseen } = started;
+    let Started { mut engine, handle, entered, unseen, kept } = started;
     let clients = entered.clients();
     if is_live {
         entered.say_missing();
     }
-    let live = live(&engine, handle, is_live)?;
+    let live = live(&engine, handle, is_live, kept)?;
     let server = serve(&live, entered.sockets, is_live);
     let stop = stop_on_signals()?;
     let counts = std::sync::Arc::clone(&live);

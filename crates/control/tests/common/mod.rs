@@ -38,7 +38,14 @@ impl State {
             let pass = PassCount { id: 100 + id, text: "ip".into(), accepted: *id };
             let big = if text == "big" { text.repeat(8 << 20) } else { text.clone() };
             let kind = EntryKind::Filter;
-            FilterPasses { id: *id, text: big, kind, accepted: *id, passes: vec![pass] }
+            FilterPasses {
+                id: *id,
+                text: big,
+                kind,
+                accepted: *id,
+                label: None,
+                passes: vec![pass],
+            }
         };
         let filters = self.filters.iter().map(filter).collect();
         Response::Passes {
@@ -55,7 +62,7 @@ impl State {
         let accounting = Accounting { seen: 3, delivered: 1, rejected: 2, ..Default::default() };
         let count = |(id, text): &(u64, String)| {
             let kind = EntryKind::Filter;
-            FilterCount { id: *id, text: text.clone(), kind, accepted: *id }
+            FilterCount { id: *id, text: text.clone(), kind, accepted: *id, label: None }
         };
         let filters = self.filters.iter().map(count).collect();
         Response::Stats(Stats {
@@ -95,7 +102,10 @@ impl Controlled for Fake {
             Request::Show => state.show(),
             Request::Stats => state.stats(),
             Request::Rules { .. } => Response::Error { message: "no pre-filter".to_owned() },
-            Request::Describe | Request::Watch { .. } => unreachable!("the server answers these"),
+            Request::Describe | Request::Hello { .. } | Request::Watch { .. } => {
+                unreachable!("the server answers these")
+            }
+            _ => Response::Error { message: "no log".to_owned() },
         }
     }
 

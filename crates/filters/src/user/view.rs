@@ -47,6 +47,12 @@ impl Present {
         })
     }
 
+    fn note(&self, id: u64) -> Option<String> {
+        let index = self.filters.binary_search_by_key(&id, |(filter, _)| *filter).ok()?;
+        let reason = self.views(index).find_map(|(_, view)| Some(view.too_large()?.to_string()))?;
+        Some(format!("filter {id} is evaluated frame by frame, in the order of its text: {reason}"))
+    }
+
     fn views(&self, index: usize) -> impl Iterator<Item = (LinkType, fyke_pass::FilterView<'_>)> {
         self.links
             .iter()
@@ -72,11 +78,13 @@ impl FilterSet {
 
     /// Remark about a filter that is slow to evaluate.
     pub fn note(&self, id: u64) -> Option<String> {
+        Present::of(self).note(id)
+    }
+
+    /// Remarks about those of several filters that are slow to evaluate.
+    pub fn notes(&self, ids: &[u64]) -> Vec<String> {
         let present = Present::of(self);
-        let index = present.filters.iter().position(|(filter, _)| *filter == id)?;
-        let reason = present.views(index).find_map(|(_, view)| Some(view.too_large()?.to_string()));
-        let reason = reason?;
-        Some(format!("filter {id} is evaluated frame by frame, in the order of its text: {reason}"))
+        ids.iter().filter_map(|&id| present.note(id)).collect()
     }
 
     /// The filters with their current counts and passes. Takes about 2 µs per pass.

@@ -120,7 +120,7 @@ impl Engine {
     ) -> Engine {
         let mut engine = Engine {
             inlets: Vec::new(),
-            nodes: Nodes::alone(),
+            nodes: Nodes::alone(Arc::clone(&shared.paused)),
             crew,
             shared,
             next_inlet: 0,
@@ -284,7 +284,14 @@ impl Engine {
     fn read_sources(&mut self, patience: &mut Patience<'_>) -> bool {
         let mut more = false;
         let mut idle = true;
+        let paused = self.shared.paused.load(Ordering::Relaxed);
+        let in_parcels = self.crew.is_some();
         for inlet in self.inlets.iter_mut().filter(|inlet| !inlet.ended) {
+            // Files wait; frames of interfaces arrive and are counted as lost.
+            if paused && (!inlet.is_live || (in_parcels && !inlet.is_shared)) {
+                more = true;
+                continue;
+            }
             match inlet.source.next() {
                 Ok(Next::Frames(batch, held)) => {
                     idle = false;
@@ -319,6 +326,10 @@ impl Engine {
             if self.nodes.ended {
                 break;
             }
+        }
+        if paused && idle && !self.inlets.iter().any(|inlet| inlet.is_live && !inlet.ended) {
+            std::thread::sleep(PATIENCE);
+            return more;
         }
         // A single source has waited already.
         if idle && more && self.inlets.len() > 1 {
@@ -364,7 +375,8 @@ impl Engine {
             if let Some(all) = &mut self.nodes.never_read {
                 all.insert(inlet.number, lost + filtered);
             }
-            node.counts.lost = lost + unread;
+            // The node itself counts what is lost while the graph is paused.
+            node.counts.lost += lost + unread;
             node.counts.rejected = after_end + filtered;
             node.counts.arrived += lost + left + filtered;
             let mut of_source = outcomes.get(&inlet.number).cloned().unwrap_or_default();

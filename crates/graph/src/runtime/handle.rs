@@ -8,6 +8,7 @@ use super::view::GraphView;
 use super::workers::Crew;
 use super::{Engine, InstantiateError, Made};
 use crate::classes::Classes;
+use crate::kept::Kept;
 use crate::language::TextError;
 use crate::node::Kind;
 use crate::placement::{self, Held, Placement, Space};
@@ -97,6 +98,8 @@ pub(super) struct Shared {
     started: AtomicBool,
     closed: AtomicBool,
     epoch: AtomicU64,
+    /// True while frames are not evaluated.
+    pub paused: Arc<AtomicBool>,
     view: Mutex<Views>,
     /// Signals that a snapshot has been published, or that none will be.
     shown: Condvar,
@@ -236,6 +239,31 @@ impl Opened {
         self.editor.placements = placement::place(plan, &mut self.made, space);
     }
 
+    /// The frames that a node of this graph keeps, if one does.
+    pub fn kept(&self) -> Option<Kept> {
+        self.made.iter().find_map(|(_, made)| match made {
+            Made::Node(node) => node.kept().cloned(),
+            _ => None,
+        })
+    }
+
+    /// Has the node with this name keep some of the frames that arrive at it, on every worker, for questions after the
+    /// fact. Returns false if there is no such node.
+    pub fn keep(&mut self, name: &str, kept: &Kept) -> bool {
+        let of_name = self.editor.plan.nodes.iter().find(|node| node.name == name);
+        let Some(key) = of_name.map(|node| node.key) else { return false };
+        for (of, made) in &mut self.made {
+            if let (Made::Node(node), true) = (made, *of == key) {
+                node.keep(kept);
+            }
+        }
+        self.more
+            .iter_mut()
+            .filter_map(|fresh| fresh.get_mut(&key))
+            .for_each(|node| node.keep(kept));
+        true
+    }
+
     /// The plan of the graph.
     pub fn plan(&self) -> &Plan {
         &self.editor.plan
@@ -256,7 +284,10 @@ impl Opened {
         let (plan, texts) = (editor.plan.clone(), editor.texts.clone());
         let crew = match editor.workers {
             1 => None,
-            count => Some(Crew::start(count, editor.plan.has_rings())?),
+            count => {
+                let paused = Arc::clone(&shared.paused);
+                Some(Crew::start(count, editor.plan.has_rings(), paused)?)
+            }
         };
         let engine = Engine::new(plan, made, more, texts, Arc::clone(&shared), crew);
         Ok((engine, GraphHandle { shared, editor: Arc::new(Mutex::new(editor)) }))
@@ -558,6 +589,17 @@ impl GraphHandle {
     /// Places of the filters after devices.
     pub fn placements(&self) -> Vec<Placement> {
         lock(&self.editor).placements.clone()
+    }
+
+    /// Pauses the graph, or lets it continue; returns true if that is a change. While it is paused, frames of
+    /// interfaces are lost, with the reason `paused`, and files are not read. In force from the next batch on.
+    pub fn pause(&self, paused: bool) -> bool {
+        self.shared.paused.swap(paused, Ordering::AcqRel) != paused
+    }
+
+    /// True while it is paused.
+    pub fn is_paused(&self) -> bool {
+        self.shared.paused.load(Ordering::Acquire)
     }
 
     /// Number of edits in force.

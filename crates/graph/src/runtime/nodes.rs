@@ -25,9 +25,12 @@ use fyke_capture::{Interface, LookBack};
 use fyke_frame::{Batch, Mask};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+/// Reason for which frames are lost while the graph is paused.
+const PAUSED: &str = "paused";
 
 /// Number of batches that have run through graphs of this process.
 static SERIAL: AtomicU64 = AtomicU64::new(0);
@@ -94,6 +97,8 @@ pub(super) struct Nodes {
     pub front_gate: Option<Arc<Mutex<()>>>,
     /// True if the front has nodes that exist once for all workers.
     front_is_shared: bool,
+    /// While true, frames of sources are lost instead of being evaluated.
+    pub paused: Option<Arc<AtomicBool>>,
     /// Number of nodes that have failed so far.
     pub failures: usize,
     columns: Vec<Column>,
@@ -382,11 +387,23 @@ impl Nodes {
         if known.len() != input.interfaces.len() {
             *known = input.interfaces.to_vec();
         }
+        if self.paused.as_ref().is_some_and(|paused| paused.load(Ordering::Relaxed)) {
+            return self.lose_paused(from, input);
+        }
         let seen = self.run(from, input) as u64;
         let counts = &mut self.slots[from].counts;
         counts.arrived += seen;
         counts.passed += seen;
         self.drain(0);
+    }
+
+    /// Counts the frames of a batch as lost, because the graph is paused.
+    fn lose_paused(&mut self, from: usize, input: &Input<'_>) {
+        let count = input.batch.len() as u64;
+        let counts = &mut self.slots[from].counts;
+        counts.arrived += count;
+        counts.lost += count;
+        self.outcomes.entry(input.source).or_default().lose(PAUSED, count);
     }
 
     /// Runs a batch through the nodes after slot `from`; returns how many of its frames were evaluated.

@@ -43,6 +43,8 @@ pub(super) struct Edit {
 /// State that the engine and all workers have in common.
 #[derive(Default)]
 pub(super) struct Signs {
+    /// While true, frames of sources are lost instead of being evaluated.
+    pub paused: Arc<AtomicBool>,
     /// True if workers give up output that is not consumed.
     pub give_up: AtomicBool,
     /// True if a node has ended the graph.

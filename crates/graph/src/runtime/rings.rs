@@ -50,6 +50,7 @@ struct Worker<'a> {
 pub(super) fn work(place: usize, orders: &Receiver<Order>, shown: &Mutex<Counted>, signs: &Signs) {
     let mut nodes = Nodes::default();
     nodes.front_gate = Some(std::sync::Arc::clone(&signs.front));
+    nodes.paused = Some(std::sync::Arc::clone(&signs.paused));
     let mut worker = Worker { place, nodes, rings: Vec::new(), signs, shown };
     let (mut ticked, mut failures) = (Instant::now(), 0);
     loop {

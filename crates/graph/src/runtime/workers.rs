@@ -68,11 +68,12 @@ pub(super) struct Crew {
 }
 
 impl Crew {
-    /// Starts threads without nodes; with `has_rings` they will read rings of their own.
-    pub fn start(count: usize, has_rings: bool) -> std::io::Result<Crew> {
+    /// Starts threads without nodes; with `has_rings` they will read rings of their own. While `paused` is true, their
+    /// frames are lost.
+    pub fn start(count: usize, has_rings: bool, paused: Arc<AtomicBool>) -> std::io::Result<Crew> {
         let mut workers = Vec::new();
         let clocks = (0..count).map(|_| AtomicU64::new(0)).collect();
-        let signs = Arc::new(Signs { clocks, ..Signs::default() });
+        let signs = Arc::new(Signs { clocks, paused, ..Signs::default() });
         for number in 0..count {
             let (sender, receiver) = sync_channel(QUEUED);
             let view = Arc::new(Mutex::new(Counted::default()));

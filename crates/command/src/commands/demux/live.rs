@@ -5,8 +5,10 @@
 //! number of their expression, so the expressions cannot be edited.
 
 use super::super::counts;
+use super::super::edits;
 use super::super::graphs::{self, DEMUX, Rules, rule_of};
 use super::super::live::apply_rules;
+use super::super::requests::pause;
 use super::super::space::placement;
 use crate::cli::DemuxArgs;
 use fyke_capture::Interface;
@@ -72,7 +74,7 @@ impl Live {
             let name = format!("{text} => {endpoint}");
             let accepted = found.get_mut(name.as_str()).and_then(Vec::pop).unwrap_or(0.0) as u64;
             let text = format!("{text} => {}", book.rules.endpoints[*endpoint]);
-            FilterCount { id, text, kind: EntryKind::Filter, accepted }
+            FilterCount { id, text, kind: EntryKind::Filter, accepted, label: None }
         };
         texts.map(count).collect()
     }
@@ -112,7 +114,7 @@ impl Live {
                 ids.push(new.add(&text)?);
             }
             Request::Add { text } => ids.push(new.add(&text)?),
-            _ => return Err("not an edit".to_owned()),
+            _ => return Err(edits::NO_LOG.to_owned()),
         }
         let text = graphs::demux_of(&self.args, &new.rules).map_err(|error| error.message())?;
         self.handle.set(&text).map_err(|error| graphs::refused(error).message())?;
@@ -137,8 +139,8 @@ impl Controlled for Live {
         match request {
             Request::Show => {
                 let filters = self.counted(&self.handle.snapshot()).into_iter();
-                let filters = filters.map(|FilterCount { id, text, kind, accepted }| {
-                    FilterPasses { id, text, kind, accepted, passes: Vec::new() }
+                let filters = filters.map(|FilterCount { id, text, kind, accepted, label }| {
+                    FilterPasses { id, text, kind, accepted, label, passes: Vec::new() }
                 });
                 Response::Passes {
                     epoch: self.handle.epoch(),
@@ -148,6 +150,13 @@ impl Controlled for Live {
                     no_counts: None,
                     kernel: None,
                 }
+            }
+            Request::Pause | Request::Start => {
+                let epoch = self.handle.epoch();
+                pause(&self.handle, request == Request::Pause, epoch, started)
+            }
+            Request::Try { .. } | Request::Why { .. } | Request::Save { .. } => {
+                Response::Error { message: edits::NO_FRAMES.to_owned() }
             }
             Request::Rules { command } => apply_rules(&self.handle, &command),
             Request::Stats | Request::Describe | Request::Watch { .. } => {
@@ -161,6 +170,7 @@ impl Controlled for Live {
                     own_filter: None,
                     no_counts: None,
                     kernel: placement(&self.handle),
+                    paused: self.handle.is_paused(),
                 })
             }
             edit => match self.edit(edit) {

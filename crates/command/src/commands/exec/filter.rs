@@ -237,6 +237,7 @@ fn passes_of(view: FilterView) -> FilterPasses {
         text: view.filter.text.to_string(),
         kind: EntryKind::Filter,
         accepted: view.filter.accepted,
+        label: None,
         passes: passes.collect(),
     }
 }
@@ -283,6 +284,7 @@ impl Editable for ExecFilter {
             text: filter.text.to_string(),
             kind: EntryKind::Filter,
             accepted: filter.accepted,
+            label: None,
         };
         // The kernel continues to count meanwhile, so the total is read last: it is never less than the sum of the
         // counts read before.
@@ -296,6 +298,7 @@ impl Editable for ExecFilter {
             own_filter: policy.own_filter(),
             no_counts: policy.why_no_counts(),
             kernel: None,
+            paused: false,
         }
     }
 
@@ -306,7 +309,7 @@ impl Editable for ExecFilter {
 
 impl Controlled for ExecFilter {
     fn handle(&self, request: Request) -> Response {
-        requests::handle(self, request)
+        requests::handle(self, request, None)
     }
 
     fn describe(&self) -> Description {

@@ -2,6 +2,7 @@
 //!
 //! The packet loop publishes its counts after every batch, under a lock that is held only while they are copied.
 
+use super::super::edits;
 use super::Runner;
 use fyke_capture::{Interface, SourceStats};
 use fyke_control::{
@@ -39,6 +40,7 @@ impl Live {
                 text: runner.ruler.program().filters[runner.roots[number]].name.clone(),
                 kind: EntryKind::Filter,
                 accepted: passed.map(|(_, count)| count).sum(),
+                label: None,
             }
         };
         let filters = runner.counts.iter().enumerate().map(filter).collect();
@@ -61,11 +63,12 @@ impl Controlled for Live {
                 Response::Stats(self.stats())
             }
             Request::Show => {
-                let entry = |FilterCount { id, text, kind, accepted }| FilterPasses {
+                let entry = |FilterCount { id, text, kind, accepted, label }| FilterPasses {
                     id,
                     text,
                     kind,
                     accepted,
+                    label,
                     passes: Vec::new(),
                 };
                 Response::Passes {
@@ -81,7 +84,13 @@ impl Controlled for Live {
                 let message = "`fyke ruler run` has no pre-filter; `fyke dump` has one";
                 Response::Error { message: message.to_owned() }
             }
-            Request::Set { .. } | Request::Add { .. } | Request::Delete { .. } => {
+            Request::Pause | Request::Start => {
+                Response::Error { message: edits::NO_PAUSE.to_owned() }
+            }
+            Request::Try { .. } | Request::Why { .. } | Request::Save { .. } => {
+                Response::Error { message: edits::NO_FRAMES.to_owned() }
+            }
+            _ => {
                 let message = "the rules of `fyke ruler run` cannot change while it runs; those of a \
                                graph can: fyke run '(device, IF) > (ruler, FILE) > …', then \
                                `fyke ctl set`";

@@ -11,8 +11,9 @@ mod look_back;
 use fyke_filters::{FilterError, FilterReader, FilterSet, Tags};
 use crate::credits;
 use crate::fits::unfit;
+use crate::kept::{Keeper, Kept};
 use crate::node::{
-    Arrival, Class, Counter, MakeError, Needs, Node, NodeError, Parameter, Settings,
+    Arrival, Class, Counter, Emitted, MakeError, Needs, Node, NodeError, Parameter, Settings,
 };
 use fyke_filter::{Options, Reading};
 use fyke_frame::{LinkType, Mask};
@@ -22,6 +23,8 @@ struct Filter {
     reader: FilterReader,
     filters: FilterSet,
     look_back: Option<LookBack>,
+    /// Keeps some of the frames that arrive.
+    keeper: Option<Keeper>,
     /// Leaves the passes that accepted frames for later nodes.
     credits: bool,
     /// True if the filters belong to the node of another worker, which shows and edits them.
@@ -31,6 +34,9 @@ struct Filter {
 impl Node for Filter {
     fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
         self.reader.refresh();
+        if let Some(keeper) = &mut self.keeper {
+            keeper.keep(arrival);
+        }
         if let Some(look_back) = &mut self.look_back
             && look_back.reach_back(arrival, &mut self.reader).map_err(NodeError::new)?
         {
@@ -59,6 +65,15 @@ impl Node for Filter {
         unfit(self.reader.unfit()).collect()
     }
 
+    fn tick(&mut self, _emitted: &mut Emitted) -> Result<(), NodeError> {
+        self.keeper.iter_mut().for_each(Keeper::tick);
+        Ok(())
+    }
+
+    fn keep(&mut self, kept: &Kept) {
+        self.keeper = Some(kept.keeper());
+    }
+
     fn filters(&self) -> Option<&FilterSet> {
         (!self.is_copy).then_some(&self.filters)
     }
@@ -70,7 +85,7 @@ impl Node for Filter {
         if credits {
             reader.report();
         }
-        Some(Box::new(Filter { reader, filters, look_back, credits, is_copy: true }))
+        Some(Box::new(Filter { reader, filters, look_back, keeper: None, credits, is_copy: true }))
     }
 
     fn change(&mut self, settings: &Settings) -> bool {
@@ -120,7 +135,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
     if credits {
         reader.report();
     }
-    Ok(Box::new(Filter { reader, filters, look_back, credits, is_copy: false }))
+    Ok(Box::new(Filter { reader, filters, look_back, keeper: None, credits, is_copy: false }))
 }
 
 /// Frames that change if tags are skipped: those in which the IP header does not follow the link header. The kernel

@@ -7,6 +7,8 @@ use crate::node::Settled;
 use fyke_capture::{Account, Interface};
 use fyke_frame::Mask;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// All counts, at one moment.
 #[derive(Default, Clone)]
@@ -35,9 +37,9 @@ impl Nodes {
         }
     }
 
-    /// Returns no nodes yet, for a graph without workers.
-    pub fn alone() -> Nodes {
-        Nodes { never_read: Some(HashMap::new()), ..Nodes::default() }
+    /// Returns no nodes yet, for a graph without workers. While `paused` is true, frames of sources are lost.
+    pub fn alone(paused: Arc<AtomicBool>) -> Nodes {
+        Nodes { never_read: Some(HashMap::new()), paused: Some(paused), ..Nodes::default() }
     }
 
     /// Returns the counts of a source so far; `None` with several workers.

@@ -1,0 +1,351 @@
+//! Questions about frames of the past: which of them a filter would accept that is not in force, and which primitives
+//! rejected them.
+//!
+//! The filter node keeps some of the frames that arrive at it ([`fyke_graph::kept`]). They are evaluated in the
+//! client's time, outside of the packet loop.
+
+use fyke_capture::{Format, SinkStats, WriteOptions};
+use fyke_control::{
+    Past, Reason, Rejected, RejectedFrame, Response, SaveFormat, ShownFrame, Tried,
+};
+use fyke_filter::Predicate;
+use fyke_filters::{FilterError, FilterReader, FilterSet};
+use fyke_frame::{Batch, Frame, LinkType, OutOfBounds};
+use fyke_graph::kept::{Chunk, Kept};
+use fyke_print::{PrintOptions, Printer, TimeStyle};
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// Frames that are evaluated unless another number is given.
+const TRIED: u64 = 4_096;
+/// Rejected frames that are explained unless another number is given.
+const EXPLAINED: u64 = 5;
+/// Frames that an answer shows.
+const SHOWN: usize = 5;
+/// Most filters that are explained, and most bytes of their texts.
+const MAX_FILTERS: usize = 8;
+const MAX_TEXT_BYTES: usize = 256 << 10;
+
+/// The filters of a run and the frames that arrived at them.
+pub struct Frames<'a> {
+    pub filters: &'a FilterSet,
+    pub kept: Option<&'a Kept>,
+    /// Frames that the kernel has rejected, if it filters at the moment.
+    pub rejected_in_kernel: Option<u64>,
+}
+
+/// Refusal if no frames are kept.
+const NOTHING_KEPT: &str = "this fyke keeps no frames";
+
+impl Frames<'_> {
+    /// Evaluates the last frames under a filter that is not in force.
+    pub fn tried(&self, text: &str, last: Option<u64>) -> Response {
+        let Some(kept) = self.kept else { return error(NOTHING_KEPT) };
+        let last = usize::try_from(last.unwrap_or(TRIED)).unwrap_or(usize::MAX);
+        let chunks = kept.last(last);
+        match self.evaluate(&chunks, last, text) {
+            Ok(tried) => Response::Tried(tried),
+            Err(refused) => error(&refused.to_string()),
+        }
+    }
+
+    fn evaluate(
+        &self,
+        chunks: &[Arc<Chunk>],
+        last: usize,
+        text: &str,
+    ) -> Result<Tried, FilterError> {
+        let candidate = self.filters.alike();
+        candidate.set(text)?;
+        let mut candidate = Under::new(candidate.reader());
+        let mut in_force = Under::new(self.filters.past_reader()?);
+        let mut tried = Tried { past: self.past(chunks, last), ..Tried::default() };
+        let (mut new, mut known) = (Vec::new(), Vec::new());
+        each_batch(chunks, last, |batch| {
+            let (would, does) = (candidate.accepts(batch)?, in_force.accepts(batch)?);
+            for (index, frame) in batch.frames().iter().enumerate() {
+                tried.in_force += u64::from(does.get(index));
+                if !would.get(index) {
+                    continue;
+                }
+                tried.accepted += 1;
+                let list = if does.get(index) { &mut known } else { &mut new };
+                tried.new += u64::from(!does.get(index));
+                if list.len() < SHOWN {
+                    list.push(shown(frame));
+                }
+            }
+            Ok(())
+        })?;
+        tried.first = if new.is_empty() { known } else { new };
+        Ok(tried)
+    }
+
+    /// Explains the last rejected frames.
+    pub fn why(&self, last: Option<u64>) -> Response {
+        let Some(kept) = self.kept else { return error(NOTHING_KEPT) };
+        let wanted = usize::try_from(last.unwrap_or(EXPLAINED)).unwrap_or(usize::MAX);
+        match self.explain(&kept.last(usize::MAX), wanted) {
+            Ok(rejected) => Response::Rejected(rejected),
+            Err(refused) => error(&refused.to_string()),
+        }
+    }
+
+    fn explain(&self, chunks: &[Arc<Chunk>], wanted: usize) -> Result<Rejected, FilterError> {
+        let mut in_force = Under::new(self.filters.past_reader()?);
+        let mut places = Vec::new();
+        // From the newest chunk back, until there are enough.
+        let mut first = chunks.len();
+        while places.len() < wanted && first > 0 {
+            first -= 1;
+            let mut found = Vec::new();
+            let chunk = &chunks[first];
+            let mut at = 0;
+            each_batch(std::slice::from_ref(chunk), usize::MAX, |batch| {
+                let accepted = in_force.accepts(batch)?;
+                let rejected = (0..batch.len()).filter(|&index| !accepted.get(index));
+                found.extend(rejected.map(|index| (first, at + index)));
+                at += batch.len();
+                Ok(())
+            })?;
+            found.append(&mut places);
+            places = found;
+        }
+        let skipped = places.len().saturating_sub(wanted);
+        let mut reasons = Reasons { filters: self.filters, of_link: HashMap::new(), more: 0 };
+        let explained = places[skipped..].iter().filter_map(|&(chunk, index)| {
+            let frame = chunks[chunk].frame(index)?;
+            Some(RejectedFrame { frame: shown(&frame), reasons: reasons.of(&frame) })
+        });
+        let frames = explained.collect();
+        let more_filters = reasons.more as u64;
+        Ok(Rejected { past: self.past(&chunks[first..], usize::MAX), frames, more_filters })
+    }
+
+    /// Writes the kept frames to an open file.
+    pub fn save(&self, file: File, wanted: &Wanted) -> Response {
+        let all = |kept: &&Kept| kept.limits().per_second == 0;
+        let Some(kept) = self.kept.filter(all) else { return error(NOT_ALL_KEPT) };
+        if !file.metadata().is_ok_and(|kind| kind.is_file()) {
+            return error("frames are saved to regular files only");
+        }
+        let reader = wanted.text.as_ref().map(|text| {
+            let candidate = self.filters.alike();
+            candidate.set(text).map(|_| Under::new(candidate.reader()))
+        });
+        let mut reader = match reader.transpose() {
+            Ok(reader) => reader,
+            Err(refused) => return error(&refused.to_string()),
+        };
+        let chunks = kept.last(usize::MAX);
+        let past = self.past(&chunks, usize::MAX);
+        match write(chunks, file, wanted, reader.as_mut()) {
+            Ok(SinkStats { frames, bytes, .. }) => {
+                Response::Saved { frames, bytes, past, failed: None }
+            }
+            Err(failed) => {
+                Response::Saved { frames: 0, bytes: 0, past, failed: Some(failed.to_string()) }
+            }
+        }
+    }
+
+    fn past(&self, chunks: &[Arc<Chunk>], last: usize) -> Past {
+        let kept: usize = chunks.iter().map(|chunk| chunk.len()).sum();
+        let arrived: u64 = chunks.iter().map(|chunk| chunk.arrived()).sum();
+        let frames = kept.min(last) as u64;
+        let skipped = kept - kept.min(last);
+        // Of the first chunk only the newest frames are evaluated.
+        let arrived = arrived.saturating_sub(skipped as u64).max(frames);
+        let mut times = (u64::MAX, 0);
+        let _infallible = each_batch(chunks, last, |batch| {
+            for frame in batch.frames() {
+                times = (times.0.min(frame.timestamp_ns), times.1.max(frame.timestamp_ns));
+            }
+            Ok(())
+        });
+        Past {
+            frames,
+            arrived,
+            span_ms: times.1.saturating_sub(times.0) / 1_000_000,
+            rejected_in_kernel: self.rejected_in_kernel,
+        }
+    }
+}
+
+/// The frames that a client wants, and their format.
+pub struct Wanted {
+    pub last_ms: Option<u64>,
+    pub text: Option<String>,
+    pub format: SaveFormat,
+    /// True if the last milliseconds end now, false if they end with the last frame.
+    pub live: bool,
+}
+
+/// Refusal if only some frames are kept.
+const NOT_ALL_KEPT: &str =
+    "this fyke keeps only a sample of its frames; start it with `fyke dump --keep 30s`";
+
+/// Writes frames; each chunk is freed after it has been written, unless it is still kept.
+fn write(
+    chunks: Vec<Arc<Chunk>>,
+    file: File,
+    wanted: &Wanted,
+    mut reader: Option<&mut Under>,
+) -> anyhow::Result<SinkStats> {
+    let newest = chunks.iter().map(|chunk| chunk.newest_ns()).max().unwrap_or_default();
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+    let end = if wanted.live { now } else { newest };
+    let last_ns = wanted.last_ms.map_or(u64::MAX, |ms| ms.saturating_mul(1_000_000));
+    let begin = end.saturating_sub(last_ns);
+    file.set_len(0)?;
+    let (format, name) = match wanted.format {
+        SaveFormat::Pcap => (Format::Pcap, "saved.pcap"),
+        SaveFormat::Pcapng => (Format::Pcapng, "saved.pcapng"),
+    };
+    let options = WriteOptions { format: Some(format), ..WriteOptions::default() };
+    let mut sink = fyke_capture::write_to(file, Path::new(name), options)?;
+    for chunk in chunks {
+        let mut from = 0;
+        while chunk.newest_ns() >= begin && from < chunk.len() {
+            let batch = chunk.batch(from);
+            if batch.is_empty() {
+                break;
+            }
+            from += batch.len();
+            let accepted = match &mut reader {
+                Some(reader) => reader.accepts(&batch)?,
+                None => batch.all(),
+            };
+            for index in accepted.iter() {
+                let frame = &batch.frames()[index];
+                let interface = chunk.interfaces().get(frame.interface as usize);
+                if let Some(interface) = interface.filter(|_| frame.timestamp_ns >= begin) {
+                    sink.write(interface, frame)?;
+                }
+            }
+        }
+    }
+    Ok(sink.finish()?)
+}
+
+fn error(message: &str) -> Response {
+    Response::Error { message: message.to_owned() }
+}
+
+/// Frames under the filters of one reader.
+struct Under {
+    reader: FilterReader,
+}
+
+impl Under {
+    fn new(mut reader: FilterReader) -> Under {
+        reader.refresh();
+        Under { reader }
+    }
+
+    fn accepts(&mut self, batch: &Batch<'_>) -> Result<fyke_frame::Mask, FilterError> {
+        self.reader.evaluate(batch, batch.all())
+    }
+}
+
+/// Calls `work` with the last frames of chunks, in batches of one link type.
+fn each_batch(
+    chunks: &[Arc<Chunk>],
+    last: usize,
+    mut work: impl FnMut(&Batch<'_>) -> Result<(), FilterError>,
+) -> Result<(), FilterError> {
+    let kept: usize = chunks.iter().map(|chunk| chunk.len()).sum();
+    let mut skipped = kept.saturating_sub(last);
+    for chunk in chunks {
+        let mut from = skipped.min(chunk.len());
+        skipped -= from;
+        while from < chunk.len() {
+            let batch = chunk.batch(from);
+            if batch.is_empty() {
+                break;
+            }
+            from += batch.len();
+            work(&batch)?;
+        }
+    }
+    Ok(())
+}
+
+/// The line of a frame. It is printed alone, so TCP's numbers are as they are in the packet.
+fn shown(frame: &Frame<'_>) -> ShownFrame {
+    let options =
+        PrintOptions { time: TimeStyle::None, absolute_sequence: true, ..PrintOptions::default() };
+    let mut line = String::new();
+    Printer::new(options).line(frame, &mut line);
+    ShownFrame {
+        timestamp_ns: frame.timestamp_ns,
+        link: frame.link.to_string(),
+        wire_len: frame.wire_len,
+        line,
+    }
+}
+
+/// The filters in force, compiled for each link type that occurs.
+struct Reasons<'a> {
+    filters: &'a FilterSet,
+    of_link: HashMap<LinkType, Vec<(u64, Option<Predicate>)>>,
+    /// Number of filters that are not explained.
+    more: usize,
+}
+
+impl Reasons<'_> {
+    fn of(&mut self, frame: &Frame<'_>) -> Vec<Reason> {
+        let more = &mut self.more;
+        let compiled = self.of_link.entry(frame.link).or_insert_with(|| {
+            let (compiled, others) =
+                self.filters.predicates(frame.link, MAX_FILTERS, MAX_TEXT_BYTES);
+            *more = others;
+            compiled
+        });
+        let mut batch = Batch::new();
+        // One frame fits into an empty batch.
+        let _fits = batch.push(*frame);
+        self.filters.as_evaluated(&batch, |batch| {
+            let frame = batch.frames().first();
+            let compiled = compiled.iter();
+            compiled
+                .filter_map(|(id, predicate)| Some(reason(*id, predicate.as_ref(), frame?)))
+                .collect()
+        })
+    }
+}
+
+/// The last primitive that was evaluated has decided.
+fn reason(filter: u64, predicate: Option<&Predicate>, frame: &Frame<'_>) -> Reason {
+    let Some(predicate) = predicate else {
+        let result = format!("does not fit frames of link type {}", frame.link);
+        return Reason { filter, decided: None, result, before: 0 };
+    };
+    let (mut evaluated, mut last) = (0_u64, None);
+    let verdict = predicate.trace(frame, &mut |primitive, answer| {
+        evaluated += 1;
+        last = Some((std::ptr::from_ref(primitive), answer));
+    });
+    let decided = last.and_then(|(decided, answer)| {
+        let mut primitives = predicate.root().primitives();
+        let decided = primitives.find(|one| std::ptr::from_ref(*one) == decided)?;
+        Some((decided.to_string(), answer))
+    });
+    let result = match (verdict, decided.as_ref().map(|(_, answer)| answer)) {
+        (Ok(true), _) => "accepts the frame now",
+        (_, Some(Ok(true))) => "yes",
+        (_, Some(Ok(false))) => "no",
+        (_, Some(Err(OutOfBounds))) => "cannot be read",
+        (_, None) => "rejects every frame",
+    };
+    Reason {
+        filter,
+        decided: decided.map(|(text, _)| text),
+        result: result.to_owned(),
+        before: evaluated.saturating_sub(1),
+    }
+}

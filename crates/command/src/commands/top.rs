@@ -1,0 +1,155 @@
+//! `fyke top`: a running fyke on a terminal: counts and rates of filters and nodes, and edits from the keyboard.
+//!
+//! A thread reads the counts; the thread that draws also sends the actions and waits for their answers. The running
+//! fyke serves both connections like those of any other client, so it delays no capture.
+
+mod model;
+mod view;
+
+use super::ctl::{connect, past, program, refused};
+use super::signals::stop_on_signals;
+use super::{Failure, ctl};
+use crate::cli::TopArgs;
+use fyke_control::{CallError, Client, Request, Response, Stats};
+use model::{Action, Key, Model};
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use std::io::IsTerminal;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::time::Duration;
+
+/// Longest wait for a key before new counts are drawn.
+const PATIENCE: Duration = Duration::from_millis(50);
+/// Longest wait for the answer to an action.
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+
+/// Runs the command.
+pub fn run(args: &TopArgs) -> Result<(), Failure> {
+    if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
+        return Err(Failure::Running(anyhow::anyhow!(
+            "fyke top needs a terminal; `fyke ctl watch` prints the counts"
+        )));
+    }
+    let watcher = connect(args.pid)?;
+    let target = watcher.target().map(|target| (target.pid, target.to_string()));
+    let (pid, title) = target.map_or((args.pid, String::new()), |(pid, text)| (Some(pid), text));
+    let mut actor = connect(pid)?;
+    actor.set_answer_limit(ANSWER_LIMIT);
+    actor.hello(&program().replace("fyke ctl", "fyke top"))?;
+    let watch = watcher.watch(args.interval_ms)?;
+    let (sender, counts) = channel();
+    std::thread::Builder::new().name("counts".to_owned()).spawn(move || {
+        for stats in watch {
+            // The receiver is gone at the end.
+            if sender.send(stats).is_err() {
+                break;
+            }
+        }
+    })?;
+    let stop = stop_on_signals()?;
+    let mut model = Model::new(title.trim().to_owned());
+    let mut terminal = ratatui::try_init()?;
+    let result = show(&mut terminal, &mut model, &counts, &mut actor, &stop);
+    ratatui::restore();
+    result
+}
+
+/// Draws until the user quits.
+fn show(
+    terminal: &mut DefaultTerminal,
+    model: &mut Model,
+    counts: &Receiver<Result<Stats, CallError>>,
+    actor: &mut Client,
+    stop: &AtomicBool,
+) -> Result<(), Failure> {
+    while !stop.load(Ordering::Relaxed) {
+        loop {
+            match counts.try_recv() {
+                Ok(Ok(stats)) => {
+                    model.update(stats);
+                    look_at_passes(model, actor);
+                }
+                Ok(Err(error)) => model.ended = Some(error.to_string()),
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => {
+                    model.ended.get_or_insert_with(|| "it has ended; q quits".to_owned());
+                    break;
+                }
+            }
+        }
+        terminal.draw(|frame| view::draw(frame, model))?;
+        if !event::poll(PATIENCE)? {
+            continue;
+        }
+        let Some(key) = key(&event::read()?) else { continue };
+        match model.key(key) {
+            Some(Action::Quit) => return Ok(()),
+            Some(action) => {
+                model.message = act(actor, action);
+                look_at_passes(model, actor);
+            }
+            None => look_at_passes(model, actor),
+        }
+    }
+    Ok(())
+}
+
+/// The key of an event, if this program uses it.
+fn key(event: &Event) -> Option<Key> {
+    let Event::Key(key) = event else { return None };
+    if key.kind != KeyEventKind::Press {
+        return None;
+    }
+    let control = key.modifiers.contains(KeyModifiers::CONTROL);
+    Some(match key.code {
+        KeyCode::Char('c') if control => Key::Interrupt,
+        KeyCode::Char(_) if control => return None,
+        KeyCode::Char(letter) => Key::Letter(letter),
+        KeyCode::Enter => Key::Enter,
+        KeyCode::Esc => Key::Escape,
+        KeyCode::Backspace => Key::Backspace,
+        KeyCode::Up => Key::Up,
+        KeyCode::Down => Key::Down,
+        _ => return None,
+    })
+}
+
+/// Reads the passes of the selected filter, if they are shown.
+fn look_at_passes(model: &mut Model, actor: &mut Client) {
+    let Some(id) = model.shown_filter() else {
+        model.passes = None;
+        return;
+    };
+    if let Ok(Response::Passes { filters, .. }) = actor.call(Request::Show) {
+        model.passes = filters.into_iter().find(|filter| filter.id == id);
+    }
+}
+
+/// Carries an action out; returns its result as text.
+fn act(actor: &mut Client, action: Action) -> String {
+    let request = match action {
+        Action::Add(text) => Request::Add { text },
+        Action::Try(text) => Request::Try { text, last: None },
+        Action::Delete(id) => Request::Delete { id },
+        Action::Undo => Request::Undo { epoch: None },
+        Action::Pause(true) => Request::Pause,
+        Action::Pause(false) => Request::Start,
+        Action::Quit => return String::new(),
+    };
+    match actor.call(request) {
+        Ok(Response::Tried(tried)) => {
+            let mut text = Vec::new();
+            // A vector takes every byte.
+            let _infallible = past::tried(&mut text, &tried);
+            String::from_utf8_lossy(&text).into_owned()
+        }
+        Ok(Response::Ok { epoch, ids, notes, .. }) => {
+            let mut text = format!("{}epoch {epoch}", ctl::ids(&ids));
+            notes.iter().for_each(|note| text += &format!("\n{note}"));
+            text
+        }
+        Ok(_) => "an answer that this version does not know".to_owned(),
+        Err(error) => refused(error).message(),
+    }
+}

@@ -1,0 +1,108 @@
+//! `fyke top` in a real terminal (tmux): it shows what `ctl stats` prints, and edits.
+
+mod common;
+
+use common::{FYKE, Running, inside, runtime, send, veth};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A terminal of 110 columns and 30 lines; it ends with the test.
+struct Tmux {
+    socket: String,
+}
+
+impl Tmux {
+    fn start(command: &str) -> Tmux {
+        let tmux = Tmux { socket: runtime().with_extension("tmux").to_str().unwrap().to_owned() };
+        tmux.run(&["-f", "/dev/null", "new-session", "-d", "-x", "110", "-y", "30", command]);
+        tmux
+    }
+
+    fn run(&self, words: &[&str]) -> String {
+        let mut tmux = Command::new("tmux");
+        let output = tmux.args(["-S", &self.socket]).args(words).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    fn keys(&self, keys: &[&str]) {
+        self.run(&[&["send-keys"], keys].concat());
+    }
+
+    /// Waits until the screen contains all parts.
+    fn shows(&self, parts: &[&str]) -> String {
+        let limit = Instant::now() + Duration::from_secs(20);
+        loop {
+            let screen = self.run(&["capture-pane", "-p"]);
+            if parts.iter().all(|part| screen.contains(part)) {
+                return screen;
+            }
+            assert!(Instant::now() < limit, "{parts:?} is not in:\n{screen}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+impl Drop for Tmux {
+    fn drop(&mut self) {
+        self.run(&["kill-server"]);
+        let _gone = std::fs::remove_file(&self.socket);
+    }
+}
+
+#[test]
+fn top_shows_the_counts_and_edits() {
+    if !inside("top_shows_the_counts_and_edits") {
+        return;
+    }
+    if Command::new("tmux").arg("-V").output().is_err() {
+        println!("skipped: no tmux");
+        return;
+    }
+    veth();
+    let mut command = Command::new(FYKE);
+    command.args(["dump", "-Z", "root", "-i", "v1", "-w", "/dev/null", "--count-all"]);
+    let mut running = Running::start(command.arg("udp port 5001").stdout(Stdio::null()));
+    running.hear("listening on");
+    let pid = running.child.id();
+    let runtime = runtime().display().to_string();
+    let top = format!(
+        "env FYKE_RUNTIME_DIR={runtime} TERM=screen {FYKE} top --pid {pid} --interval-ms 200"
+    );
+    let tmux = Tmux::start(&top);
+    send(40, 20);
+    running.settle(40);
+    // The line is that of `ctl stats`.
+    let stats = running.ctl(&["stats"]);
+    let sum = stats.lines().next().unwrap().split("  ").find(|part| part.contains(" seen = "));
+    let screen = tmux.shows(&[sum.unwrap().trim(), "filter 1", "udp port 5001", "v1"]);
+    assert!(screen.contains("per second: "), "{screen}");
+    tmux.keys(&["a", "udp prot 1", "Enter"]);
+    tmux.shows(&["^", "expected"]);
+    tmux.keys(&["t", "udp", "Enter"]);
+    tmux.shows(&["would accept 40 of the last 40 frames", "20 of them new"]);
+    tmux.keys(&["a", "udp port 5002", "Enter"]);
+    tmux.shows(&["filter 2, epoch 2", "udp port 5002"]);
+    assert!(running.ctl(&["log"]).contains("(fyke top, process "), "{}", running.ctl(&["log"]));
+    tmux.keys(&["Space"]);
+    tmux.shows(&["  paused"]);
+    tmux.keys(&["Space", "u"]);
+    tmux.shows(&["takes back epoch 2"]);
+    tmux.keys(&["p"]);
+    tmux.shows(&["instructions", "pass 1"]);
+    running.signal("INT");
+    assert!(running.end().success());
+    tmux.shows(&["it has ended"]);
+    tmux.keys(&["q"]);
+    let limit = Instant::now() + Duration::from_secs(20);
+    while !tmux.run(&["list-sessions"]).is_empty() {
+        assert!(Instant::now() < limit, "q does not end it");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn without_a_terminal_it_tells_what_to_use() {
+    let output = Command::new(FYKE).args(["top", "--pid", "1"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains("`fyke ctl watch`"), "{said}");
+}

@@ -1,0 +1,423 @@
+//! The journal of edits: the author, time, epoch and texts of each, so that it can be taken back.
+//!
+//! Invariants: entries have rising epochs, and the texts that they add have rising numbers, so both are found by
+//! search. Edits by trackers that follow each other are one entry. The journal keeps the last [`MAX_ENTRIES`]
+//! entries, and fewer if their texts are longer than [`MAX_BYTES`]; the last entry always stays. Cost: O(change) for an
+//! edit, O(1) for one by a tracker.
+
+use crate::error::FilterError;
+use crate::texts::Change;
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+/// Most entries.
+const MAX_ENTRIES: usize = 1_000;
+/// Most bytes of the texts in all entries.
+const MAX_BYTES: usize = 64 << 20;
+/// Most characters of the name of a filter.
+pub const MAX_NAME_CHARS: usize = 64;
+/// Longest time of a filter with a limited time: a year.
+pub const MAX_LIFETIME: Duration = Duration::from_secs(366 * 24 * 3600);
+
+/// Author of an edit.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Author {
+    /// The program itself: the filter that it started with, or an edit of its graph.
+    #[default]
+    Program,
+    /// A client of the control socket.
+    Client {
+        /// Its user.
+        uid: u32,
+        /// Its process; 0 if it is not known.
+        pid: u32,
+        /// Its program, as the client names it.
+        program: Option<Arc<str>>,
+    },
+    /// Trackers, with passes of their own.
+    Tracker,
+    /// The end of a filter's time.
+    Expiry,
+}
+
+impl fmt::Display for Author {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Author::Program => f.write_str("the program itself"),
+            Author::Tracker => f.write_str("a tracker"),
+            Author::Expiry => f.write_str("the end of its time"),
+            Author::Client { uid, pid, program } => {
+                match uid {
+                    0 => f.write_str("root")?,
+                    uid => write!(f, "user {uid}")?,
+                }
+                match (program, pid) {
+                    (Some(program), 0) => write!(f, " ({program})"),
+                    (Some(program), pid) => write!(f, " ({program}, process {pid})"),
+                    (None, 0) => Ok(()),
+                    (None, pid) => write!(f, " (process {pid})"),
+                }
+            }
+        }
+    }
+}
+
+/// Name and time of a filter.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Label {
+    /// Its name, which no other filter in force has.
+    pub name: Option<Arc<str>>,
+    /// Time after which it is removed.
+    pub lifetime: Option<Duration>,
+}
+
+/// The label of a filter in force.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct InForce {
+    /// Its name.
+    pub name: Option<Arc<str>>,
+    /// Time of its removal.
+    pub expires: Option<SystemTime>,
+    /// The same on a clock that is never set.
+    pub(crate) deadline: Option<Instant>,
+}
+
+impl InForce {
+    pub(crate) fn new(label: &Label) -> Option<InForce> {
+        let Label { name, lifetime } = label;
+        let expires = lifetime.and_then(|time| SystemTime::now().checked_add(time));
+        let deadline = lifetime.and_then(|time| Instant::now().checked_add(time));
+        let is_set = name.is_some() || lifetime.is_some();
+        is_set.then(|| InForce { name: name.clone(), expires, deadline })
+    }
+}
+
+/// Reason why an edit is not taken back.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum UndoError {
+    /// There is nothing that could be taken back.
+    #[error("the log has no edit of this user that is in force")]
+    Nothing,
+    /// No entry has this epoch.
+    #[error("no edit began epoch {given}; the log has {known}")]
+    NoSuchEpoch {
+        /// The epoch given.
+        given: u64,
+        /// The epochs of the log.
+        known: String,
+    },
+    /// Only edits of clients are taken back.
+    #[error("epoch {epoch} is an edit by {by}; only edits of users can be taken back")]
+    NotOfUser {
+        /// The epoch given.
+        epoch: u64,
+        /// Its author.
+        by: Author,
+    },
+    /// It has been taken back already.
+    #[error("epoch {epoch} has been taken back already, in epoch {since} by {by}")]
+    Undone {
+        /// The epoch given.
+        epoch: u64,
+        /// The epoch that took it back.
+        since: u64,
+        /// The author of that edit.
+        by: Author,
+    },
+    /// A filter that it added has been removed since.
+    #[error("filter {id} of epoch {epoch} has been removed since, in epoch {since} by {by}")]
+    Touched {
+        /// The epoch given.
+        epoch: u64,
+        /// Number of the filter.
+        id: u64,
+        /// The epoch that removed it.
+        since: u64,
+        /// The author of that edit.
+        by: Author,
+    },
+    /// The edit that would take it back is refused.
+    #[error(transparent)]
+    Refused(#[from] FilterError),
+}
+
+/// An entry of the journal.
+#[derive(Debug, Clone)]
+pub(crate) struct Entry {
+    pub epoch: u64,
+    pub last_epoch: u64,
+    pub edits: u64,
+    pub at: SystemTime,
+    pub author: Author,
+    pub added: Vec<Added>,
+    pub removed: Vec<Gone>,
+    pub undoes: Option<u64>,
+    pub undone: Option<u64>,
+    /// True if no text was in force before.
+    was_unfiltered: bool,
+}
+
+/// A text that an edit added.
+#[derive(Debug, Clone)]
+pub(crate) struct Added {
+    pub id: u64,
+    pub text: Arc<str>,
+    pub label: Option<InForce>,
+    /// The epoch that removed it, and the frames that it had accepted then.
+    pub gone: Option<(u64, u64)>,
+}
+
+/// A text that an edit removed, with the frames that it had accepted.
+#[derive(Debug, Clone)]
+pub(crate) struct Gone {
+    pub id: u64,
+    pub text: Arc<str>,
+    pub label: Option<InForce>,
+    pub accepted: u64,
+}
+
+impl Entry {
+    fn bytes(&self) -> usize {
+        let added = self.added.iter().map(|one| one.text.len());
+        added.chain(self.removed.iter().map(|one| one.text.len())).sum()
+    }
+}
+
+/// An edit that is being applied, for [`Journal::record`].
+pub(crate) struct Applied<'a> {
+    pub epoch: u64,
+    pub author: &'a Author,
+    pub undoes: Option<u64>,
+    pub was_unfiltered: bool,
+    pub added: Vec<(u64, Arc<str>, Option<InForce>)>,
+    pub removed: Vec<(u64, Arc<str>, u64)>,
+}
+
+/// A change that takes a part of an edit back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Reversal {
+    Remove(u64),
+    Add(Arc<str>, Option<InForce>),
+    /// No text is in force any more.
+    Clear,
+}
+
+impl Reversal {
+    pub fn change(&self) -> Change<'_> {
+        match self {
+            Reversal::Remove(id) => Change::Remove(*id),
+            Reversal::Add(text, _) => Change::Add(text),
+            Reversal::Clear => Change::Set(""),
+        }
+    }
+
+    pub fn label(&self) -> Option<InForce> {
+        match self {
+            Reversal::Add(_, label) => label.clone(),
+            _ => None,
+        }
+    }
+}
+
+/// The edits so far, and the labels of the texts in force.
+#[derive(Debug, Default)]
+pub(crate) struct Journal {
+    entries: VecDeque<Entry>,
+    bytes: usize,
+    forgotten: u64,
+    labels: BTreeMap<u64, InForce>,
+    /// Epochs of the entries that added texts, by the number of their first text.
+    first_ids: BTreeMap<u64, u64>,
+}
+
+impl Journal {
+    /// Records an edit. Returns the entries that are no longer kept, so that the caller can drop them without a lock.
+    pub fn record(&mut self, applied: Applied<'_>) -> Vec<Entry> {
+        let epoch = applied.epoch;
+        let mut removed = Vec::with_capacity(applied.removed.len());
+        for (id, text, accepted) in applied.removed {
+            if let Some(added) = self.added(id) {
+                added.gone = Some((epoch, accepted));
+            }
+            removed.push(Gone { id, text, label: self.labels.remove(&id), accepted });
+        }
+        let added = applied.added.into_iter().map(|(id, text, label)| {
+            self.labels.extend(label.clone().map(|label| (id, label)));
+            Added { id, text, label, gone: None }
+        });
+        let added = added.collect();
+        if let Some(place) = applied.undoes.and_then(|undone| self.place(undone)) {
+            self.entries[place].undone = Some(epoch);
+        }
+        self.push(Entry {
+            epoch,
+            last_epoch: epoch,
+            edits: 1,
+            at: SystemTime::now(),
+            author: applied.author.clone(),
+            added,
+            removed,
+            undoes: applied.undoes,
+            undone: None,
+            was_unfiltered: applied.was_unfiltered,
+        })
+    }
+
+    /// Records an edit by a tracker.
+    pub fn tracked(&mut self, epoch: u64) -> Vec<Entry> {
+        match self.entries.back_mut() {
+            Some(last) if last.author == Author::Tracker => {
+                (last.last_epoch, last.at) = (epoch, SystemTime::now());
+                last.edits += 1;
+                Vec::new()
+            }
+            _ => self.push(Entry {
+                epoch,
+                last_epoch: epoch,
+                edits: 1,
+                at: SystemTime::now(),
+                author: Author::Tracker,
+                added: Vec::new(),
+                removed: Vec::new(),
+                undoes: None,
+                undone: None,
+                was_unfiltered: false,
+            }),
+        }
+    }
+
+    fn push(&mut self, entry: Entry) -> Vec<Entry> {
+        self.bytes += entry.bytes();
+        self.first_ids.extend(entry.added.first().map(|added| (added.id, entry.epoch)));
+        self.entries.push_back(entry);
+        let mut gone = Vec::new();
+        while self.entries.len() > MAX_ENTRIES || (self.bytes > MAX_BYTES && self.entries.len() > 1)
+        {
+            let Some(oldest) = self.entries.pop_front() else { break };
+            self.bytes -= oldest.bytes();
+            oldest.added.first().map(|added| self.first_ids.remove(&added.id));
+            self.forgotten += oldest.edits;
+            gone.push(oldest);
+        }
+        gone
+    }
+
+    /// The entries, oldest first.
+    pub fn entries(&self) -> impl DoubleEndedIterator<Item = &Entry> + ExactSizeIterator {
+        self.entries.iter()
+    }
+
+    /// Number of edits that are no longer kept.
+    pub fn forgotten(&self) -> u64 {
+        self.forgotten
+    }
+
+    /// The labels of the texts in force.
+    pub fn labels(&self) -> &BTreeMap<u64, InForce> {
+        &self.labels
+    }
+
+    /// The texts at the end of their time.
+    pub fn expired(&self, now: Instant) -> Vec<u64> {
+        let over = |label: &InForce| label.deadline.is_some_and(|deadline| deadline <= now);
+        self.labels.iter().filter(|(_, label)| over(label)).map(|(id, _)| *id).collect()
+    }
+
+    /// Lets a text stay after the end of its time.
+    pub fn keep(&mut self, id: u64) {
+        if let Some(label) = self.labels.get_mut(&id) {
+            (label.expires, label.deadline) = (None, None);
+        }
+    }
+
+    fn place(&self, epoch: u64) -> Option<usize> {
+        let at = self.entries.partition_point(|entry| entry.last_epoch < epoch);
+        self.entries.get(at).filter(|entry| entry.epoch <= epoch).map(|_| at)
+    }
+
+    fn author(&self, epoch: u64) -> Author {
+        self.place(epoch).map(|at| self.entries[at].author.clone()).unwrap_or_default()
+    }
+
+    /// The text with this number, in the entry that added it.
+    fn added(&mut self, id: u64) -> Option<&mut Added> {
+        let (_, &epoch) = self.first_ids.range(..=id).next_back()?;
+        let place = self.place(epoch)?;
+        let added = &mut self.entries[place].added;
+        let at = added.binary_search_by_key(&id, |added| added.id).ok()?;
+        added.get_mut(at)
+    }
+
+    /// True if no text was in force before the edit that added this one.
+    pub fn was_unfiltered_before(&self, id: u64) -> bool {
+        let epoch = self.first_ids.range(..=id).next_back().map(|(_, epoch)| *epoch);
+        let place = epoch.and_then(|epoch| self.place(epoch));
+        place.is_some_and(|place| self.entries[place].was_unfiltered)
+    }
+
+    /// The changes that take an edit back, and its epoch: the given one, or the last of this user that is in force.
+    /// `in_force` is the number of texts.
+    pub fn reversal(
+        &self,
+        given: Option<u64>,
+        user: &Author,
+        in_force: usize,
+    ) -> Result<(u64, Vec<Reversal>), UndoError> {
+        let place = match given {
+            Some(epoch) => self.place(epoch).ok_or_else(|| self.no_such(epoch))?,
+            None => {
+                let is_own = |entry: &Entry| {
+                    same_user(&entry.author, user)
+                        && entry.undone.is_none()
+                        && entry.undoes.is_none()
+                };
+                self.entries.iter().rposition(is_own).ok_or(UndoError::Nothing)?
+            }
+        };
+        let entry = &self.entries[place];
+        let epoch = entry.epoch;
+        if !matches!(entry.author, Author::Client { .. }) {
+            return Err(UndoError::NotOfUser { epoch, by: entry.author.clone() });
+        }
+        if let Some(since) = entry.undone {
+            return Err(UndoError::Undone { epoch, since, by: self.author(since) });
+        }
+        let touched = entry.added.iter().find_map(|added| Some((added.id, added.gone?.0)));
+        if let Some((id, since)) = touched {
+            return Err(UndoError::Touched { epoch, id, since, by: self.author(since) });
+        }
+        Ok((epoch, reversals(entry, in_force)))
+    }
+
+    fn no_such(&self, given: u64) -> UndoError {
+        let ends = self.entries.front().zip(self.entries.back());
+        let known = ends.map_or("no edit".to_owned(), |(first, last)| {
+            format!("epochs {} to {}", first.epoch, last.last_epoch)
+        });
+        UndoError::NoSuchEpoch { given, known }
+    }
+}
+
+/// The texts that come back go in first, so that the set never has none in between. Without any text left, every frame
+/// is accepted again if it was before the edit.
+fn reversals(entry: &Entry, in_force: usize) -> Vec<Reversal> {
+    if entry.was_unfiltered && in_force <= entry.added.len() {
+        return vec![Reversal::Clear];
+    }
+    let back = entry.removed.iter();
+    let back = back.map(|gone| Reversal::Add(Arc::clone(&gone.text), gone.label.clone()));
+    let away = entry.added.iter().map(|added| Reversal::Remove(added.id));
+    back.chain(away).collect()
+}
+
+/// True if both are clients of the same user.
+fn same_user(one: &Author, other: &Author) -> bool {
+    match (one, other) {
+        (Author::Client { uid: one, .. }, Author::Client { uid: other, .. }) => one == other,
+        _ => false,
+    }
+}

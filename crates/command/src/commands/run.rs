@@ -108,14 +108,29 @@ fn count_on_signal(handle: &GraphHandle, unseen: &Unseen, all: bool) -> Result<(
     report_on_signal(move || accounts(&handle.view()) + &unseen.lines(all))
 }
 
-/// Checks the folder of exports: it exists, and its name is UTF-8.
-fn check_exports(folder: &Path) -> Result<PathBuf, Failure> {
+/// The classes, with the folder of exports, which must exist under a name in UTF-8.
+fn classes_of(args: &RunArgs) -> Result<Classes, Failure> {
+    let mut classes = classes();
+    let Some(folder) = &args.exports else { return Ok(classes) };
     let refused =
         |why: &str| Err(Failure::Usage(format!("--exports {}: it is {why}", folder.display())));
     match folder.to_str() {
         None => refused("not a name in UTF-8"),
         Some(_) if !folder.is_dir() => refused("not a folder"),
-        Some(_) => Ok(folder.to_owned()),
+        Some(_) => {
+            classes.export_to(folder);
+            Ok(classes)
+        }
+    }
+}
+
+/// Prints the warnings about a graph.
+fn warn(args: &RunArgs, plan: &Plan) {
+    for warning in &plan.warnings {
+        note!("fyke: warning: {warning}");
+    }
+    if args.exports.is_some() && !plan.nodes.iter().any(|node| node.exported) {
+        note!("fyke: warning: --exports: no node has export=y");
     }
 }
 

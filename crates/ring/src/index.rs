@@ -5,7 +5,7 @@
 //! first frames; the generation; the heartbeat; frames that the writer refused; the number of
 //! packet buffers; last place and floor of each buffer; the interfaces of each; then a power of two
 //! of entries. A reader that sees an entry overwritten also sees the new count
-//! ([`protocol`](crate::protocol)). Cost: five stores per frame.
+//! ([`protocol`]). Cost: five stores per frame.
 
 use crate::entry::{Entry, Mark, Placed};
 use crate::protocol::{self, Anchor, ENTRIES, ENTRY, INTERFACES, MAGIC, MAX_BUFFERS, Reach, Words};

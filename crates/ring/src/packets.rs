@@ -10,7 +10,7 @@
 //! | 2 | link type, VLAN tag | flags |
 //! | 3 | index of the interface in the operating system | its number in the table |
 //!
-//! The writer announces the intent, then changes words ([`protocol`](crate::protocol)). A reader
+//! The writer announces the intent, then changes words ([`protocol`]). A reader
 //! copies frames, or reads them in place, and then looks at the intent: it is at most one buffer
 //! ahead of the place of a frame that is whole. Cost: one store per word.
 

@@ -9,7 +9,7 @@ const SCRIPT: &str = r#"
     set -eu
     veth
     "$FYKE" run --no-control \
-        '(device,far) > (tcp,gap=1) > (strsearch,needle) > (tofile,pieces.pcapng,flush=y)' &
+        '(device,far) > (tcp,gap=1,payload=y) > (strsearch,needle) > (tofile,pieces.pcapng,flush=y)' &
     id=$!
     wait_for test -s pieces.pcapng
     sleep 0.5
@@ -17,6 +17,20 @@ const SCRIPT: &str = r#"
     one_piece() { [ "$("$FYKE" dump --count -r pieces.pcapng)" = 1 ]; }
     wait_for one_piece
     "$FYKE" dump --count -r pieces.pcapng > while-it-runs
+    kill -0 $id
+    kill -INT $id
+    wait $id
+
+    # The same with the frames of the conversation, which no further frame releases.
+    "$FYKE" run --no-control \
+        '(device,far) > (tcp,gap=1) > (strsearch,needle,stream=y,conversation=y) >
+            (tofile,frames.pcapng,flush=y)' &
+    id=$!
+    wait_for test -s frames.pcapng
+    sleep 0.5
+    "$FYKE" run --no-control '(pcapin,segments.pcap) > (tointerface,near)'
+    three_frames() { [ "$("$FYKE" dump --count -r frames.pcapng)" = 3 ]; }
+    wait_for three_frames
     kill -0 $id
     kill -INT $id
     wait $id

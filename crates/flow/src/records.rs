@@ -75,7 +75,12 @@ pub struct Side {
     pub bytes: u64,
     /// The TCP flags of all of them.
     pub tcp_flags: u8,
+    /// Bytes of its TCP stream that were not captured, as far as that is known.
+    pub missing_bytes: u64,
 }
+
+/// Most rules that a record names.
+pub const MOST_RULES: usize = 4;
 
 /// A flow, or a part of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,6 +101,8 @@ pub struct Record {
     pub backward: Side,
     /// Reason why the record is complete.
     pub end: End,
+    /// Numbers of the rules that its packets matched, in the order of their first match; 0 = none.
+    pub rules: [u32; MOST_RULES],
 }
 
 /// A packet, as far as flows need it.
@@ -111,6 +118,10 @@ pub struct Packet {
     pub bytes: u64,
     /// TCP flags; 0 for other protocols.
     pub tcp_flags: u8,
+    /// Bytes of its TCP stream that are missing before its bytes.
+    pub missing_bytes: u64,
+    /// Number of the rule that it matched; 0 = none.
+    pub rule: u32,
 }
 
 impl Packet {
@@ -135,6 +146,8 @@ impl Packet {
             destination: SocketAddr::new(ip.destination(), to),
             bytes: if in_header > 0 { in_header } else { on_wire },
             tcp_flags: scope.tcp().and_then(|tcp| tcp.flags()).unwrap_or(0),
+            missing_bytes: 0,
+            rule: 0,
         })
     }
 }
@@ -220,6 +233,7 @@ impl Flows {
             forward: Side::default(),
             backward: Side::default(),
             end: End::Stopped,
+            rules: [0; MOST_RULES],
         };
         let mut flow = Open { record, closed };
         let deadline_ns = add(&mut flow, packet, timestamp_ns, now_ns, self.limits.idle_ns);
@@ -256,6 +270,12 @@ fn add(flow: &mut Open, packet: &Packet, timestamp_ns: u64, now_ns: u64, idle_ns
     side.packets += 1;
     side.bytes += packet.bytes;
     side.tcp_flags |= packet.tcp_flags;
+    side.missing_bytes += packet.missing_bytes;
+    if packet.rule != 0
+        && let Some(place) = record.rules.iter_mut().find(|known| [0, packet.rule].contains(known))
+    {
+        *place = packet.rule;
+    }
     if packet.protocol == TCP && packet.tcp_flags & RST != 0 {
         flow.closed = [true, true];
     } else if packet.protocol == TCP && packet.tcp_flags & FIN != 0 {

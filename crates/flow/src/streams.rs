@@ -3,171 +3,97 @@
 //!
 //! A segment that is next in order is delivered at once, without a copy. A segment that arrives
 //! early is held; where it overlaps held segments, the policy of the receiver's system decides
-//! which bytes are kept ([`Policy`]). The stream waits for missing bytes until the direction or all
-//! directions hold too much, or until a time limit; then the gap is skipped and counted. Time is
-//! taken from the connection's own segments: as long as no limit is reached, a stream depends on
+//! which bytes are kept ([`Policies`]). The stream waits for missing bytes until the direction or
+//! all directions hold too much, or until a time limit; then the gap is skipped and counted. Time
+//! is taken from the connection's own segments: as long as no limit is reached, a stream depends on
 //! them alone, whatever other traffic there is. To let time pass without segments, call
 //! [`Streams::expire`]. Sequence numbers wrap around; a connection without a captured beginning
-//! begins with its first segment; keep-alives and retransmissions add nothing. Nothing is sent, so
-//! missing bytes are never requested again.
+//! begins with its first segment ([`Handling::midstream`]); keep-alives and retransmissions add
+//! nothing. Nothing is sent, so missing bytes are never requested again.
 //!
-//! Memory: at most [`Limits`]; the connection that has been silent longest is removed first. Cost:
-//! one hash look-up per segment, O(log n) for an early segment. Source: RFC 9293; overlaps as in
+//! A flow has a small number while it is in the table ([`Flow`]), an index for the tables of readers
+//! of its pieces. They may have seen enough of it: a direction that is [settled](Streams::settle) is not
+//! put together any more, and its segments cost a look-up. Flows of UDP and others have numbers,
+//! too, and no pieces ([`Streams::datagram`]).
+//!
+//! Memory: at most [`Limits`]; 153 bytes for a flow that waits for nothing. If the table is full,
+//! flows that have ended are removed first, then those that have had one segment for longest. Cost:
+//! one look-up per segment, O(log n) for an early segment. Source: RFC 9293; overlaps as in
 //! Suricata's table.
 
 mod direction;
+mod limits;
+mod policy;
+mod segment;
+mod table;
 
-pub use direction::Policy;
+pub use limits::{Counters, Handling, Limits};
+pub use policy::{Policies, Policy, PolicyError};
+pub use segment::Segment;
 
-use crate::ageing::Ageing;
 use crate::clock::Clock;
 use direction::Direction;
-use fyke_frame::walk::Layers;
-use fyke_frame::walk::view::tcp_flags::{ACK, RST, SYN};
+use fyke_frame::walk::view::tcp_flags::{ACK, FIN, RST, SYN};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use table::{Connection, Key, List, Table};
 
 const TCP: u8 = 6;
+/// Most connections.
+const MOST: usize = 1 << 24;
 
-/// A TCP segment.
-#[derive(Debug, Clone, Copy)]
-pub struct Segment<'a> {
-    /// The sender.
-    pub source: SocketAddr,
-    /// The receiver.
-    pub destination: SocketAddr,
-    /// Sequence number of its first byte.
-    pub sequence: u32,
-    /// Flags of its header.
-    pub flags: u8,
-    /// Captured part of its payload.
-    pub payload: &'a [u8],
-    /// Length of its payload on the wire, in bytes.
-    pub payload_len: u32,
-}
-
-impl<'a> Segment<'a> {
-    /// The segment of the innermost packet; `None` if that is no TCP segment, or if it or a packet
-    /// around it is a fragment. Lengths come from the IP header, so link-layer padding is not part
-    /// of the payload.
-    pub fn of(layers: &Layers<'a>) -> Option<Segment<'a>> {
-        let scope = layers.innermost_level()?;
-        if is_cut(layers) {
-            return None;
-        }
-        let (ip, tcp) = (scope.ip()?, scope.tcp()?);
-        Some(Segment {
-            source: SocketAddr::new(ip.source(), tcp.source_port()),
-            destination: SocketAddr::new(ip.destination(), tcp.destination_port()),
-            sequence: tcp.sequence()?,
-            flags: tcp.flags()?,
-            payload: tcp.payload(),
-            payload_len: u32::try_from(tcp.wire_payload_len()).ok()?,
-        })
-    }
-
-    /// True if a packet is a fragment of a segment, or of a tunnel's packet around one.
-    pub fn is_fragment(layers: &Layers<'_>) -> bool {
-        let tcp = layers.innermost_level().and_then(|scope| scope.ip_protocol()) == Some(TCP);
-        tcp && is_cut(layers)
-    }
-}
-
-/// True if the packet or one around it is a fragment.
-fn is_cut(layers: &Layers<'_>) -> bool {
-    layers.levels().any(|level| level.fragment().is_some_and(|fragment| !fragment.is_whole()))
-}
-
-/// Limits for memory and time.
+/// Flow of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Most connections.
-    pub connections: usize,
-    /// Most bytes that one direction holds.
-    pub direction_bytes: usize,
-    /// Most bytes that all directions hold, with an estimate for each piece.
-    pub bytes: usize,
-    /// Longest wait for missing bytes, in nanoseconds.
-    pub gap_ns: u64,
-    /// Time after which a silent connection is removed, in nanoseconds.
-    pub idle_ns: u64,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Limits {
-            connections: 16_384,
-            direction_bytes: 1 << 20,
-            bytes: 64 << 20,
-            gap_ns: 10_000_000_000,
-            idle_ns: 300_000_000_000,
-        }
-    }
-}
-
-/// Counters so far.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counters {
-    /// Connections, including those that began again.
-    pub connections: u64,
-    /// Connections that were first seen after their beginning.
-    pub midstream: u64,
-    /// Connections removed for lack of room before their idle time was over.
-    pub evicted: u64,
-    /// Segments with payload.
-    pub segments: u64,
-    /// Bytes that were delivered.
-    pub delivered_bytes: u64,
-    /// Bytes that were received again.
-    pub repeated_bytes: u64,
-    /// Bytes that were received again with another value, while both copies were available.
-    pub contradicting_bytes: u64,
-    /// Number of gaps.
-    pub gaps: u64,
-    /// Bytes missing in gaps.
-    pub missing_bytes: u64,
-    /// Held bytes that were dropped, after a reset or with their connection.
-    pub dropped_bytes: u64,
-    /// Segments with a number too far from the expected one.
-    pub outside: u64,
-    /// Fragments of segments, and of tunnels' packets around segments, which are not reassembled here.
-    pub fragments: u64,
+pub struct Flow {
+    /// Number of the flow, from 1 and at most the most flows at a time; used again after the flow
+    /// has been removed.
+    pub number: u32,
+    /// Number of the connection, from 1, never used again.
+    pub connection: u64,
+    /// True if the frame is from the end that sent the first captured segment.
+    pub forward: bool,
 }
 
 /// A delivered piece of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece<'a> {
+    /// Number of its flow ([`Flow::number`]).
+    pub flow: u32,
     /// Number of the connection, from 1, never used again.
     pub connection: u64,
     /// True for the direction of the end that sent the first captured segment.
     pub forward: bool,
     /// Number of bytes missing just before it.
     pub missing: u64,
+    /// Number of bytes of its direction before it, missing ones included.
+    pub offset: u64,
     /// The bytes; empty at the end of the direction.
     pub bytes: &'a [u8],
 }
 
-/// A connection: both ends, the smaller address first.
-type Ends = (SocketAddr, SocketAddr);
-
-#[derive(Debug)]
-struct Connection {
-    number: u64,
-    /// Directions from the smaller end, and from the other.
-    directions: [Direction; 2],
-    /// The index of the direction that sent first.
-    forward: usize,
-    last_ns: u64,
+/// Events of streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// A piece, or the end of a direction.
+    Piece(Piece<'a>),
+    /// A flow has been removed, and its number is free.
+    Removed {
+        /// Number of the flow.
+        flow: u32,
+        /// Number of its connection.
+        connection: u64,
+    },
 }
 
 /// All connections.
 #[derive(Debug)]
 pub struct Streams {
     limits: Limits,
-    policy: Policy,
-    connections: Ageing<Ends, Connection>,
-    /// Directions that hold bytes, with the time since which they wait.
-    waiting: BTreeSet<(u64, u64, Ends, usize)>,
+    handling: Handling,
+    table: Table,
+    /// Directions that hold bytes, with the time since which they wait: time, number of the
+    /// connection, place in the table, direction.
+    waiting: BTreeSet<(u64, u64, u32, usize)>,
     clock: Clock,
     held_bytes: usize,
     counters: Counters,
@@ -175,14 +101,31 @@ pub struct Streams {
 
 /// Receives pieces in order.
 pub type Give<'g> = &'g mut dyn FnMut(Piece<'_>);
+/// Receives events in order.
+pub type On<'g> = &'g mut dyn FnMut(Event<'_>);
+
+/// Receives the pieces among events.
+fn pieces(give: Give<'_>) -> impl FnMut(Event<'_>) {
+    move |event| {
+        if let Event::Piece(piece) = event {
+            give(piece);
+        }
+    }
+}
 
 impl Streams {
-    /// A table without connections.
+    /// A table without connections, with one policy for all receivers.
     pub fn new(limits: Limits, policy: Policy) -> Streams {
+        Streams::with(limits, Handling { policies: policy.into(), ..Handling::default() })
+    }
+
+    /// A table without connections.
+    pub fn with(limits: Limits, handling: Handling) -> Streams {
+        let limits = Limits { connections: limits.connections.clamp(1, MOST), ..limits };
         Streams {
             limits,
-            policy,
-            connections: Ageing::new(limits.connections),
+            handling,
+            table: Table::new(limits.connections),
             waiting: BTreeSet::new(),
             clock: Clock::default(),
             held_bytes: 0,
@@ -202,12 +145,12 @@ impl Streams {
 
     /// Number of connections.
     pub fn len(&self) -> usize {
-        self.connections.len()
+        self.table.len()
     }
 
     /// True if there are no connections.
     pub fn is_empty(&self) -> bool {
-        self.connections.is_empty()
+        self.table.len() == 0
     }
 
     /// Counts a fragment.
@@ -215,100 +158,227 @@ impl Streams {
         self.counters.fragments += 1;
     }
 
-    /// Takes a segment; bytes that are now in order are passed to `give`.
-    pub fn segment(&mut self, segment: &Segment<'_>, timestamp_ns: u64, give: Give<'_>) {
+    /// Takes a segment; bytes that are now in order are passed to `give`. Returns its flow, if it has one.
+    pub fn segment(
+        &mut self,
+        segment: &Segment<'_>,
+        timestamp_ns: u64,
+        give: Give<'_>,
+    ) -> Option<Flow> {
+        self.segment_events(segment, timestamp_ns, &mut pieces(give))
+    }
+
+    /// As [`segment`](Self::segment), also with the flows that are removed.
+    pub fn segment_events(
+        &mut self,
+        segment: &Segment<'_>,
+        timestamp_ns: u64,
+        on: On<'_>,
+    ) -> Option<Flow> {
         self.clock.advance(timestamp_ns);
-        let now_ns = timestamp_ns;
-        let lesser = segment.source <= segment.destination;
-        let ends = if lesser {
-            (segment.source, segment.destination)
-        } else {
-            (segment.destination, segment.source)
-        };
-        let from = usize::from(!lesser);
+        let (key, from) = Key::new(TCP, segment.source, segment.destination);
+        let hash = self.table.hash(&key);
         self.counters.segments += u64::from(segment.payload_len > 0);
-        if !self.open(ends, from, segment, now_ns, give) {
-            return;
+        let (place, flow) = self.open((hash, &key), from, segment, timestamp_ns, on)?;
+        let known = self.table.at_mut(place)?;
+        if known.settled[from] {
+            self.pass_settled(place, from, segment, on);
+            return Some(flow);
         }
-        let most = self.limits.direction_bytes;
-        self.work(ends, from, give, |direction, counters, policy, give| {
-            direction.take(segment, now_ns, policy, counters, give);
-            while direction.held_bytes() > most {
+        let direction = &mut known.directions[from];
+        if segment.flags & RST == 0
+            && let Some((missing, offset)) = direction.take_next(segment)
+        {
+            if !segment.payload.is_empty() {
+                self.counters.delivered_bytes += segment.payload.len() as u64;
+                let Flow { number, connection, forward } = flow;
+                let bytes = segment.payload;
+                on(Event::Piece(Piece {
+                    flow: number,
+                    connection,
+                    forward,
+                    missing,
+                    offset,
+                    bytes,
+                }));
+            }
+            return Some(flow);
+        }
+        if !direction.has_begun() {
+            direction.set_policy(self.handling.policies.of(segment.destination));
+        }
+        self.take(place, from, segment, timestamp_ns, on);
+        Some(flow)
+    }
+
+    /// Takes a segment that is early, repeated, or a beginning or an end.
+    fn take(&mut self, place: u32, from: usize, segment: &Segment<'_>, now_ns: u64, on: On<'_>) {
+        let (bytes, segments) = (self.limits.direction_bytes, self.handling.direction_segments);
+        self.work(place, from, on, |direction, counters, handling, give| {
+            direction.take(segment, now_ns, handling, counters, give);
+            while direction.held_bytes() > bytes || direction.holds_more_than(segments) {
                 direction.skip(now_ns, counters, give);
             }
         });
         if segment.flags & RST != 0 {
-            self.reset(ends, from, segment, give);
+            self.reset(place, from, segment, on);
         }
-        self.make_room(now_ns, give);
+        self.note_end(place);
+        while self.held_bytes > self.limits.bytes
+            && let Some(&(_, _, place, from)) = self.waiting.first()
+        {
+            self.skip(place, from, now_ns, on);
+        }
     }
 
-    /// Finds or makes the connection; false if the segment is useless for a stream.
+    /// Finds or makes the flow of a datagram of any protocol between these ends. The flow has no pieces.
+    pub fn datagram(
+        &mut self,
+        protocol: u8,
+        source: SocketAddr,
+        destination: SocketAddr,
+        timestamp_ns: u64,
+        on: On<'_>,
+    ) -> Flow {
+        self.clock.advance(timestamp_ns);
+        let (key, from) = Key::new(protocol, source, destination);
+        let hash = self.table.hash(&key);
+        if let Some(place) = self.table.find(hash, &key)
+            && let Some(known) = self.table.at_mut(place)
+        {
+            if timestamp_ns.saturating_sub(known.last_ns) <= self.limits.idle_ns {
+                known.last_ns = timestamp_ns;
+                known.is_active = true;
+                let forward = usize::from(known.forward) == from;
+                return Flow { number: place + 1, connection: known.number, forward };
+            }
+            self.end(place, on);
+        }
+        self.counters.datagram_flows += 1;
+        let place = self.insert((hash, &key), from, timestamp_ns, on);
+        Flow { number: place + 1, connection: self.number(), forward: true }
+    }
+
+    /// Ends the delivery of pieces of one direction of a flow, after `voters` calls for it: its readers have seen
+    /// enough. Does nothing if the flow has another connection now, or without voters.
+    pub fn settle(&mut self, flow: u32, connection: u64, forward: bool, voters: u8) {
+        let place = flow.wrapping_sub(1);
+        let Some(known) = self.table.at_mut(place) else { return };
+        if known.number != connection || voters == 0 {
+            return;
+        }
+        let first = usize::from(known.forward);
+        let from = if forward { first } else { 1 - first };
+        known.votes[from] = known.votes[from].saturating_add(1);
+        if known.votes[from] < voters || known.settled[from] {
+            return;
+        }
+        known.settled[from] = true;
+        self.counters.settled += 1;
+        let direction = &mut known.directions[from];
+        if let Some(since) = direction.waits_since() {
+            self.waiting.remove(&(since, connection, place, from));
+        }
+        self.held_bytes -= direction.held_bytes();
+        self.counters.dropped_bytes += direction.forget();
+    }
+
+    /// Loads the states that these segments will need, so that waiting for memory overlaps; returns how many are
+    /// known. Worth its time if the table is larger than the cache.
+    pub fn warm<'s>(&self, segments: impl Iterator<Item = Segment<'s>>) -> usize {
+        let mut hashes = [0; 256];
+        let mut count = 0;
+        for (hash, segment) in hashes.iter_mut().zip(segments) {
+            *hash = self.table.hash(&Key::new(TCP, segment.source, segment.destination).0);
+            count += 1;
+        }
+        hashes[..count].iter().filter(|hash| self.table.warm(**hash)).count()
+    }
+
+    /// Number of the last connection.
+    fn number(&self) -> u64 {
+        self.counters.connections + self.counters.datagram_flows
+    }
+
+    /// Finds or makes the connection; `None` if the segment is useless for a stream.
     fn open(
         &mut self,
-        ends: Ends,
+        (hash, key): (u32, &Key),
         from: usize,
         segment: &Segment<'_>,
         now_ns: u64,
-        give: Give<'_>,
-    ) -> bool {
+        on: On<'_>,
+    ) -> Option<(u32, Flow)> {
         let opens = segment.flags & (SYN | RST) == SYN;
-        if let Some(known) = self.connections.get_mut(&ends, 0) {
-            let over = known.directions.iter().all(Direction::is_over);
-            let other = opens && known.directions[from].begins_elsewhere(segment.sequence);
+        if let Some(place) = self.table.find(hash, key)
+            && let Some(known) = self.table.at_mut(place)
+        {
             let silent = now_ns.saturating_sub(known.last_ns) > self.limits.idle_ns;
-            if !silent && !(other && (over || segment.flags & ACK == 0)) {
+            let renews = opens && renews(known, from, segment);
+            if renews && !silent && !self.handling.renewal {
+                self.counters.ignored += 1;
+                return None;
+            }
+            if !silent && !renews {
                 known.last_ns = now_ns;
-                self.skip_overdue(ends, now_ns, give);
-                return true;
+                known.is_active = true;
+                let forward = usize::from(known.forward) == from;
+                let flow = Flow { number: place + 1, connection: known.number, forward };
+                if known.directions.iter().any(|one| one.waits_since().is_some()) {
+                    self.skip_overdue(place, now_ns, on);
+                }
+                return Some((place, flow));
             }
             // The same ports, but a new connection.
-            if let Some(old) = self.connections.remove(&ends) {
-                self.end(ends, old, give);
-            }
+            self.end(place, on);
         }
-        if !opens && (segment.payload_len == 0 || segment.flags & RST != 0) {
-            return false;
-        }
-        while self.connections.len() >= self.limits.connections {
-            self.evict(give);
+        let is_useless = segment.payload_len == 0 || segment.flags & RST != 0;
+        if !opens && (is_useless || !self.handling.midstream) {
+            self.counters.ignored += u64::from(!is_useless);
+            return None;
         }
         self.counters.connections += 1;
         self.counters.midstream += u64::from(!opens);
         let both_syn = segment.flags & (SYN | ACK) == SYN | ACK;
-        let connection = Connection {
-            number: self.counters.connections,
-            directions: [Direction::default(), Direction::default()],
-            forward: if both_syn { 1 - from } else { from },
-            last_ns: now_ns,
-        };
-        self.connections.insert(ends, connection, now_ns.saturating_add(self.limits.idle_ns));
-        true
+        let first = if both_syn { 1 - from } else { from };
+        let place = self.insert((hash, key), first, now_ns, on);
+        Some((place, Flow { number: place + 1, connection: self.number(), forward: !both_syn }))
     }
 
-    /// Removes the connection that has been silent longest. A deadline in the table is computed at
-    /// the beginning of the connection, or when this function last examined it.
-    fn evict(&mut self, give: Give<'_>) {
-        while let Some((ends, oldest)) = self.connections.pop_expired(u64::MAX) {
-            let last = oldest.last_ns.saturating_add(self.limits.idle_ns);
-            // Each connection is moved at most once: afterwards its deadline is right.
-            if self.connections.next_deadline().is_some_and(|next| next < last) {
-                self.connections.insert(ends, oldest, last);
+    /// Adds a flow with the last number, after making room for it.
+    fn insert(&mut self, (hash, key): (u32, &Key), first: usize, now_ns: u64, on: On<'_>) -> u32 {
+        while self.table.len() >= self.limits.connections {
+            self.evict(on);
+        }
+        self.table.insert(hash, Connection::new(*key, self.number(), first, now_ns))
+    }
+
+    /// Removes a flow that has ended, else the oldest of those that have been silent since the last look at them.
+    fn evict(&mut self, on: On<'_>) {
+        if let Some(place) = self.table.oldest(List::Ended) {
+            return self.end(place, on);
+        }
+        // Each flow is moved at most once, because that makes it inactive.
+        while let Some(place) = self.table.oldest(List::Open) {
+            let Some(oldest) = self.table.at(place) else { return };
+            if oldest.is_active {
+                self.table.renew(place, List::Open);
                 continue;
             }
+            let last = oldest.last_ns.saturating_add(self.limits.idle_ns);
             self.counters.evicted += u64::from(last >= self.clock.now_ns());
-            return self.end(ends, oldest, give);
+            return self.end(place, on);
         }
     }
 
     /// Skips gaps of a connection that have lasted too long.
-    fn skip_overdue(&mut self, ends: Ends, now_ns: u64, give: Give<'_>) {
+    fn skip_overdue(&mut self, place: u32, now_ns: u64, on: On<'_>) {
         for from in [0, 1] {
-            while let Some(known) = self.connections.get_mut(&ends, 0)
+            while let Some(known) = self.table.at(place)
                 && let Some(since) = known.directions[from].waits_since()
                 && now_ns.saturating_sub(since) > self.limits.gap_ns
             {
-                self.skip(ends, from, now_ns, give);
+                self.skip(place, from, now_ns, on);
             }
         }
     }
@@ -316,76 +386,102 @@ impl Streams {
     /// Runs an action on one direction, and updates the number of bytes that it holds.
     fn work(
         &mut self,
-        ends: Ends,
+        place: u32,
         from: usize,
-        give: Give<'_>,
-        act: impl FnOnce(&mut Direction, &mut Counters, Policy, &mut dyn FnMut(u64, &[u8])),
+        on: On<'_>,
+        act: impl FnOnce(&mut Direction, &mut Counters, &Handling, &mut dyn FnMut(u64, u64, &[u8])),
     ) {
-        let Some(connection) = self.connections.get_mut(&ends, 0) else { return };
-        let (number, forward) = (connection.number, connection.forward == from);
-        let direction = &mut connection.directions[from];
+        let Some(known) = self.table.at_mut(place) else { return };
+        let (connection, forward) = (known.number, usize::from(known.forward) == from);
+        let direction = &mut known.directions[from];
         let (held, since) = (direction.held_bytes(), direction.waits_since());
         let ended = direction.is_over();
-        let delivered = &mut 0;
-        let mut on = |missing, bytes: &[u8]| {
-            *delivered += bytes.len() as u64;
+        let mut delivered = 0;
+        let head =
+            Piece { flow: place + 1, connection, forward, missing: 0, offset: 0, bytes: &[] };
+        let mut give = |missing, offset, bytes: &[u8]| {
+            delivered += bytes.len() as u64;
             if !bytes.is_empty() {
-                give(Piece { connection: number, forward, missing, bytes });
+                on(Event::Piece(Piece { missing, offset, bytes, ..head }));
             }
         };
-        act(direction, &mut self.counters, self.policy, &mut on);
-        self.counters.delivered_bytes += *delivered;
+        act(direction, &mut self.counters, &self.handling, &mut give);
+        self.counters.delivered_bytes += delivered;
         if direction.is_over() && !ended {
-            give(Piece { connection: number, forward, missing: 0, bytes: &[] });
+            on(Event::Piece(Piece { offset: direction.end(), ..head }));
         }
         self.held_bytes = self.held_bytes + direction.held_bytes() - held;
         let since_now = direction.waits_since();
         if since_now != since {
-            since.map(|since| self.waiting.remove(&(since, number, ends, from)));
-            since_now.map(|since| self.waiting.insert((since, number, ends, from)));
+            since.map(|since| self.waiting.remove(&(since, connection, place, from)));
+            since_now.map(|since| self.waiting.insert((since, connection, place, from)));
         }
     }
 
+    /// Handles a segment of a settled direction: only its end matters.
+    fn pass_settled(&mut self, place: u32, from: usize, segment: &Segment<'_>, on: On<'_>) {
+        if segment.flags & (FIN | RST) == 0 {
+            return;
+        }
+        let both = segment.flags & RST != 0;
+        for direction in [0, 1].into_iter().filter(|direction| both || *direction == from) {
+            self.work(place, direction, on, |direction, counters, _, _| {
+                counters.dropped_bytes += direction.abandon();
+            });
+        }
+        self.note_end(place);
+    }
+
     /// Handles a reset: it ends both directions if the receiver accepts it.
-    fn reset(&mut self, ends: Ends, from: usize, segment: &Segment<'_>, give: Give<'_>) {
-        let Some(known) = self.connections.get_mut(&ends, 0) else { return };
-        if known.directions[from].accepts_reset(segment.sequence, self.policy) {
+    fn reset(&mut self, place: u32, from: usize, segment: &Segment<'_>, on: On<'_>) {
+        let Some(known) = self.table.at(place) else { return };
+        if known.directions[from].accepts_reset(segment.sequence) {
             for direction in [0, 1] {
-                self.work(ends, direction, give, |direction, counters, _, _| {
+                self.work(place, direction, on, |direction, counters, _, _| {
                     counters.dropped_bytes += direction.abandon();
                 });
             }
         }
     }
 
-    /// Skips gaps if too many bytes are held.
-    fn make_room(&mut self, now_ns: u64, give: Give<'_>) {
-        while self.held_bytes > self.limits.bytes
-            && let Some(&(_, _, ends, from)) = self.waiting.first()
-        {
-            self.skip(ends, from, now_ns, give);
+    /// Moves a connection to those that are removed first if both directions have ended.
+    fn note_end(&mut self, place: u32) {
+        let Some(known) = self.table.at(place) else { return };
+        if known.list() == List::Open && known.directions.iter().all(Direction::is_over) {
+            self.table.renew(place, List::Ended);
         }
     }
 
-    fn skip(&mut self, ends: Ends, from: usize, now_ns: u64, give: Give<'_>) {
-        self.work(ends, from, give, |direction, counters, _, give| {
+    fn skip(&mut self, place: u32, from: usize, now_ns: u64, on: On<'_>) {
+        self.work(place, from, on, |direction, counters, _, give| {
             direction.skip(now_ns, counters, give);
         });
+        self.note_end(place);
     }
 
     /// Advances the time: skips gaps that have lasted too long, removes silent connections.
     pub fn expire(&mut self, now_ns: u64, give: Give<'_>) {
-        while let Some(&(since, _, ends, from)) = self.waiting.first()
+        self.expire_events(now_ns, &mut pieces(give));
+    }
+
+    /// As [`expire`](Self::expire), also with the flows that are removed.
+    pub fn expire_events(&mut self, now_ns: u64, on: On<'_>) {
+        while let Some(&(since, _, place, from)) = self.waiting.first()
             && now_ns.saturating_sub(since) > self.limits.gap_ns
         {
-            self.skip(ends, from, now_ns, give);
+            self.skip(place, from, now_ns, on);
         }
-        while let Some((ends, connection)) = self.connections.pop_expired(now_ns) {
-            let deadline = connection.last_ns.saturating_add(self.limits.idle_ns);
-            if deadline >= now_ns {
-                self.connections.insert(ends, connection, deadline);
-            } else {
-                self.end(ends, connection, give);
+        for list in [List::Ended, List::Open] {
+            while let Some(place) = self.table.oldest(list)
+                && let Some(oldest) = self.table.at(place)
+            {
+                if oldest.last_ns.saturating_add(self.limits.idle_ns) < now_ns {
+                    self.end(place, on);
+                } else if oldest.is_active {
+                    self.table.renew(place, list);
+                } else {
+                    break;
+                }
             }
         }
     }
@@ -393,36 +489,46 @@ impl Streams {
     /// Ends all connections; held bytes after gaps are delivered. Gives each piece the time of the
     /// last segment of its connection.
     pub fn finish(&mut self, give: &mut dyn FnMut(u64, Piece<'_>)) {
-        while let Some((ends, connection)) = self.connections.pop_expired(u64::MAX) {
-            let last_ns = connection.last_ns;
-            self.end(ends, connection, &mut |piece| give(last_ns, piece));
+        self.finish_events(&mut |time_ns, event| {
+            if let Event::Piece(piece) = event {
+                give(time_ns, piece);
+            }
+        });
+    }
+
+    /// As [`finish`](Self::finish), also with the flows that are removed.
+    pub fn finish_events(&mut self, on: &mut dyn FnMut(u64, Event<'_>)) {
+        for place in self.table.all() {
+            let last_ns = self.table.at(place).map_or(0, |known| known.last_ns);
+            self.end(place, &mut |event| on(last_ns, event));
         }
     }
 
-    /// Delivers the held bytes of a connection, with their gaps, and ends both directions.
-    fn end(&mut self, ends: Ends, mut connection: Connection, give: Give<'_>) {
-        for from in [connection.forward, 1 - connection.forward] {
-            let number = connection.number;
-            let forward = connection.forward == from;
-            let direction = &mut connection.directions[from];
-            if let Some(since) = direction.waits_since() {
-                self.waiting.remove(&(since, number, ends, from));
-            }
-            self.held_bytes -= direction.held_bytes();
-            let (ended, mut delivered) = (direction.is_over(), 0);
-            let mut on = |missing, bytes: &[u8]| {
-                delivered += bytes.len() as u64;
-                give(Piece { connection: number, forward, missing, bytes });
-            };
-            while direction.waits_since().is_some() {
-                direction.skip(u64::MAX, &mut self.counters, &mut on);
-            }
-            self.counters.delivered_bytes += delivered;
-            if !ended && direction.has_begun() {
-                give(Piece { connection: number, forward, missing: 0, bytes: &[] });
-            }
+    /// Delivers the held bytes of a connection, with their gaps, ends both directions and removes it.
+    fn end(&mut self, place: u32, on: On<'_>) {
+        let Some(known) = self.table.at(place) else { return };
+        let (connection, first) = (known.number, usize::from(known.forward));
+        for from in [first, 1 - first] {
+            let is_wanted = self.table.at(place).is_some_and(|known| !known.settled[from]);
+            self.work(place, from, on, |direction, counters, _, give| {
+                while direction.waits_since().is_some() {
+                    direction.skip(u64::MAX, counters, give);
+                }
+                if direction.has_begun() && is_wanted {
+                    direction.abandon();
+                }
+            });
         }
+        self.table.remove(place);
+        on(Event::Removed { flow: place + 1, connection });
     }
+}
+
+/// True if a SYN begins another connection between the ends of a known one.
+fn renews(known: &Connection, from: usize, segment: &Segment<'_>) -> bool {
+    let over = known.directions.iter().all(Direction::is_over);
+    let other = known.directions[from].begins_elsewhere(segment.sequence);
+    other && (over || segment.flags & ACK == 0)
 }
 
 #[cfg(test)]

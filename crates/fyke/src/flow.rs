@@ -14,5 +14,5 @@
 #[doc(inline)]
 pub use fyke_flow::{
     Ageing, Bounds, Clock, Counters, Fragment, FragmentTracker, Held, PacketKey, Postponed,
-    Streams, postponed, streams,
+    Reassembler, Streams, postponed, reassembly, streams,
 };

@@ -41,6 +41,7 @@ mod credits;
 pub mod draw;
 mod export;
 mod fits;
+mod judged;
 pub mod kept;
 pub mod language;
 mod losses;
@@ -52,6 +53,7 @@ pub mod rules;
 pub mod runtime;
 mod snaplen;
 mod texts;
+mod waiting;
 
 pub use classes::Classes;
 pub use fits::{PASSED_OVER, UNFIT};

@@ -29,6 +29,7 @@
 
 mod class;
 pub(crate) mod columns;
+pub(crate) mod flows;
 mod settings;
 
 pub(crate) use class::Makers;
@@ -36,6 +37,7 @@ pub use class::{
     COMMON, Check, Class, EXPRESSION, Kind, Make, MakeError, Needs, Open, OpenShares, PIECES,
     Parameter, Shares, always, never,
 };
+pub use flows::{BatchEvent, BatchFlows, FrameFlow};
 pub use settings::{MAX_MEMORY_BYTES, Memory, Settings};
 
 use crate::kept::Kept;
@@ -225,6 +227,21 @@ pub struct Arrival<'a> {
     pub(crate) lost: Mask,
     pub(crate) cut: Option<usize>,
     pub(crate) ends: bool,
+    /// Streams of this batch, for the nodes after the one that gives them.
+    pub(crate) flows: Option<&'a BatchFlows>,
+    pub(crate) votes: &'a mut Vec<flows::Vote>,
+    /// For the node that gives streams: where it puts them, and the number of nodes that vote.
+    pub(crate) given: Option<(&'a mut BatchFlows, u8)>,
+    pub(crate) pause: Option<Pause>,
+}
+
+/// Reason for a call without frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pause {
+    /// Time passes.
+    Tick,
+    /// No frame will arrive any more.
+    End,
 }
 
 impl<'a> Arrival<'a> {
@@ -276,6 +293,45 @@ impl<'a> Arrival<'a> {
         emitted.frames.get(first + index)?.stream
     }
 
+    /// The flow of a frame, if a node before this one has recognised it. The number is unique among the frames of one
+    /// worker.
+    pub fn flow(&self, index: usize) -> FrameFlow {
+        if let Some(flows) = self.flows {
+            return flows.of(index);
+        }
+        let stored = self.origin.and_then(|(emitted, first)| emitted.frames.get(first + index));
+        stored.map(|stored| stored.flow).unwrap_or_default()
+    }
+
+    /// The streams beside the frames of this batch; `None` without a node before this one that
+    /// [gives](Class::gives_streams) them, or if a node between them has made the frames.
+    pub fn flows(&self) -> Option<&'a BatchFlows> {
+        self.flows
+    }
+
+    /// Votes for an end of the pieces of one direction of a flow, once: this node has seen enough. If all nodes that
+    /// take streams do, they end.
+    pub fn settle(&mut self, flow: u32, connection: u64, forward: bool) {
+        self.votes.push(flows::Vote { flow, connection, forward });
+    }
+
+    /// Passes the streams to give, the votes so far and the number of voters to `work`; only for nodes that
+    /// [give](Class::gives_streams) streams.
+    pub(crate) fn give_streams(
+        &mut self,
+        work: impl FnOnce(&mut BatchFlows, &mut Vec<flows::Vote>, u8),
+    ) {
+        if let Some((flows, voters)) = &mut self.given {
+            work(flows, self.votes, *voters);
+        }
+    }
+
+    /// Tells why no frame arrives: [`process`](Node::process) is also called without frames if streams continue
+    /// without them.
+    pub fn pause(&self) -> Option<Pause> {
+        self.pause
+    }
+
     /// Gives a frame its class value, or an additional one; only for classes that declare it ([`Class::classifies`],
     /// [`Class::several_classes`]).
     pub fn classify(&mut self, index: usize, value: u32) {
@@ -307,7 +363,8 @@ impl<'a> Arrival<'a> {
         self.take(index);
         let classes: Vec<u32> = self.classes.values_of(index).collect();
         let stream = self.stream(index);
-        self.emitted.store(self.source, frame, &classes, stream);
+        let flow = self.flow(index);
+        self.emitted.store(self.source, frame, &classes, (stream, flow));
     }
 
     /// Emits all frames of a collection.
@@ -322,6 +379,11 @@ impl<'a> Arrival<'a> {
         late.meta.late = true;
         self.emitted.push(self.source, &late);
         self.emitted.late += 1;
+    }
+
+    /// The frames that this node has emitted and that have not gone on.
+    pub(crate) fn emitted(&mut self) -> &mut Emitted {
+        self.emitted
     }
 
     /// Number of the source of the batch, for frames that are emitted later.
@@ -359,6 +421,11 @@ impl<'a> Arrival<'a> {
         self.cut = Some(self.cut.map_or(at, |other| other.min(at)));
     }
 
+    /// Ends the graph after this batch, without cutting it.
+    pub fn end_after(&mut self) {
+        self.ends = true;
+    }
+
     /// Cuts the batch at `at` and ends the graph there: later frames are not evaluated.
     pub fn end(&mut self, at: usize) {
         self.cut(at);
@@ -390,6 +457,7 @@ struct Stored {
     source: u32,
     /// Stream, if the frame is a piece of one.
     stream: Option<NonZeroU64>,
+    flow: FrameFlow,
     at: usize,
     len: usize,
     /// End of its class values; they begin at the end of the previous frame's.
@@ -409,12 +477,21 @@ impl Emitted {
 
     /// Adds a copy of a frame with its class values.
     pub fn push_classified(&mut self, source: u32, frame: &Frame<'_>, classes: &[u32]) {
-        self.store(source, frame, classes, None);
+        self.store(source, frame, classes, (None, FrameFlow::None));
+    }
+
+    /// Adds a copy of a frame of a flow that the node first rejected and passes now, with its class value; of all
+    /// frames of a collection or of none.
+    pub fn push_late(&mut self, source: u32, frame: &Frame<'_>, class: u32, flow: FrameFlow) {
+        let mut late = *frame;
+        late.meta.late = true;
+        self.store(source, &late, &[class], (None, flow));
+        self.late += 1;
     }
 
     /// Adds a piece of a stream ([`Arrival::stream`]), with its class value.
     pub fn push_piece(&mut self, source: u32, frame: &Frame<'_>, class: u32, stream: NonZeroU64) {
-        self.store(source, frame, &[class], Some(stream));
+        self.store(source, frame, &[class], (Some(stream), FrameFlow::None));
     }
 
     fn store(
@@ -422,7 +499,7 @@ impl Emitted {
         source: u32,
         frame: &Frame<'_>,
         classes: &[u32],
-        stream: Option<NonZeroU64>,
+        (stream, flow): (Option<NonZeroU64>, FrameFlow),
     ) {
         self.classes.extend_from_slice(classes);
         let at = self.bytes.len();
@@ -430,6 +507,7 @@ impl Emitted {
         self.frames.push(Stored {
             source,
             stream,
+            flow,
             at,
             len: frame.data.len(),
             classes_end: self.classes.len(),
@@ -446,6 +524,7 @@ impl Emitted {
         let (base, classes) = (self.bytes.len(), self.classes.len());
         self.bytes.append(&mut other.bytes);
         self.classes.append(&mut other.classes);
+        self.late += std::mem::take(&mut other.late);
         let moved = other.frames.drain(..).map(|stored| Stored {
             at: stored.at + base,
             classes_end: stored.classes_end + classes,

@@ -26,6 +26,7 @@ use std::sync::Arc;
 
 mod exports;
 mod names;
+mod pieces;
 mod stays;
 
 /// Most edges of a graph.
@@ -620,27 +621,6 @@ impl<'c> Builder<'c> {
         let draft = place.iter().position(|&at| at == index).map_or(0, |draft| draft);
         let (text, span) = (texts[self.drafts[draft].text], &self.drafts[draft].written.span);
         TextError::new(text, span.clone(), message)
-    }
-
-    /// Refuses a node that takes pieces of streams if some path to it has no node that emits them.
-    fn check_pieces(&self, texts: &[&str], plan: &Plan, place: &[usize]) -> Result<(), TextError> {
-        let mut pieces = vec![false; plan.nodes.len()];
-        for (index, node) in plan.nodes.iter().enumerate() {
-            // The feeds that NOT subtracts bring no frames.
-            let feeds = match node.join {
-                Join::Except(base) => &node.feeds[..base],
-                _ => &node.feeds[..],
-            };
-            let fed = !feeds.is_empty() && feeds.iter().all(|feed| pieces[feed.from]);
-            if (node.class.wants_pieces)(&node.settings) && !fed {
-                let message =
-                    format!("{} takes pieces of streams, and frames come here", node.text);
-                let error = self.at_node(texts, place, index, message);
-                return Err(error.expected("streams before it: `… > (tcp) > …`"));
-            }
-            pieces[index] = fed || node.class.emits_pieces;
-        }
-        Ok(())
     }
 
     /// Returns the nodes in an order in which each comes after those that feed it.

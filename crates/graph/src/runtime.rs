@@ -158,7 +158,7 @@ impl Made {
                 let checked = check(&node.settings.after(interfaces.clone()));
                 checked.map_err(|error| InstantiateError::new(node, error))?;
             }
-            interfaces_after.push(match node.class.emits_pieces {
+            interfaces_after.push(match (node.class.emits_pieces)(&node.settings) {
                 true => interfaces.iter().map(as_pieces).collect(),
                 false => interfaces.clone(),
             });

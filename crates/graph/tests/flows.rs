@@ -4,6 +4,7 @@ use fyke_capture::{WriteOptions, create_file};
 use fyke_frame::{Frame, LinkType};
 use fyke_graph::{Classes, GraphHandle, GraphView};
 use fyke_testkit::corpus::Corpus;
+use fyke_testkit::packet::Packet;
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
 use std::path::Path;
@@ -211,4 +212,28 @@ fn contradicting_settings_are_refused() {
         let refused = GraphHandle::start(&[&graph], Classes::new()).err().unwrap();
         assert!(refused.to_string().contains(why), "{text}: {refused}");
     }
+}
+
+/// After `tcp` and rules, records have the missing bytes and the rules.
+#[test]
+fn records_have_missing_bytes_and_rules() {
+    let folder = tempfile::tempdir().unwrap();
+    let (input, records) = (folder.path().join("in.pcap"), folder.path().join("records"));
+    let segment = |sequence: u32, payload: &[u8]| {
+        let packet = Packet::ethernet().ipv4([10, 0, 0, 1], [10, 0, 0, 2]).tcp(4000, 80);
+        packet.seq_ack(sequence, 0).flags(0x18).payload(payload).build()
+    };
+    let frames = [segment(100, b"abc"), segment(110, b"needle"), segment(116, b"more")];
+    std::fs::write(&input, fyke_testkit::pcap::file(1, &frames)).unwrap();
+    let graph = |rules: &str| {
+        let (input, records) = (input.display(), records.display());
+        run(&format!("(pcapin, {input}) > (tcp, held=1){rules} > (flows, {records})"));
+        std::fs::read_to_string(folder.path().join("records")).unwrap()
+    };
+    let all = graph("");
+    assert!(all.contains("\"packets\":3,") && all.contains("\"missing_bytes\":7"), "{all}");
+    assert!(!all.contains("rules"), "{all}");
+    let matching = graph(" > (strsearch, needle, stream=y)");
+    assert!(matching.contains("\"packets\":2,"), "{matching}");
+    assert!(matching.contains("\"missing_bytes\":7") && matching.contains("\"rules\":[1]"));
 }

@@ -1,16 +1,10 @@
-//! TCP streams through a graph: strings across segments, and the bytes of real streams compared with tshark's.
+//! TCP streams through a graph: strings across segments, verdicts about flows, whole conversations.
 
 use fyke_capture::{MemorySource, Next, Source, open_file};
-use fyke_flow::Streams;
-use fyke_flow::streams::{Limits, Policy, Segment};
-use fyke_frame::{Frame, LinkType, walk};
+use fyke_frame::{Frame, LinkType};
 use fyke_graph::node::{Class, Kind};
 use fyke_graph::{Classes, GraphHandle, GraphView, Plan};
-use fyke_testkit::corpus::Corpus;
 use fyke_testkit::packet::Packet;
-use std::collections::BTreeMap;
-use std::path::Path;
-use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 
 /// Two connections with the segments `nee|dle`, late and alternating, one that resets and loses a byte, and a
@@ -47,8 +41,9 @@ fn segments() -> Vec<Vec<u8>> {
 
 fn run(graph: &str, frames: fn() -> Vec<Vec<u8>>) -> GraphView {
     let mut source = MemorySource::new(LinkType::EN10MB);
-    for frame in frames() {
-        source.push(&Frame::new(LinkType::EN10MB, &frame));
+    for (number, frame) in (1..).zip(frames()) {
+        let timestamp_ns = number * 1_000_000;
+        source.push(&Frame { timestamp_ns, ..Frame::new(LinkType::EN10MB, &frame) });
     }
     source.repeat(1);
     let mut classes = Classes::new();
@@ -67,9 +62,9 @@ fn run(graph: &str, frames: fn() -> Vec<Vec<u8>>) -> GraphView {
 
 #[test]
 fn strings_are_found_across_segments_and_streams_are_kept_apart() {
-    let graph = "[{t}(tcp) > {s}(strsearch, needle, stream=y)] | [{t}() > {b}(bytecount)] | \
+    let graph = "[{t}(tcp, payload=y) > {s}(strsearch, needle, stream=y)] | [{t}() > {b}(bytecount)] | \
                  [{t}() > {plain}(strsearch, needle)]";
-    let view = run(&graph.replacen("{t}(tcp)", "{all}(accept) > {t}(tcp)", 1), segments);
+    let view = run(&graph.replacen("{t}(tcp", "{all}(accept) > {t}(tcp", 1), segments);
     let passed = |name| view.node(name).unwrap().counts.passed;
     assert_eq!((passed("s"), passed("plain")), (2, 0));
     let tcp = view.node("t").unwrap();
@@ -89,7 +84,7 @@ fn pieces_are_written_to_files_of_both_formats() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["out.pcap", "out.pcapng"] {
         let path = folder.path().join(name);
-        let view = run(&format!("(tcp) > (tofile,{})", path.display()), segments);
+        let view = run(&format!("(tcp, payload=y) > (tofile,{})", path.display()), segments);
         let written = view.nodes.last().unwrap().counts.passed;
         let mut source = open_file(&path).unwrap();
         let mut pieces = Vec::new();
@@ -109,7 +104,7 @@ fn pieces_are_written_to_files_of_both_formats() {
 fn classifiers_between_leave_streams_alone() {
     let pattern = "pattern='\"ee\" * \"dl\"', stream=y";
     let graph = format!(
-        "{{t}}(tcp) > [{{s}}(ruler, {pattern}) | \
+        "{{t}}(tcp, payload=y) > [{{s}}(ruler, {pattern}) | \
          [{{n}}(table, key=dport, default=70000) > {{behind}}(ruler, {pattern})] | \
          [(table, key=dport, default=70000) -70000-> {{edge}}(packetcount)] | \
          [(snap, 2) > {{cut}}(strsearch, \"eed\", stream=y)]]"
@@ -138,6 +133,27 @@ fn streams_are_wanted_from_tcp_only() {
     }
     let text = "(pcapin, a.pcap) > (tcp) > (accept) > (strsearch, needle, stream=y)";
     assert!(Plan::new(&[text], &Classes::new()).is_ok());
+    let said = refusal("(tcp) > (snap, 60) > (accept) > (strsearch, needle, stream=y)");
+    assert!(said.contains("(snap, expression=60) makes other frames"), "{said}");
+    for text in [
+        "(tcp, payload=y) > (snap, 60) > (strsearch, needle, stream=y)",
+        "(tcp) > [(accept) | (drop)] > (strsearch, needle, stream=y)",
+    ] {
+        let text = format!("(pcapin, a.pcap) > {text}");
+        assert!(Plan::new(&[&text], &Classes::new()).is_ok(), "{text}");
+    }
+    let waits = "(strsearch, x, stream=y, conversation=y)";
+    for (text, expected) in [
+        (&*format!("(tcp) > {waits} > (ruler, pattern='\"x\"', stream=y)"), "makes other frames"),
+        (&*format!("(tcp) > !{waits}"), "which lets frames wait"),
+        ("(tcp) > (strsearch, x, conversation=y)", "it needs stream=y"),
+        ("(tcp) > (strsearch, x, stream=y, wait=1)", "conversation=y"),
+        ("(tcp, policy=dos)", "unknown policy"),
+        ("(tcp, profile=tesis)", "is not one of"),
+    ] {
+        let said = refusal(text);
+        assert!(said.contains(expected), "{text}: {said}");
+    }
 }
 
 /// More connections at a time than 16 bits can number.
@@ -153,10 +169,13 @@ fn a_hundred_thousand_connections_are_told_apart() {
         let all = halves.iter().flat_map(|half| (0..100_000).map(move |number| (number, half)));
         all.map(|(number, (sequence, payload))| segment(number, *sequence, payload)).collect()
     }
-    let view = run("{t}(tcp,connections=1000000) > {s}(strsearch, needle, stream=y)", flood);
-    assert_eq!(view.node("s").unwrap().counts.passed, 100_000);
-    let evicted = view.node("t").unwrap().counters.iter().find(|one| one.name == "evicted");
-    assert_eq!(evicted.unwrap().value, 0.0);
+    for form in ["", ", payload=y"] {
+        let tcp = format!("{{t}}(tcp, connections=1000000{form})");
+        let view = run(&format!("{tcp} > {{s}}(strsearch, needle, stream=y)"), flood);
+        assert_eq!(view.node("s").unwrap().counts.passed, 100_000);
+        let evicted = view.node("t").unwrap().counters.iter().find(|one| one.name == "evicted");
+        assert_eq!(evicted.unwrap().value, 0.0);
+    }
 }
 
 #[test]
@@ -165,7 +184,7 @@ fn rules_judge_streams_across_segments() {
     let file = folder.path().join("end.rul");
     std::fs::write(&file, "filter end\n* \"dle hay\" => accept 7;\n").unwrap();
     let graph = format!(
-        "[{{t}}(tcp) > {{s}}(ruler, pattern='\"nee\" \"dle\"', stream=y)] | \
+        "[{{t}}(tcp, payload=y) > {{s}}(ruler, pattern='\"nee\" \"dle\"', stream=y)] | \
          [{{t}}() > {{plain}}(ruler, pattern='\"nee\" \"dle\"')] | \
          [{{t}}() > {{end}}(ruler, {}, stream=y) -7-> {{seven}}(packetcount)]",
         file.display()
@@ -180,127 +199,170 @@ fn rules_judge_streams_across_segments() {
     assert_eq!(passed("seven"), 2, "the class value of their rule: {view:?}");
 }
 
-/// Payload of both directions, the lesser one first, of each complete connection of a file; and of the others.
-#[derive(Default)]
-struct Followed {
-    whole: BTreeMap<[Vec<u8>; 2], i32>,
-    lossy: Vec<[Vec<u8>; 2]>,
-}
-
-impl Followed {
-    fn add(&mut self, mut stream: [Vec<u8>; 2], is_lossy: bool) {
-        stream.sort();
-        match is_lossy {
-            _ if stream.concat().is_empty() => {}
-            true => self.lossy.push(stream),
-            false => *self.whole.entry(stream).or_default() += 1,
-        }
+/// Indices of the frames that a graph writes, by their times.
+fn written(graph: &str, frames: fn() -> Vec<Vec<u8>>) -> (Vec<u64>, GraphView) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.pcapng");
+    let view = run(&format!("{graph} > (tofile,{})", path.display()), frames);
+    let mut source = open_file(&path).unwrap();
+    let mut indices = Vec::new();
+    while let Next::Frames(batch, _) = source.next().unwrap() {
+        indices.extend(batch.frames().iter().map(|frame| frame.timestamp_ns / 1_000_000 - 1));
     }
-
-    /// True if a stream with losses begins with these bytes; the other reader may not report the missing rest.
-    fn begins(&self, [one, other]: &[Vec<u8>; 2]) -> bool {
-        let begins = |[a, b]: &[Vec<u8>; 2]| {
-            (a.starts_with(one) && b.starts_with(other))
-                || (b.starts_with(one) && a.starts_with(other))
-        };
-        self.lossy.iter().any(begins)
-    }
+    (indices, view)
 }
 
-fn ours(path: &Path) -> Followed {
-    let mut source = open_file(path).unwrap();
-    let mut streams =
-        Streams::new(Limits { idle_ns: u64::MAX / 2, ..Limits::default() }, Policy::First);
-    let mut got: BTreeMap<u64, ([Vec<u8>; 2], bool)> = BTreeMap::new();
-    let mut add = |piece: fyke_flow::streams::Piece<'_>| {
-        let (bytes, lossy) = got.entry(piece.connection).or_default();
-        bytes[usize::from(piece.forward)].extend_from_slice(piece.bytes);
-        *lossy |= piece.missing > 0;
-    };
-    while let Ok(Next::Frames(batch, _)) = source.next() {
-        for frame in batch.frames() {
-            let layers = walk(frame);
-            if let Some(segment) = Segment::of(&layers) {
-                streams.segment(&segment, frame.timestamp_ns, &mut add);
-            }
-        }
-    }
-    streams.finish(&mut |_, piece| add(piece));
-    let mut followed = Followed::default();
-    got.into_values().for_each(|(bytes, is_lossy)| followed.add(bytes, is_lossy));
-    followed
+fn counter(view: &GraphView, node: &str, name: &str) -> f64 {
+    let node = view.node(node).unwrap();
+    node.counters.iter().find(|one| one.name == name).unwrap_or_else(|| panic!("{node:?}")).value
 }
 
-fn tshark(arguments: &[String], path: &Path) -> Option<String> {
-    let mut command = Command::new("tshark");
-    command.args(["-n", "-r"]).arg(path).args(arguments).stdin(Stdio::null());
-    let output = command.stderr(Stdio::null()).output().ok()?;
-    Some(String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
-/// Streams as tshark follows them; `None` without tshark.
-fn theirs(path: &Path) -> Option<Followed> {
-    let fields = ["-Y", "tcp", "-T", "fields", "-e", "tcp.stream"].map(str::to_owned);
-    let numbers = tshark(&fields, path)?;
-    let parse = |line: &str| line.split(',').next_back().and_then(|last| last.parse::<u32>().ok());
-    let last = numbers.lines().filter_map(parse).max();
-    let follow =
-        (0..=last?).flat_map(|number| ["-z".to_owned(), format!("follow,tcp,raw,{number}")]);
-    let text = tshark(&std::iter::once("-q".to_owned()).chain(follow).collect::<Vec<_>>(), path)?;
-    let mut followed = Followed::default();
-    for part in text.split("Follow: tcp,raw").skip(1) {
-        let mut stream = ([Vec::new(), Vec::new()], false);
-        for line in part.lines().skip(4).take_while(|line| !line.starts_with('=')) {
-            let direction = usize::from(line.starts_with('\t'));
-            let digits = line.trim().as_bytes();
-            let bytes: Vec<u8> = digits
-                .chunks(2)
-                .filter_map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
-                .collect();
-            stream.1 |= String::from_utf8_lossy(&bytes).contains("bytes missing in capture file]");
-            stream.0[direction].extend(bytes);
-        }
-        followed.add(stream.0, stream.1);
-    }
-    Some(followed)
-}
-
-/// Captures that the two read differently: the number of such streams, and the reason.
-const KNOWN: [(&str, i32, &str); 3] = [
-    ("ndpi__heuristic_tcp_ack_payload.pcap", 4, "padding that the IP header counts as payload"),
-    ("tcpdump__of13_ericsson.pcapng", 1, "both ends have one address; tshark mixes them up"),
-    ("ndpi__pinterest.pcap", 2, "bytes sent to an end that has reset the connection"),
-];
-
+/// Both classes pass the frames of matching connections, from the match on.
 #[test]
-fn streams_of_captures_are_what_tshark_follows() {
-    if tshark(&["-v".to_owned()], Path::new("/dev/null")).is_none() {
-        return println!("skipped: no tshark");
+fn frames_of_matching_connections_pass() {
+    for rules in ["(strsearch, needle, stream=y)", "(ruler, pattern='\"needle\"', stream=y)"] {
+        let (indices, view) = written(&format!("{{t}}(tcp) > {{s}}{rules}"), segments);
+        // The second connection's halves are in the wrong order, the third one lacks a byte.
+        assert_eq!(indices, [6, 7, 8, 9], "{rules}");
+        assert_eq!(view.node("t").unwrap().counts.passed, 12, "{rules}");
+        assert_eq!(view.outcome.accepted, 4, "{rules}");
+        assert_eq!(counter(&view, "s", "accepted_flows"), 3.0, "{rules}");
+        assert_eq!(counter(&view, "s", "open_flows"), 0.0, "{rules}");
+        assert_eq!(counter(&view, "t", "datagram_flows"), 1.0);
     }
-    let corpus = Corpus::open();
-    let (mut files, mut equal, mut lossy, mut other) = (0, 0, 0, 0);
-    for path in corpus.traces("tcp-streams") {
-        let Some(theirs) = theirs(&path) else {
-            println!("{}: no stream", path.display());
-            continue;
+}
+
+/// Frames before the match pass too, all in the order of the capture, and every frame has one outcome.
+#[test]
+fn whole_conversations_pass_in_order() {
+    for rules in ["(strsearch, needle", "(ruler, pattern='\"needle\"'"] {
+        let graph = format!("(tcp) > {{s}}{rules}, stream=y, conversation=y)");
+        let (indices, view) = written(&graph, segments);
+        assert_eq!(indices, [0, 1, 3, 4, 6, 7, 8, 9], "{rules}");
+        assert_eq!((view.outcome.accepted, view.outcome.rejected), (8, 4), "{rules}");
+        assert_eq!(counter(&view, "s", "waiting_bytes"), 0.0, "{rules}");
+        assert_eq!(counter(&view, "s", "let_go"), 0.0, "{rules}");
+        assert!(counter(&view, "s", "copied_frames") >= 8.0, "{rules}");
+    }
+}
+
+/// Beyond a limit the oldest frames are let go, and what is left is still in order.
+#[test]
+fn waiting_frames_are_bounded() {
+    let one = "(tcp) > {s}(strsearch, needle, stream=y, conversation=y";
+    // 54 and 61 bytes of frame, and 112 besides.
+    let (indices, view) = written(&format!("{one}, waiting=400)"), segments);
+    assert!(indices.is_sorted() && indices.ends_with(&[6, 7, 8, 9]), "{indices:?}");
+    assert!(indices.len() < 8 && counter(&view, "s", "let_go") > 0.0, "{indices:?}");
+    let (indices, view) = written(&format!("{one}, flow_waiting=180)"), segments);
+    assert_eq!(indices, [3, 4, 6, 7, 8, 9]);
+    assert_eq!(counter(&view, "s", "let_go"), 5.0);
+    // All are within five milliseconds of capture time or let go.
+    let (indices, _) = written(&format!("{one}, wait=0)"), segments);
+    assert_eq!(indices, [6, 7, 8, 9]);
+}
+
+/// A connection that all nodes have judged is not put together any more; another one waits for the last node.
+#[test]
+fn judged_connections_are_not_put_together() {
+    fn talk() -> Vec<Vec<u8>> {
+        let segment = |port: u16, number: u32, payload: &[u8]| {
+            let packet = Packet::ethernet().ipv4([10, 0, 0, 1], [10, 0, 0, 2]).tcp(port, 80);
+            packet.seq_ack(100 + number * 6, 0).flags(0x18).payload(payload).build()
         };
-        let ours = ours(&path);
-        files += 1;
-        lossy += ours.lossy.len();
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let mut missing = 0;
-        for (stream, &count) in &theirs.whole {
-            let found = ours.whole.get(stream).copied().unwrap_or(0).min(count);
-            equal += found;
-            if found < count && !ours.begins(stream) {
-                missing += count - found;
-                println!("{name}: not found: {} and {} bytes", stream[0].len(), stream[1].len());
-            }
-        }
-        let known = KNOWN.iter().find(|(file, _, _)| *file == name);
-        known.iter().for_each(|(_, count, why)| println!("{name}: {count} known: {why}"));
-        other += missing - known.map_or(0, |(_, count, _)| missing.min(*count));
+        let word = |number| if number == 3 { b"needle" } else { b"straw " };
+        let words = |port| move |number| segment(port, number, word(number));
+        // More than a batch.
+        (0..1_000).map(words(1)).chain((0..1_000).map(words(2))).collect()
     }
-    println!("{files} files: {equal} streams equal, {lossy} with losses left out, {other} others");
-    assert!(files >= 20 && equal > 500 && other == 0, "{equal} equal, {other} others");
+    let one = "{t}(tcp) > {s}(strsearch, needle, stream=y)";
+    let view = run(one, talk);
+    assert_eq!(view.node("s").unwrap().counts.passed, 2 * 997);
+    assert_eq!(counter(&view, "t", "settled"), 4.0);
+    let delivered = counter(&view, "t", "delivered_bytes");
+    assert!(delivered < 2.0 * 256.0 * 6.0, "{delivered}");
+    let two = "{t}(tcp) > [{s}(strsearch, needle, stream=y) | {n}(strsearch, nothing, stream=y)]";
+    let view = run(two, talk);
+    assert_eq!(view.node("s").unwrap().counts.passed, 2 * 997);
+    assert_eq!(counter(&view, "t", "delivered_bytes"), 12_000.0);
+}
+
+/// A segment in fragments is put together before it is searched.
+#[test]
+fn fragments_are_put_together() {
+    fn fragments() -> Vec<Vec<u8>> {
+        let whole = Packet::ethernet().ipv4([10, 0, 0, 1], [10, 0, 0, 2]).tcp(4000, 80);
+        let whole = whole.seq_ack(100, 0).flags(0x18).payload(b"a needle in fragments").build();
+        let segment = &whole[34..];
+        let part = |at: usize, more: bool| {
+            let end = if more { at + 24 } else { segment.len() };
+            let packet = Packet::ethernet().ipv4([10, 0, 0, 1], [10, 0, 0, 2]);
+            packet.fragment(7, at as u16, more).ip_payload(6, &segment[at..end]).build()
+        };
+        vec![part(24, false), part(0, true)]
+    }
+    let view = run("{t}(tcp) > {s}(strsearch, needle, stream=y)", fragments);
+    assert_eq!(view.node("s").unwrap().counts.passed, 1);
+    assert_eq!(counter(&view, "t", "packets_of_fragments"), 1.0);
+    // All fragments of the packet belong to the conversation.
+    let graph = "(tcp) > {s}(strsearch, needle, stream=y, conversation=y)";
+    assert_eq!(written(graph, fragments).0, [0, 1]);
+    let view = run("{t}(tcp, payload=y) > {s}(strsearch, needle, stream=y)", fragments);
+    assert_eq!(view.node("s").unwrap().counts.passed, 1);
+}
+
+/// Finds the bytes that a receiver of each system reads, and not those that it drops: by address and port.
+#[test]
+fn overlaps_are_searched_as_the_receiver_reads_them() {
+    /// `GOOD` and then `EVIL` at the same place, of two connections, before the byte that is missing.
+    fn overlap() -> Vec<Vec<u8>> {
+        let segment = |host: u8, sequence: u32, payload: &[u8]| {
+            let packet = Packet::ethernet().ipv4([10, 0, 0, 1], [10, 0, 0, host]).tcp(4000, 80);
+            packet.seq_ack(sequence, 0).flags(0x18).payload(payload).build()
+        };
+        let one = |host| {
+            let parts = [(100, &b"a"[..]), (102, b"GOOD"), (102, b"EVIL"), (101, b"-")];
+            parts.map(|(sequence, payload)| segment(host, sequence, payload))
+        };
+        one(2).into_iter().chain(one(3)).collect()
+    }
+    let found = |policies: &str| {
+        let tcp = format!("(tcp{policies})");
+        let search = [("g", "-GOOD"), ("e", "-EVIL")]
+            .map(|(name, text)| format!("{{{name}}}(strsearch, \"{text}\", stream=y)"))
+            .join(" | ");
+        let view = run(&format!("{tcp} > [{search}]"), overlap);
+        ["g", "e"].map(|name| counter(&view, name, "accepted_flows"))
+    };
+    assert_eq!(found(""), [2.0, 0.0]);
+    assert_eq!(found(", policy=solaris"), [0.0, 2.0]);
+    assert_eq!(found(", policy=\"old-linux@10.0.0.3:80\""), [1.0, 1.0]);
+    assert_eq!(found(", policy=last, policy=\"first@10.0.0.0/8\""), [2.0, 0.0]);
+    assert_eq!(found(", policy=\"last@10.0.0.3:81\""), [2.0, 0.0]);
+}
+
+/// A graph that rewrites: with one key, equal addresses have equal new ones in every run.
+#[test]
+fn rewriting_with_a_key_file_is_the_same_in_every_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = folder.path().join("key");
+    let rewritten = |key: &str| {
+        let out = folder.path().join("out.pcap");
+        let rules = format!("(ruler, anonymise.rul, filter=ethernet{key})");
+        let view = run(&format!("{rules} > (tofile, {})", out.display()), segments);
+        assert_eq!(counter(&view, "ruler", "rewritten"), 12.0);
+        std::fs::read(&out).unwrap()
+    };
+    let with = format!(", key={}", key.display());
+    std::fs::write(&key, "0123456789abcdef ".repeat(4)).unwrap();
+    let first = rewritten(&with);
+    assert_eq!(first, rewritten(&with));
+    assert!(first != rewritten(""), "a random key");
+    std::fs::write(&key, "123456789abcdef0".repeat(4)).unwrap();
+    assert!(first != rewritten(&with), "another key");
+    // A wrong key is refused, and no message contains it.
+    std::fs::write(&key, "secret").unwrap();
+    let text = format!("(pcapin, a.pcap) > (ruler, anonymise.rul, filter=ethernet{with})");
+    let error = Plan::new(&[&text], &Classes::new()).map(drop).unwrap_err().to_string();
+    assert!(error.contains("64 hexadecimal digits") && !error.contains("secret"), "{error}");
 }

@@ -224,7 +224,7 @@ fn tcp_streams_are_the_same_with_any_number_of_workers() {
         classes.register(Class { name: "tunnel", kind: Kind::Source, open, ..Class::NODE });
         let make: fyke_graph::node::Make = |_| Ok(Box::<Times>::default());
         classes.register(Class { name: "times", make, ..Class::NODE });
-        let text = "(tunnel) > {t}(tcp) > {n}(times)";
+        let text = "(tunnel) > {t}(tcp,payload=y) > {n}(times)";
         let (mut engine, _) = GraphHandle::start_workers(&[text], classes, workers).unwrap();
         engine.run(&AtomicBool::new(false)).unwrap();
         let view = engine.view();

@@ -21,6 +21,7 @@
 //! | [`live`] | `fyke bench live` |
 //! | [`live::share`] | `fyke bench share` |
 //! | [`scan`] | `fyke bench scan` |
+//! | [`streams`] | `fyke bench streams` |
 //!
 //! A new bench is a function from [`Options`] and a [`Progress`] to a [`report::Report`]. It checks that all
 //! engines give the same answers ([`BenchError::Mismatch`] otherwise), measures with [`measure::rounds`], and
@@ -42,6 +43,7 @@ pub mod report;
 pub mod ruler;
 pub mod scan;
 pub mod statics;
+pub mod streams;
 pub mod traffic;
 pub mod update;
 pub mod workers;

@@ -38,6 +38,18 @@ pub const KEY_LEN: usize = 32;
 /// Number of addresses in the cache, per family.
 const CACHE: usize = 4096;
 
+/// Parses a key: 64 hexadecimal digits, between which white space is allowed. `None`: it is something else.
+pub fn parse_key(text: &str) -> Option<[u8; KEY_LEN]> {
+    let digits: Option<Vec<u32>> =
+        text.chars().filter(|c| !c.is_whitespace()).map(|c| c.to_digit(16)).collect();
+    let digits = digits.filter(|digits| digits.len() == KEY_LEN * 2)?;
+    let mut key = [0; KEY_LEN];
+    for (byte, pair) in key.iter_mut().zip(digits.chunks(2)) {
+        *byte = (pair[0] << 4 | pair[1]) as u8;
+    }
+    Some(key)
+}
+
 type Block = [u8; 16];
 /// Cache of addresses and their results.
 type Cache<A> = Vec<Option<(A, A)>>;

@@ -20,6 +20,8 @@ pub enum BenchName {
     Ruler,
     /// Flow graphs: cost of a node per packet, chains, fans, the stages of the FFPF paper
     Graph,
+    /// TCP streams put together, from 1,000 to 1,000,000 connections: in order, reordered, lost, dropped
+    Streams,
     /// One worker compared with several on the same frames: F5, F6, D1000
     Workers,
     /// Live captures beside tcpdump, dumpcap and a plain ring: cost, first loss, start, edits

@@ -34,6 +34,7 @@ pub fn run(args: BenchArgs) -> Result<(), Failure> {
         BenchName::Demux => "demux",
         BenchName::Ruler => "ruler",
         BenchName::Graph => "graph",
+        BenchName::Streams => "streams",
         BenchName::Workers => "workers",
         BenchName::Live => "live",
         BenchName::Share => "share",

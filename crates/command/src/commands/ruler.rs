@@ -19,7 +19,7 @@ use fyke_capture::{
 };
 use fyke_control::Accounting;
 use fyke_frame::{Frame, LinkType};
-use fyke_ruler::anonymise::{Anonymiser, KEY_LEN};
+use fyke_ruler::anonymise::{Anonymiser, KEY_LEN, parse_key};
 use fyke_ruler::matcher::Engine;
 use fyke_ruler::{Action, Limits, Program, Ruler, Verdict};
 use live::Live;
@@ -78,30 +78,20 @@ fn random_bytes(bytes: &mut [u8]) -> Result<(), Failure> {
 
 /// Reads the key from a file; no message contains it.
 fn key(file: Option<&Path>) -> Result<[u8; KEY_LEN], Failure> {
-    let mut key = [0; KEY_LEN];
     let Some(file) = file else {
+        let mut key = [0; KEY_LEN];
         random_bytes(&mut key)?;
         return Ok(key);
     };
     let text =
         read_text(file).with_context(|| format!("cannot read the key from {}", file.display()))?;
-    let digits: Vec<u8> = text
-        .chars()
-        .filter(|c| !c.is_whitespace())
-        .filter_map(|c| c.to_digit(16).and_then(|digit| u8::try_from(digit).ok()))
-        .collect();
-    let given = text.chars().filter(|c| !c.is_whitespace()).count();
-    if digits.len() != KEY_LEN * 2 || given != digits.len() {
-        return Err(Failure::Usage(format!(
+    parse_key(&text).ok_or_else(|| {
+        Failure::Usage(format!(
             "{}: expected {} hexadecimal digits (od -An -tx1 -N{KEY_LEN} /dev/urandom makes them)",
             file.display(),
             KEY_LEN * 2
-        )));
-    }
-    for (byte, pair) in key.iter_mut().zip(digits.chunks(2)) {
-        *byte = pair[0] << 4 | pair[1];
-    }
-    Ok(key)
+        ))
+    })
 }
 
 fn check(file: &Path) -> Result<(), Failure> {

@@ -10,7 +10,9 @@ fn end(text: &str) -> SocketAddr {
 }
 
 fn tcp(from: &str, to: &str, tcp_flags: u8) -> Packet {
-    Packet { protocol: TCP, source: end(from), destination: end(to), bytes: 100, tcp_flags }
+    let (source, destination) = (end(from), end(to));
+    let (missing_bytes, rule) = (0, 0);
+    Packet { protocol: TCP, source, destination, bytes: 100, tcp_flags, missing_bytes, rule }
 }
 
 /// Records of packets with their times in seconds, and of the flows that are open at the end.
@@ -33,8 +35,20 @@ fn both_directions_are_one_flow_that_the_first_sender_started() {
     let [one] = records(Limits::default(), &packets)[..] else { panic!() };
     assert_eq!((one.source, one.destination), (end(A), end(B)));
     assert_eq!((one.start_ns, one.end_ns, one.end), (S, 3 * S, End::Stopped));
-    assert_eq!(one.forward, Side { packets: 2, bytes: 200, tcp_flags: SYN | ACK });
-    assert_eq!(one.backward, Side { packets: 1, bytes: 100, tcp_flags: SYN | ACK });
+    let side = Side { tcp_flags: SYN | ACK, ..Side::default() };
+    assert_eq!(one.forward, Side { packets: 2, bytes: 200, ..side });
+    assert_eq!(one.backward, Side { packets: 1, bytes: 100, ..side });
+}
+
+#[test]
+fn missing_bytes_and_rules_are_recorded() {
+    let note = |packet: Packet, missing_bytes, rule| Packet { missing_bytes, rule, ..packet };
+    let mut packets = vec![(1, note(tcp(A, B, ACK), 5, 0)), (1, note(tcp(B, A, ACK), 7, 9))];
+    packets.extend((1..6).map(|rule| (2, note(tcp(A, B, ACK), 1, rule))));
+    packets.push((3, note(tcp(A, B, ACK), 0, 9)));
+    let [one] = records(Limits::default(), &packets)[..] else { panic!() };
+    assert_eq!((one.forward.missing_bytes, one.backward.missing_bytes), (10, 7));
+    assert_eq!(one.rules, [9, 1, 2, 3]);
 }
 
 #[test]

@@ -160,14 +160,21 @@ pub struct Class {
     /// True for outputs that write frames in the order in which they arrive, and do nothing else with them: if workers
     /// read interfaces, they get the frames of all workers in the order of their times.
     pub in_time_order: bool,
-    /// True if it emits only pieces of streams, of link type [`PIECES`], with the number of their stream
-    /// ([`Emitted::push_piece`]).
+    /// True if a node with these settings emits only pieces of streams, of link type [`PIECES`], with the number of
+    /// their stream ([`Emitted::push_piece`]).
     ///
     /// [`Emitted::push_piece`]: super::Emitted::push_piece
-    pub emits_pieces: bool,
-    /// True if a node with these settings takes only pieces of streams: all its input has to come from a class that
-    /// [emits](Self::emits_pieces) them.
+    pub emits_pieces: fn(&Settings) -> bool,
+    /// True if a node with these settings passes frames with their streams beside them ([`BatchFlows`]).
+    ///
+    /// [`BatchFlows`]: super::BatchFlows
+    pub gives_streams: fn(&Settings) -> bool,
+    /// True if a node with these settings takes only pieces of streams: all its input has to come from a node that
+    /// [emits](Self::emits_pieces) or [gives](Self::gives_streams) them.
     pub wants_pieces: fn(&Settings) -> bool,
+    /// True if a node with these settings emits other frames in place of those that arrive; they have no pieces beside
+    /// them.
+    pub replaces: fn(&Settings) -> bool,
     /// True if a node with these settings [cuts](super::Arrival::cut) batches.
     pub cuts: fn(&Settings) -> bool,
     /// True if its [filters](Node::filters) can be edited from outside the node.
@@ -248,8 +255,10 @@ impl Class {
         parallel: false,
         ordered: never,
         in_time_order: false,
-        emits_pieces: false,
+        emits_pieces: never,
+        gives_streams: never,
         wants_pieces: never,
+        replaces: never,
         cuts: never,
         editable: false,
         edits: false,

@@ -276,6 +276,10 @@ fn hand_over(
         lost: Mask::EMPTY,
         cut: None,
         ends: false,
+        flows: None,
+        votes: &mut Vec::new(),
+        given: None,
+        pause: None,
     };
     node.process(&mut arrival)?;
     let lost = (arrival.lost & batch.all()).count() as u64;

@@ -12,6 +12,7 @@
 
 mod counted;
 mod front;
+mod streams;
 
 pub(super) use counted::Counted;
 
@@ -19,7 +20,7 @@ use super::NodeCounts;
 use super::outcome::{Fate, Outcome};
 use super::view::NodeView;
 use crate::node::columns::{Column, Places};
-use crate::node::{Arrival, Emitted, Kind, Memory, Node, NodeError, Settled};
+use crate::node::{Arrival, Emitted, Kind, Memory, Node, NodeError, Pause, Settled};
 use crate::plan::{Feed, Join, PlanNode};
 use fyke_capture::{Interface, LookBack};
 use fyke_frame::{Batch, Mask};
@@ -64,6 +65,8 @@ pub(super) struct Slot {
     mixes: bool,
     cuts: bool,
     after: After,
+    /// Index of the streams beside its frames, and its part in them.
+    streams: Option<(usize, streams::Role)>,
 }
 
 /// Successors of a node outside the front: those that every frame needs to visit, and those of a class value.
@@ -102,6 +105,10 @@ pub(super) struct Nodes {
     /// Number of nodes that have failed so far.
     pub failures: usize,
     columns: Vec<Column>,
+    /// Streams beside the frames, one for each node that gives them.
+    boards: Vec<streams::Board>,
+    /// Reason for calling nodes without frames.
+    pause: Option<Pause>,
     /// Number of the current batch.
     serial: u64,
     /// Nodes outside the front that get frames of the current batch and have to be visited.
@@ -136,6 +143,8 @@ struct Cut {
     at: Option<usize>,
     again: bool,
     ends: bool,
+    /// True if the graph ends after the batch, without a cut.
+    stops: bool,
 }
 
 impl Slot {
@@ -156,6 +165,7 @@ impl Slot {
             mixes: false,
             cuts: false,
             after: After::default(),
+            streams: None,
         }
     }
 
@@ -294,6 +304,7 @@ impl Nodes {
         let repeatable = |index: &usize| self.slots[*index].plan.class.repeatable;
         (self.judges, self.editors) = front.into_iter().partition(repeatable);
         self.link_successors(&others);
+        self.link_streams();
         self.choose_losses();
         for index in 0..self.slots.len() {
             if self.slots[index].plan.class.edits {
@@ -513,6 +524,7 @@ impl Nodes {
         if cut.at.is_some() {
             self.fail(index, NodeError::new("it cuts batches, and its class does not declare it"));
         }
+        self.ended |= cut.stops;
         let settled = self.slots[index].settle(mask);
         self.note(index, mask);
         if let Err(error) = settled {
@@ -526,10 +538,13 @@ impl Nodes {
         let slot = &mut self.slots[index];
         (slot.arrived, slot.out, slot.taken) = (mask, Mask::EMPTY, Mask::EMPTY);
         slot.lost = Mask::EMPTY;
-        if mask.is_empty() && !(slot.cuts && cut.again) {
+        if mask.is_empty() && !(slot.cuts && cut.again) && self.pause.is_none() {
             return;
         }
         let Some(node) = slot.node.as_mut().filter(|_| slot.failed.is_none()) else { return };
+        let mut board = slot.streams.map(|(at, _)| std::mem::take(&mut self.boards[at]));
+        let (flows, given, votes) = streams::split(&mut board, slot.streams, self.serial);
+        let mut none = Vec::new();
         let own = slot.classes_out != slot.classes_in;
         let mut assigned = Column::default();
         if own {
@@ -552,15 +567,24 @@ impl Nodes {
             lost: Mask::EMPTY,
             cut: cut.at,
             ends: false,
+            flows,
+            given,
+            votes: votes.unwrap_or(&mut none),
+            pause: self.pause,
         };
         let answer = guarded(|| node.process(&mut arrival));
         let taken = arrival.taken & mask;
         let lost = (arrival.lost & mask).without(taken);
-        if arrival.cut < cut.at || cut.at.is_none() {
+        if arrival.cut.is_none() {
+            cut.stops |= arrival.ends;
+        } else if arrival.cut < cut.at || cut.at.is_none() {
             (cut.at, cut.ends) = (arrival.cut, arrival.ends);
         }
         if own {
             self.columns[slot.classes_out] = assigned;
+        }
+        if let (Some((at, _)), Some(board)) = (slot.streams, board) {
+            self.boards[at] = board;
         }
         if !slot.emitted.is_empty() {
             self.emitting.insert(index);
@@ -680,6 +704,7 @@ impl Nodes {
     /// Ticks all nodes.
     pub fn tick(&mut self) {
         for index in 0..self.slots.len() {
+            self.pause_streams(index, Pause::Tick);
             self.outside(index, |node, emitted| node.tick(emitted));
         }
         self.drain(0);
@@ -687,6 +712,7 @@ impl Nodes {
 
     /// Finishes a node: no frame will arrive any more.
     pub fn finish(&mut self, index: usize) {
+        self.pause_streams(index, Pause::End);
         self.outside(index, |node, emitted| node.finish(emitted));
         self.drain(0);
     }
@@ -755,15 +781,6 @@ impl Nodes {
         }
     }
 
-    /// Fails the nodes that cut twice at one position and let no frame pass.
-    fn stuck(&mut self, from: usize) {
-        for index in from + 1..self.slots.len() {
-            if self.slots[index].cuts {
-                self.fail(index, NodeError::new("it cuts a batch again and again"));
-            }
-        }
-    }
-
     pub fn fail(&mut self, index: usize, error: NodeError) {
         let slot = &mut self.slots[index];
         slot.out = Mask::EMPTY;
@@ -771,18 +788,5 @@ impl Nodes {
             slot.failed = Some(error);
             self.failures += 1;
         }
-    }
-
-    /// True if a frame could still reach the end of a branch.
-    pub fn leads_anywhere(&self) -> bool {
-        let mut alive = vec![false; self.slots.len()];
-        let mut leaf = vec![true; self.slots.len()];
-        for (index, slot) in self.slots.iter().enumerate() {
-            let feeds = &slot.plan.feeds;
-            feeds.iter().for_each(|feed| leaf[feed.from] = false);
-            let fed = feeds.is_empty() || feeds.iter().any(|feed| alive[feed.from]);
-            alive[index] = fed && slot.failed.is_none();
-        }
-        alive.iter().zip(&leaf).any(|(&alive, &leaf)| alive && leaf)
     }
 }

@@ -3,7 +3,7 @@
 use super::live::share;
 use super::report::Report;
 use super::{BenchError, Options, Progress};
-use super::{bloom, demux, dynamic, graph, live, ruler, scan, statics, update, workers};
+use super::{bloom, demux, dynamic, graph, live, ruler, scan, statics, streams, update, workers};
 
 /// A bench of `fyke bench`.
 #[derive(Debug, Clone, Copy)]
@@ -32,7 +32,7 @@ const fn plain(
 }
 
 /// All benches, in the order in which `fyke bench all` runs them.
-pub const BENCHES: [Bench; 11] = [
+pub const BENCHES: [Bench; 12] = [
     Bench {
         reads_trace: true,
         reads_filters: true,
@@ -49,6 +49,11 @@ pub const BENCHES: [Bench; 11] = [
     },
     plain("graph", graph::run, &[&graph::ENGINES]),
     Bench { reads_trace: true, ..plain("workers", workers::run, &[&workers::ENGINES]) },
+    Bench {
+        reads_trace: true,
+        takes_rounds: true,
+        ..plain("streams", streams::run, &[&streams::ENGINES])
+    },
     Bench { reads_trace: true, takes_rounds: true, ..plain("scan", scan::run, &[&scan::ENGINES]) },
     Bench { takes_rounds: true, ..plain("live", live::run, &[&live::ENGINES]) },
     Bench { takes_rounds: true, ..plain("share", share::run, &[&share::ENGINES]) },

@@ -2,7 +2,9 @@
 //!
 //! [`fyke_flow::records`] tells what a flow is and when it ends. In a live capture, where frames are as recent as the
 //! system's clock, that clock ends silent flows if no frame arrives. If the records cannot be written, the node fails;
-//! datagrams that the system does not accept count as refused. Cost: a header walk and a hash look-up per frame.
+//! datagrams that the system does not accept count as refused. After [`tcp`](super::tcp), JSON records have the bytes
+//! missing in each direction's stream; after a node that classifies, the class values. Cost: a header walk and a hash
+//! look-up per frame.
 
 mod ipfix;
 
@@ -10,6 +12,7 @@ use crate::node::{Arrival, Class, Counter, Emitted, MakeError, Node, NodeError};
 use crate::node::{Parameter, Settings};
 use fyke_capture::Output;
 use fyke_flow::Flows;
+use fyke_flow::streams::Event;
 use fyke_flow::records::{End, Limits, Packet, Record, Side};
 use fyke_frame::{Mask, walk};
 use ipfix::Exporter;
@@ -105,6 +108,19 @@ impl Records {
     }
 }
 
+/// Bytes that are missing before the pieces that each frame of a batch has completed; empty without streams.
+fn missing_bytes(arrival: &Arrival<'_>) -> Vec<u64> {
+    let Some(flows) = arrival.flows() else { return Vec::new() };
+    let batch = arrival.batch();
+    let mut missing = vec![0; batch.len()];
+    for one in (0..flows.len()).filter_map(|number| flows.event(number, batch)) {
+        if let (Event::Piece(piece), true) = (one.event, one.is_of_frame) {
+            missing[one.at] += piece.missing;
+        }
+    }
+    missing
+}
+
 /// Letters of TCP flags, from the lowest bit.
 const FLAGS: &[u8; 8] = b"FSRPAUEC";
 
@@ -122,12 +138,21 @@ fn json(record: &Record, out: &mut Vec<u8>) {
         record.end.name(),
     );
     for (name, side) in [("forward", record.forward), ("backward", record.backward)] {
-        let Side { packets, bytes, tcp_flags } = side;
+        let Side { packets, bytes, tcp_flags, missing_bytes } = side;
         let _ =
             write!(out, ",\"{name}\":{{\"packets\":{packets},\"bytes\":{bytes},\"tcp_flags\":\"");
         let set = FLAGS.iter().enumerate().filter(|(bit, _)| tcp_flags >> bit & 1 == 1);
         out.extend(set.map(|(_, letter)| letter));
-        out.extend(b"\"}");
+        out.extend(b"\"");
+        if missing_bytes > 0 {
+            let _ = write!(out, ",\"missing_bytes\":{missing_bytes}");
+        }
+        out.extend(b"}");
+    }
+    let rules: Vec<_> =
+        record.rules.iter().filter(|rule| **rule != 0).map(u32::to_string).collect();
+    if !rules.is_empty() {
+        let _ = write!(out, ",\"rules\":[{}]", rules.join(","));
     }
     out.extend(b"}\n");
 }
@@ -135,9 +160,12 @@ fn json(record: &Record, out: &mut Vec<u8>) {
 impl Node for FlowNode {
     fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
         let FlowNode { flows, records, other, is_live, .. } = self;
-        for (_, frame) in arrival.frames() {
+        let missing = missing_bytes(arrival);
+        for (index, frame) in arrival.frames() {
             match Packet::of(frame, &walk(frame)) {
-                Some(packet) => {
+                Some(mut packet) => {
+                    packet.missing_bytes = missing.get(index).copied().unwrap_or(0);
+                    packet.rule = arrival.class(index);
                     flows.packet(&packet, frame.timestamp_ns, &mut |record| records.add(record));
                 }
                 None => *other += 1,

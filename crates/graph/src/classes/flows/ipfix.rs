@@ -124,7 +124,7 @@ fn encode(record: &Record, out: &mut Vec<u8>) {
     out.extend(record.source.port().to_be_bytes());
     out.extend(record.destination.port().to_be_bytes());
     out.extend([record.protocol, record.end as u8]);
-    for Side { bytes, packets, tcp_flags } in [record.forward, record.backward] {
+    for Side { bytes, packets, tcp_flags, .. } in [record.forward, record.backward] {
         out.extend(bytes.to_be_bytes());
         out.extend(packets.to_be_bytes());
         out.extend(u16::from(tcp_flags).to_be_bytes());

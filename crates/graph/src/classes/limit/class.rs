@@ -1,13 +1,15 @@
-//! Class `limit`: passes the first N frames and then ends the graph, exactly after the N-th.
+//! Class `limit`: passes the first N frames and then ends the graph: exactly after the N-th or, with `cut=n`, after the
+//! batch of the N-th, so that nodes that evaluate a frame only once may come before it.
 //!
 //! Cost: one population count per batch.
 
-use crate::node::{Arrival, Class, Counter, Node, NodeError, Settings};
+use crate::node::{Arrival, Class, Counter, Node, NodeError, Parameter, Settings};
 use fyke_frame::Mask;
 
 struct Limit {
     left: u64,
     passed: u64,
+    cuts: bool,
 }
 
 impl Node for Limit {
@@ -18,7 +20,11 @@ impl Node for Limit {
         }
         let last = mask.iter().nth((self.left as usize).saturating_sub(1));
         let end = last.filter(|_| self.left > 0).map_or(arrival.position(), |last| last + 1);
-        arrival.end(end);
+        if self.cuts {
+            arrival.end(end);
+        } else {
+            arrival.end_after();
+        }
         Ok(mask & Mask::first(end))
     }
 
@@ -40,16 +46,28 @@ impl Node for Limit {
     }
 }
 
+/// True if the batch is cut after the last frame.
+fn cuts(settings: &Settings) -> bool {
+    settings.text("cut").is_none() || settings.flag("cut").unwrap_or(true)
+}
+
 /// The class.
 pub const CLASS: Class = Class {
     name: "limit",
     aliases: &["stop_after"],
     summary: "passes the first `expression` frames and ends the graph there",
     repeatable: true,
-    cuts: |_| true,
+    parameters: &[
+        Parameter { name: "expression", summary: "number of frames, at least 1" },
+        Parameter { name: "cut", summary: "n: end after the batch with the last frame" },
+    ],
+    cuts,
     make: |settings| {
         let left = settings.number("expression", 1..=u64::MAX)?;
-        Ok(Box::new(Limit { left, passed: 0 }))
+        if settings.text("cut").is_some() {
+            settings.flag("cut")?;
+        }
+        Ok(Box::new(Limit { left, passed: 0, cuts: cuts(settings) }))
     },
     live: &["expression"],
     ..Class::NODE

@@ -163,5 +163,6 @@ pub const CLASS: Class = Class {
     }),
     make_checks: true,
     make,
+    replaces: crate::node::always,
     ..Class::NODE
 };

@@ -8,11 +8,16 @@ mod streams;
 
 use crate::node::{Arrival, Class, Counter, MakeError, Node, NodeError, Parameter, Settings};
 use crate::texts;
+use crate::waiting::{self, Bounds, Waiting};
 use fyke_frame::{Frame, LinkType, Mask, walk};
-use fyke_ruler::anonymise::{Anonymiser, KEY_LEN};
+use fyke_ruler::anonymise::{Anonymiser, KEY_LEN, parse_key};
 use fyke_ruler::{Limits, Program, Ruler, Verdict};
 use std::io::Read;
 use std::path::Path;
+use std::sync::OnceLock;
+
+/// Longest key file.
+const MAX_KEY_BYTES: usize = 4096;
 
 struct Rules {
     ruler: Ruler,
@@ -83,12 +88,33 @@ fn program(settings: &Settings) -> Result<Program, MakeError> {
     Program::parse(name, &text, &load).map_err(|error| MakeError::new("expression", error))
 }
 
-/// Random key for hiding functions; results are consistent within this run only.
+/// Reads random bytes.
 fn random<const N: usize>() -> Result<[u8; N], MakeError> {
     let mut bytes = [0; N];
     let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
     read.map_err(|error| MakeError::refused("", format!("/dev/urandom: {error}")))?;
     Ok(bytes)
+}
+
+/// Key of the hiding functions: that of the file, or one that all nodes of this run share.
+fn key(settings: &Settings) -> Result<[u8; KEY_LEN], MakeError> {
+    static RANDOM: OnceLock<[u8; KEY_LEN]> = OnceLock::new();
+    let Some(name) = settings.text("key") else {
+        let fresh = random::<KEY_LEN>()?;
+        return Ok(*RANDOM.get_or_init(|| fresh));
+    };
+    let text = texts::read(name, MAX_KEY_BYTES)
+        .map_err(|error| MakeError::refused("key", format!("{name}: {error}")))?;
+    parse_key(&text).ok_or_else(|| {
+        let digits = KEY_LEN * 2;
+        MakeError::new("key", format!("{name}: expected {digits} hexadecimal digits"))
+    })
+}
+
+/// Frames that wait for the verdict about their stream, if they shall.
+fn waiting(settings: &Settings) -> Result<Option<Waiting>, MakeError> {
+    let bounds = Bounds::read(settings)?;
+    Ok(bounds.map(Waiting::new))
 }
 
 /// Selects the filter of the program by its name.
@@ -111,12 +137,13 @@ fn filter(settings: &Settings, program: &Program) -> Result<usize, MakeError> {
 fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
     let program = program(settings)?;
     let filter = filter(settings, &program)?;
+    let waiting = waiting(settings)?;
     if settings.flag("stream")? {
-        return Ok(Box::new(streams::StreamRules::new(&program, filter)?));
+        return Ok(Box::new(streams::StreamRules::new(&program, filter, waiting)?));
     }
     let links = &program.filters[filter].links;
     let links = links.iter().filter_map(|link| LinkType::from_name(link)).collect();
-    let anonymiser = Anonymiser::new(&random::<KEY_LEN>()?, &random::<16>()?);
+    let anonymiser = Anonymiser::new(&key(settings)?, &random::<16>()?);
     let ruler = Ruler::new(program, Limits::default(), anonymiser);
     let ruler = ruler.map_err(|error| MakeError::new("expression", error))?;
     Ok(Box::new(Rules {
@@ -140,12 +167,26 @@ pub const CLASS: Class = Class {
         Parameter { name: "expression", summary: "file of rules; anonymise.rul is built in" },
         Parameter { name: "pattern", summary: "instead: a pattern that the payload has to match" },
         Parameter { name: "filter", summary: "name of the filter in the file (the only one)" },
-        Parameter { name: "stream", summary: "y: frames are pieces of streams, as `tcp` emits" },
+        Parameter { name: "stream", summary: "y: apply the rules to streams, after `tcp`" },
+        Parameter { name: "key", summary: "file with the key of hiding functions (random)" },
+        waiting::PARAMETERS[0],
+        waiting::PARAMETERS[1],
+        waiting::PARAMETERS[2],
+        waiting::PARAMETERS[3],
     ],
     classifies: true,
+    replaces: |settings| {
+        !settings.flag("stream").unwrap_or(false) || waiting::is_wanted(settings)
+    },
+    ordered: waiting::is_wanted,
+    parallel: true,
     wants_pieces: |settings| settings.flag("stream").unwrap_or(false),
     check: Some(|settings| {
         settings.flag("stream")?;
+        waiting(settings)?;
+        if settings.text("key").is_some() {
+            key(settings)?;
+        }
         let program = program(settings)?;
         filter(settings, &program).map(drop)
     }),

@@ -47,5 +47,6 @@ pub const CLASS: Class = Class {
     },
     parallel: true,
     live: &["expression"],
+    replaces: crate::node::always,
     ..Class::NODE
 };

@@ -2,12 +2,17 @@
 //!
 //! The strings become one automaton (Aho and Corasick 1975), a table of 256 successors per state, so a byte costs one
 //! load whatever the number of strings. A frame's class value is the number of the first string that ends in it, from
-//! 1 on, in the order in which they are written. With `stream`, frames are pieces of streams ([`tcp`](super::tcp)),
-//! and a string may begin in one piece and end in a later one, which then passes. Memory: 512 bytes per state, at
+//! 1 on, in the order in which they are written. With `stream`, strings are found across the segments of a connection
+//! ([`tcp`](super::tcp)): its frames pass from the match on, or, where frames are pieces of streams, the piece in which
+//! the string ends passes. Memory: 512 bytes per state, at
 //! most one state per byte of the strings. Source: FFPF, section 3.4 (pattern matching); MAPI's STR_SEARCH for
 //! `offset` and `depth`.
 
-use crate::node::{Arrival, Class, Counter, MakeError, Node, NodeError, Parameter, Settings};
+use crate::judged::{Answer, Judge, Judged};
+use crate::node::{
+    Arrival, Class, Counter, Emitted, MakeError, Node, NodeError, Parameter, Settings,
+};
+use crate::waiting::{self, Bounds, Waiting};
 use fyke_flow::Ageing;
 use fyke_frame::Mask;
 use std::collections::{HashMap, VecDeque};
@@ -94,61 +99,51 @@ impl Automaton {
     }
 }
 
-struct Search {
+/// The strings and their counts.
+struct Strings {
     automaton: Automaton,
     lower: bool,
-    offset: usize,
-    depth: usize,
     found: Vec<u64>,
     names: Vec<String>,
     scratch: Vec<u8>,
-    /// State of each stream, by its number; `None` if frames are not pieces of streams.
-    streams: Option<Ageing<NonZeroU64, u16>>,
 }
 
-impl Node for Search {
-    fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
-        let mut passed = Mask::EMPTY;
-        for (index, frame) in arrival.frames() {
-            let rest = frame.data.get(self.offset..).unwrap_or_default();
-            let mut part = &rest[..rest.len().min(self.depth)];
-            if self.lower {
-                self.scratch.clear();
-                self.scratch.extend(part.iter().map(u8::to_ascii_lowercase));
-                part = &self.scratch;
-            }
-            let found = match &mut self.streams {
-                None => self.automaton.find(part),
-                Some(streams) => {
-                    let Some(stream) = arrival.stream(index) else { continue };
-                    if frame.data.is_empty() {
-                        streams.remove(&stream);
-                        continue;
-                    }
-                    let state = streams.get(&stream, 0).copied().unwrap_or(0);
-                    let (found, after) = self.automaton.resume(state, part);
-                    streams.insert(stream, after, 0);
-                    found
-                }
-            };
-            arrival.classify(index, found.into());
-            if found != 0 {
-                self.found[usize::from(found) - 1] += 1;
-                passed.set(index);
-            }
+impl Strings {
+    /// Continues a search from a state; returns the first string that ends in `bytes`, and the state after them.
+    fn resume(&mut self, state: u16, bytes: &[u8]) -> (u16, u16) {
+        let mut part = bytes;
+        if self.lower {
+            self.scratch.clear();
+            self.scratch.extend(part.iter().map(u8::to_ascii_lowercase));
+            part = &self.scratch;
         }
-        Ok(passed)
+        self.automaton.resume(state, part)
     }
 
-    fn counters(&self) -> Vec<Counter> {
+    /// Finds the first string that ends in `bytes`.
+    fn find(&mut self, bytes: &[u8]) -> u16 {
+        if !self.lower {
+            return self.automaton.find(bytes);
+        }
+        self.scratch.clear();
+        self.scratch.extend(bytes.iter().map(u8::to_ascii_lowercase));
+        self.automaton.find(&self.scratch)
+    }
+
+    /// Counts a string that was found.
+    fn count(&mut self, found: u16) -> Option<u32> {
+        let number = usize::from(found).checked_sub(1)?;
+        self.found[number] += 1;
+        Some(found.into())
+    }
+
+    fn counters(&self) -> impl Iterator<Item = Counter> {
         let pairs = self.names.iter().zip(&self.found);
-        let counts = pairs.map(|(name, &found)| Counter::count(name.clone(), found));
-        let forgotten = self.streams.iter().map(Ageing::evicted);
-        counts.chain(forgotten.map(|count| Counter::count("forgotten_streams", count))).collect()
+        pairs.map(|(name, &found)| Counter::count(name.clone(), found))
     }
 
+    /// Takes new strings, and keeps the counts of those that stay.
     fn change(&mut self, settings: &Settings) -> bool {
-        // The states of streams belong to the old automaton.
         let Ok((automaton, names)) = automaton(settings, self.lower) else { return false };
         // A string that is there twice has two counts.
         let mut old: HashMap<String, VecDeque<u64>> = HashMap::new();
@@ -158,8 +153,112 @@ impl Node for Search {
         let mut count = |name| old.get_mut(name)?.pop_front();
         self.found = names.iter().map(|name| count(name).unwrap_or(0)).collect();
         (self.automaton, self.names) = (automaton, names);
-        self.streams.iter_mut().for_each(|streams| streams.retain(|_, _| false));
         true
+    }
+}
+
+impl Judge for Strings {
+    type State = u16;
+
+    fn begin(&mut self) -> u16 {
+        0
+    }
+
+    fn take(&mut self, state: &mut u16, bytes: &[u8]) -> Answer {
+        let found;
+        (found, *state) = self.resume(*state, bytes);
+        self.count(found).map_or(Answer::Open, Answer::Accept)
+    }
+
+    fn end(&mut self, _: u16) -> Option<u32> {
+        None
+    }
+
+    fn alone(&mut self, payload: &[u8]) -> Option<u32> {
+        let found = self.find(payload);
+        self.count(found)
+    }
+}
+
+/// Searches each frame for itself.
+struct Search {
+    strings: Strings,
+    offset: usize,
+    depth: usize,
+}
+
+impl Node for Search {
+    fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
+        let mut passed = Mask::EMPTY;
+        for (index, frame) in arrival.frames() {
+            let rest = frame.data.get(self.offset..).unwrap_or_default();
+            let found = self.strings.find(&rest[..rest.len().min(self.depth)]);
+            arrival.classify(index, found.into());
+            if self.strings.count(found).is_some() {
+                passed.set(index);
+            }
+        }
+        Ok(passed)
+    }
+
+    fn counters(&self) -> Vec<Counter> {
+        self.strings.counters().collect()
+    }
+
+    fn change(&mut self, settings: &Settings) -> bool {
+        self.strings.change(settings)
+    }
+}
+
+/// Searches streams.
+struct StreamSearch {
+    judged: Judged<Strings>,
+    /// State of each stream of pieces, by its number.
+    pieces: Ageing<NonZeroU64, u16>,
+}
+
+impl Node for StreamSearch {
+    fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
+        let first = arrival.frames().next();
+        if first.is_none_or(|(index, _)| arrival.stream(index).is_none()) {
+            return Ok(self.judged.process(arrival));
+        }
+        let (strings, pieces) = (&mut self.judged.judge, &mut self.pieces);
+        let mut passed = Mask::EMPTY;
+        for (index, frame) in arrival.frames() {
+            let Some(stream) = arrival.stream(index) else { continue };
+            if frame.data.is_empty() {
+                pieces.remove(&stream);
+                continue;
+            }
+            let state = pieces.get(&stream, 0).copied().unwrap_or(0);
+            let (found, after) = strings.resume(state, frame.data);
+            pieces.insert(stream, after, 0);
+            arrival.classify(index, found.into());
+            if strings.count(found).is_some() {
+                passed.set(index);
+            }
+        }
+        Ok(passed)
+    }
+
+    fn tick(&mut self, emitted: &mut Emitted) -> Result<(), NodeError> {
+        self.judged.tick(emitted)
+    }
+
+    fn counters(&self) -> Vec<Counter> {
+        let mut all: Vec<_> = self.judged.judge.counters().collect();
+        all.extend(self.judged.counters());
+        all.push(Counter::count("forgotten_streams", self.pieces.evicted()));
+        all
+    }
+
+    fn change(&mut self, settings: &Settings) -> bool {
+        // The states of streams belong to the old automaton.
+        let taken = self.judged.judge.change(settings);
+        self.judged.restart();
+        self.pieces.retain(|_, _| false);
+        taken
     }
 }
 
@@ -206,15 +305,17 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
     if stream && (settings.text("offset").is_some() || settings.text("depth").is_some()) {
         return Err(MakeError::new("stream", "`offset` and `depth` are for frames, not for streams"));
     }
+    let bounds = Bounds::read(settings)?;
+    let found = vec![0; names.len()];
+    let strings = Strings { automaton, lower, found, names, scratch: Vec::new() };
+    if stream {
+        let judged = Judged::new(strings, bounds.map(Waiting::new));
+        return Ok(Box::new(StreamSearch { judged, pieces: Ageing::new(MAX_STREAMS) }));
+    }
     Ok(Box::new(Search {
-        automaton,
-        lower,
+        strings,
         offset: settings.number_or("offset", 0..=262_144, 0)? as usize,
         depth: settings.number_or("depth", 1..=262_144, 262_144)? as usize,
-        found: vec![0; names.len()],
-        names,
-        scratch: Vec::new(),
-        streams: stream.then(|| Ageing::new(MAX_STREAMS)),
     }))
 }
 
@@ -228,9 +329,15 @@ pub const CLASS: Class = Class {
         Parameter { name: "offset", summary: "first byte of the frame to look at (0)" },
         Parameter { name: "depth", summary: "bytes to look at (all)" },
         Parameter { name: "nocase", summary: "y: ignore upper and lower case" },
-        Parameter { name: "stream", summary: "y: frames are pieces of streams, as `tcp` emits" },
+        Parameter { name: "stream", summary: "y: search streams, after `tcp`" },
+        waiting::PARAMETERS[0],
+        waiting::PARAMETERS[1],
+        waiting::PARAMETERS[2],
+        waiting::PARAMETERS[3],
     ],
     classifies: true,
+    replaces: waiting::is_wanted,
+    ordered: waiting::is_wanted,
     make,
     wants_pieces: |settings| settings.flag("stream").unwrap_or(false),
     parallel: true,

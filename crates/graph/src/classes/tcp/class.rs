@@ -1,76 +1,40 @@
-//! Class `tcp`: takes TCP segments and emits the bytes of their streams, in order and once.
+//! Class `tcp`: passes its frames with the TCP streams beside them, or emits the bytes of the streams instead.
 //!
-//! Each piece is a frame of payload without headers (link type 147, which is for private use). It carries the
-//! identity of its direction ([`Arrival::stream`]), which no other node changes, and the number of the direction as
-//! class value. An empty frame ends a direction; then its number is free for reuse, its identity is not. An empty
-//! frame also marks missing bytes, so a node with a state per stream starts anew there. Frames without TCP are
-//! rejected. So are segments in fragments, including fragments within a tunnel, because without reassembly their end
-//! is unknown.
+//! Each frame gets the number of its flow, and the nodes after it read the pieces that the frame completes: places in
+//! the frame, or bytes that were held for longer ([`BatchFlows`]). Such a node votes for an end of a direction that it
+//! has seen enough of; when all of them have, its segments cost a look-up. With `payload`, frames are taken and the
+//! pieces are emitted as frames (`pieces.rs`).
 //!
-//! The time of a piece is that of the frame that completed it; the time of a piece emitted at the end of the graph is
-//! that of the last segment of its connection.
+//! Fragments of IP packets are put together first, as the receiver does it: the segment belongs to the frame that
+//! completed it.
 //!
 //! The wait for missing bytes uses the time of the connection's own segments, so streams depend neither on other
 //! traffic nor on the number of workers, each of which has its own streams and limits. In a live capture, where
 //! frames are as recent as the system's clock, that clock continues the wait if no segment arrives. Memory and
-//! losses: [`fyke_flow::streams`]. Cost: a header walk and a copy of each payload. Source: MAPI's COOKING.
+//! losses: [`fyke_flow::streams`]. Cost: a header walk and a look-up. Source: MAPI's COOKING; Hruby's thesis, 6.5.
 
-use crate::node::{Arrival, Class, Counter, Emitted, MakeError, Node, NodeError, PIECES};
-use crate::node::{Parameter, Settings};
-use fyke_flow::Streams;
-use fyke_flow::streams::{Limits, Piece, Policy, Segment};
+mod pieces;
+mod settings;
+
+use crate::node::{
+    Arrival, BatchFlows, Class, Counter, FrameFlow, MakeError, Node, NodeError, Parameter, Pause,
+    Settings,
+};
+use fyke_flow::records::Packet;
+use fyke_flow::streams::{Event, Flow, On, Piece, Segment};
+use fyke_flow::{Fragment, Reassembler, Streams};
 use fyke_frame::{Frame, Mask, walk};
-use std::collections::{HashMap, VecDeque};
-use std::num::NonZeroU64;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-/// Most connections at a time.
-const MAX_CONNECTIONS: u64 = 1_000_000;
-/// Numbers that stay unused before the first of them is reused.
-const FREE: usize = 1 << 16;
 /// Largest age of a frame on arrival in a live capture.
 const LIVE: Duration = Duration::from_secs(5);
+/// Number of flows from which the look-ups of a batch are made to overlap: their states do not fit the cache.
+const MANY: usize = 8_192;
 
-/// Number of streams of this process so far.
-static STREAMS: AtomicU64 = AtomicU64::new(0);
-
-/// The numbers of directions.
-struct Numbers {
-    given: HashMap<(u64, bool), (u32, NonZeroU64)>,
-    /// Free numbers, the longest unused first.
-    free: VecDeque<u32>,
-}
-
-impl Numbers {
-    /// Returns the class value and the identity of a direction.
-    fn of(&mut self, direction: (u64, bool)) -> (u32, NonZeroU64) {
-        if let Some(&known) = self.given.get(&direction) {
-            return known;
-        }
-        // A number is reused only if more than `FREE` others are free.
-        let number = match self.free.len() > FREE {
-            true => self.free.pop_front(),
-            false => None,
-        };
-        // Numbers in use and free numbers are all that exist, so the next one is new.
-        let number = number.unwrap_or((self.given.len() + self.free.len()) as u32 + 1);
-        let identity = NonZeroU64::MIN.saturating_add(STREAMS.fetch_add(1, Ordering::Relaxed));
-        self.given.insert(direction, (number, identity));
-        (number, identity)
-    }
-
-    fn end(&mut self, direction: (u64, bool)) {
-        self.free.extend(self.given.remove(&direction).map(|(number, _)| number));
-    }
-}
-
-struct Tcp {
+/// The streams of a node, and whether its frames are live.
+struct Table {
     streams: Streams,
-    numbers: Numbers,
-    /// Source of the last frames; pieces that are emitted without an arriving frame belong to it.
-    source: u32,
-    pieces: Emitted,
+    reassembler: Reassembler,
     /// True if the last frames were as recent as the system's clock.
     is_live: bool,
 }
@@ -81,91 +45,43 @@ fn clock_ns() -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Emits a piece as a frame like `frame`.
-fn put(
-    numbers: &mut Numbers,
-    pieces: &mut Emitted,
-    source: u32,
-    frame: &Frame<'_>,
-    piece: &Piece<'_>,
-) {
-    let direction = (piece.connection, piece.forward);
-    if piece.bytes.is_empty() && !numbers.given.contains_key(&direction) {
-        return;
+impl Table {
+    fn new(settings: &Settings) -> Result<Table, MakeError> {
+        let (limits, handling) = settings::read(settings)?;
+        let reassembler = Reassembler::new(Default::default(), handling.policies.clone());
+        Ok(Table { streams: Streams::with(limits, handling), reassembler, is_live: false })
     }
-    let (number, identity) = numbers.of(direction);
-    let mut emit = |bytes: &[u8]| {
-        let wire_len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        let made = Frame { data: bytes, wire_len, link: PIECES, ..*frame };
-        pieces.push_piece(source, &made, number, identity);
-    };
-    if piece.missing > 0 && !piece.bytes.is_empty() {
-        emit(&[]);
-    }
-    emit(piece.bytes);
-    if piece.bytes.is_empty() {
-        numbers.end(direction);
-    }
-}
 
-impl Node for Tcp {
-    fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
-        let Tcp { streams, numbers, source, pieces, is_live } = self;
-        *source = arrival.source();
+    /// Notes whether the last frame that arrives is recent.
+    fn note_time(&mut self, arrival: &Arrival<'_>) {
         if let Some((_, frame)) = arrival.frames().last() {
             let age = clock_ns().checked_sub(frame.timestamp_ns).map(Duration::from_nanos);
-            *is_live = age.is_some_and(|age| age <= LIVE);
+            self.is_live = age.is_some_and(|age| age <= LIVE);
         }
-        for (index, frame) in arrival.frames() {
-            let layers = walk(frame);
-            let Some(segment) = Segment::of(&layers) else {
-                if Segment::is_fragment(&layers) {
-                    streams.fragment();
-                }
-                continue;
-            };
-            arrival.take(index);
-            streams.segment(&segment, frame.timestamp_ns, &mut |piece| {
-                put(numbers, pieces, *source, frame, &piece);
-            });
-        }
-        arrival.emit_all(&mut self.pieces);
-        Ok(Mask::EMPTY)
-    }
-
-    fn tick(&mut self, emitted: &mut Emitted) -> Result<(), NodeError> {
-        let Tcp { streams, numbers, source, is_live, .. } = self;
-        if *is_live {
-            let now_ns = clock_ns();
-            let frame = Frame { timestamp_ns: now_ns, ..Frame::new(PIECES, &[]) };
-            streams.expire(now_ns, &mut |piece| put(numbers, emitted, *source, &frame, &piece));
-        }
-        Ok(())
-    }
-
-    fn finish(&mut self, emitted: &mut Emitted) -> Result<(), NodeError> {
-        let Tcp { streams, numbers, source, .. } = self;
-        streams.finish(&mut |timestamp_ns, piece| {
-            let frame = Frame { timestamp_ns, ..Frame::new(PIECES, &[]) };
-            put(numbers, emitted, *source, &frame, &piece);
-        });
-        Ok(())
     }
 
     fn counters(&self) -> Vec<Counter> {
         let counters = self.streams.counters();
+        let packets = self.reassembler.counters();
         [
             ("connections", counters.connections),
             ("midstream", counters.midstream),
             ("evicted", counters.evicted),
+            ("datagram_flows", counters.datagram_flows),
             ("delivered_bytes", counters.delivered_bytes),
             ("repeated_bytes", counters.repeated_bytes),
             ("contradicting_bytes", counters.contradicting_bytes),
             ("gaps", counters.gaps),
             ("missing_bytes", counters.missing_bytes),
+            ("copied_bytes", counters.copied_bytes),
             ("dropped_bytes", counters.dropped_bytes),
+            ("settled", counters.settled),
             ("outside", counters.outside),
-            ("fragments", counters.fragments),
+            ("refused", counters.refused),
+            ("ignored", counters.ignored),
+            ("fragments", packets.fragments),
+            ("packets_of_fragments", packets.packets),
+            ("fragments_given_up", packets.given_up + packets.refused),
             ("held_bytes", self.streams.held_bytes() as u64),
         ]
         .map(|(name, count)| Counter::count(name, count))
@@ -173,47 +89,170 @@ impl Node for Tcp {
     }
 }
 
-fn limits(settings: &Settings) -> Result<Limits, MakeError> {
-    let defaults = Limits::default();
-    let bytes = |name, default: usize| {
-        let number = settings.number_or(name, 1..=1 << 32, default as u64)?;
-        Ok::<_, MakeError>(number as usize)
-    };
-    let seconds = |name, default_ns: u64| {
-        let number = settings.number_or(name, 0..=86_400, default_ns / 1_000_000_000)?;
-        Ok::<_, MakeError>(number * 1_000_000_000)
-    };
-    Ok(Limits {
-        connections: settings.number_or("connections", 1..=MAX_CONNECTIONS, 16_384)? as usize,
-        direction_bytes: bytes("held", defaults.direction_bytes)?,
-        bytes: bytes("memory", defaults.bytes)?,
-        gap_ns: seconds("gap", defaults.gap_ns)?,
-        idle_ns: seconds("idle", defaults.idle_ns)?,
-    })
+/// Content of a frame.
+enum Found<'a> {
+    Segment(Segment<'a>),
+    /// A fragment of an IP packet.
+    Fragment,
+    /// Another packet with ports.
+    Datagram(Packet),
+    Other,
+}
+
+fn read<'a>(frame: &Frame<'a>) -> Found<'a> {
+    let layers = walk(frame);
+    if let Some(segment) = Segment::of(&layers) {
+        return Found::Segment(segment);
+    }
+    if Fragment::of(&layers).is_some() {
+        return Found::Fragment;
+    }
+    let has_ports = layers.innermost_level().is_some_and(|scope| scope.ports().is_some());
+    let packet = Packet::of(frame, &layers).filter(|_| has_ports);
+    packet.map_or(Found::Other, Found::Datagram)
+}
+
+/// Passes frames and gives streams.
+struct Tcp(Table);
+
+impl Tcp {
+    /// Finds the flow of a frame, and adds the events that it causes.
+    fn frame(
+        &mut self,
+        index: usize,
+        frame: &Frame<'_>,
+        found: &Found<'_>,
+        flows: &mut BatchFlows,
+    ) -> FrameFlow {
+        let Table { streams, reassembler, .. } = &mut self.0;
+        let time = frame.timestamp_ns;
+        let mut add = |event: Event<'_>| flows.add(index, frame.data, &event);
+        match found {
+            Found::Segment(segment) => {
+                let flow = streams.segment_events(segment, time, &mut add);
+                flow.map_or(FrameFlow::Unknown, FrameFlow::Stream)
+            }
+            Found::Datagram(packet) => {
+                FrameFlow::Datagram(datagram(streams, packet, time, &mut add))
+            }
+            Found::Fragment => {
+                let layers = walk(frame);
+                let is_whole = reassembler.add(frame, &layers).is_some();
+                let packet = reassembler.packet();
+                let Some(whole) = reassembler.made(frame).filter(|_| is_whole) else {
+                    return FrameFlow::Part(packet);
+                };
+                match read(&whole) {
+                    Found::Segment(segment) => {
+                        let flow = streams.segment_events(&segment, time, &mut add);
+                        flow.map_or(FrameFlow::Unknown, FrameFlow::Stream)
+                    }
+                    Found::Datagram(packet) => {
+                        let flow = datagram(streams, &packet, time, &mut add);
+                        // The frame has only the end of the datagram.
+                        add(Event::Piece(Piece {
+                            flow: flow.number,
+                            connection: flow.connection,
+                            forward: flow.forward,
+                            missing: 0,
+                            offset: 0,
+                            bytes: walk(&whole).payload(),
+                        }));
+                        FrameFlow::Stream(flow)
+                    }
+                    Found::Fragment | Found::Other => FrameFlow::Part(packet),
+                }
+            }
+            Found::Other => FrameFlow::None,
+        }
+    }
+}
+
+fn datagram(streams: &mut Streams, packet: &Packet, time_ns: u64, on: On<'_>) -> Flow {
+    let Packet { protocol, source, destination, .. } = *packet;
+    streams.datagram(protocol, source, destination, time_ns, on)
+}
+
+impl Node for Tcp {
+    fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
+        self.0.note_time(arrival);
+        let (mask, batch, pause) = (arrival.mask(), arrival.batch(), arrival.pause());
+        let all: Vec<Found<'_>> = arrival.frames().map(|(_, frame)| read(frame)).collect();
+        if self.0.streams.len() >= MANY {
+            let segments = all.iter().filter_map(|found| match found {
+                Found::Segment(segment) => Some(*segment),
+                _ => None,
+            });
+            std::hint::black_box(self.0.streams.warm(segments));
+        }
+        arrival.give_streams(|flows, votes, voters| {
+            for vote in votes.drain(..) {
+                self.0.streams.settle(vote.flow, vote.connection, vote.forward, voters);
+            }
+            flows.begin(batch.len());
+            for (index, found) in mask.iter().zip(&all) {
+                let flow = self.frame(index, &batch.frames()[index], found, flows);
+                flows.set(index, flow);
+                if matches!(found, Found::Fragment) && flow.flow().is_some() {
+                    flows.complete(index, self.0.reassembler.packet());
+                }
+            }
+            let streams = &mut self.0.streams;
+            match pause {
+                Some(Pause::Tick) if self.0.is_live => {
+                    streams.expire_events(clock_ns(), &mut |event| flows.add(0, &[], &event));
+                }
+                Some(Pause::End) => {
+                    streams.finish_events(&mut |_, event| flows.add(0, &[], &event));
+                }
+                _ => {}
+            }
+        });
+        // The class values stay.
+        for index in mask.iter() {
+            arrival.classify(index, arrival.class(index));
+        }
+        Ok(mask)
+    }
+
+    fn counters(&self) -> Vec<Counter> {
+        self.0.counters()
+    }
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
-    let policy = Policy::ALL[settings.choice("policy", &Policy::NAMES)?];
-    let numbers = Numbers { given: HashMap::new(), free: VecDeque::new() };
-    let streams = Streams::new(limits(settings)?, policy);
-    Ok(Box::new(Tcp { streams, numbers, source: 0, pieces: Emitted::default(), is_live: false }))
+    let table = Table::new(settings)?;
+    Ok(match settings.flag("payload")? {
+        true => Box::new(pieces::Pieces::new(table)),
+        false => Box::new(Tcp(table)),
+    })
+}
+
+fn emits(settings: &Settings) -> bool {
+    settings.flag("payload").unwrap_or(false)
 }
 
 /// The class.
 pub const CLASS: Class = Class {
     name: "tcp",
     aliases: &["cooking", "streams"],
-    summary: "emits the bytes of TCP streams in order, with the number of the stream as class value",
+    summary: "passes frames with the TCP streams beside them, for nodes with stream=y",
     parameters: &[
+        Parameter { name: "payload", summary: "y: emits the bytes of the streams instead" },
         Parameter { name: "policy", summary: "bytes that count in overlaps: first (default), …" },
-        Parameter { name: "connections", summary: "most connections known at a time (16384)" },
+        Parameter { name: "connections", summary: "most connections known at a time (65536)" },
         Parameter { name: "held", summary: "most bytes held per direction (1048576)" },
+        Parameter { name: "segments", summary: "most segments held per direction (65536)" },
         Parameter { name: "memory", summary: "most bytes held in all (67108864)" },
         Parameter { name: "gap", summary: "longest wait for missing bytes, in seconds (10)" },
         Parameter { name: "idle", summary: "seconds after which a silent connection ends (300)" },
+        Parameter { name: "midstream", summary: "n: ignore connections without a captured SYN" },
+        Parameter { name: "renewal", summary: "n: ignore a new SYN of a known connection" },
+        Parameter { name: "profile", summary: "thesis: limits and drops of Hruby's reassembler" },
     ],
     classifies: true,
-    emits_pieces: true,
+    emits_pieces: emits,
+    gives_streams: |settings| !emits(settings),
     // All segments of a connection are on one worker.
     parallel: true,
     make,

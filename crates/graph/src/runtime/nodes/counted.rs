@@ -90,4 +90,17 @@ impl Nodes {
         }
         !around.iter().zip(&self.slots).any(|(&around, slot)| around && !slot.plan.ends.is_empty())
     }
+
+    /// True if a frame could still reach the end of a branch.
+    pub fn leads_anywhere(&self) -> bool {
+        let mut alive = vec![false; self.slots.len()];
+        let mut leaf = vec![true; self.slots.len()];
+        for (index, slot) in self.slots.iter().enumerate() {
+            let feeds = &slot.plan.feeds;
+            feeds.iter().for_each(|feed| leaf[feed.from] = false);
+            let fed = feeds.is_empty() || feeds.iter().any(|feed| alive[feed.from]);
+            alive[index] = fed && slot.failed.is_none();
+        }
+        alive.iter().zip(&leaf).any(|(&alive, &leaf)| alive && leaf)
+    }
 }

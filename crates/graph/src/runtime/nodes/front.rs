@@ -5,6 +5,7 @@
 //! before another worker asks it.
 
 use super::{Cut, Input, Nodes};
+use crate::node::NodeError;
 use crate::plan::Join;
 use fyke_frame::Mask;
 use std::sync::PoisonError;
@@ -76,6 +77,15 @@ impl Nodes {
                     slot.plan.feeds.iter().map(|feed| (self.feed(*feed) & window).count()).sum();
                 let arrived = (slot.arrived & window).count();
                 self.slots[index].counts.merged += (brought - arrived) as u64;
+            }
+        }
+    }
+
+    /// Fails the nodes that cut twice at one position and let no frame pass.
+    pub(super) fn stuck(&mut self, from: usize) {
+        for index in from + 1..self.slots.len() {
+            if self.slots[index].cuts {
+                self.fail(index, NodeError::new("it cuts a batch again and again"));
             }
         }
     }

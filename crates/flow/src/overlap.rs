@@ -1,0 +1,129 @@
+//! Bytes at offsets that do not overlap each other: where new ones overlap old ones, a policy decides which are kept.
+//!
+//! Used for segments of a stream and for fragments of a packet. Memory: the bytes and an estimate for each piece.
+//! Cost: O(log n) per piece, and a copy of its bytes.
+
+use std::collections::BTreeMap;
+
+/// Memory of a piece besides its bytes (an upper estimate).
+const OVERHEAD_BYTES: usize = 64;
+
+/// The bytes.
+#[derive(Debug, Default)]
+pub(crate) struct Pieces {
+    pieces: BTreeMap<u64, Box<[u8]>>,
+    bytes: usize,
+}
+
+/// Bytes of a piece that were there already.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Overlap {
+    pub repeated: u64,
+    /// Part of `repeated` with other values.
+    pub contradicting: u64,
+}
+
+/// First offset and end.
+pub(crate) type Range = (u64, u64);
+
+impl Pieces {
+    pub fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    /// Number of pieces.
+    pub fn len(&self) -> usize {
+        self.pieces.len()
+    }
+
+    /// Memory by the estimate.
+    pub fn memory(&self) -> usize {
+        self.bytes + self.pieces.len() * OVERHEAD_BYTES
+    }
+
+    /// Number of bytes.
+    pub fn byte_count(&self) -> u64 {
+        self.bytes as u64
+    }
+
+    /// Offset of the first byte.
+    pub fn first(&self) -> Option<u64> {
+        self.pieces.first_key_value().map(|(&at, _)| at)
+    }
+
+    /// Offset after the last byte.
+    pub fn end(&self) -> Option<u64> {
+        self.pieces.last_key_value().map(|(at, bytes)| at + bytes.len() as u64)
+    }
+
+    /// Removes the piece at an offset.
+    pub fn take(&mut self, at: u64) -> Option<Box<[u8]>> {
+        let bytes = self.pieces.remove(&at)?;
+        self.bytes -= bytes.len();
+        Some(bytes)
+    }
+
+    fn put(&mut self, at: u64, bytes: &[u8]) {
+        if !bytes.is_empty() {
+            self.bytes += bytes.len();
+            self.pieces.insert(at, bytes.into());
+        }
+    }
+
+    /// Adds bytes; where they overlap others, `prefers_new` gets both ranges and decides.
+    pub fn insert(
+        &mut self,
+        start: u64,
+        bytes: &[u8],
+        prefers_new: impl Fn(Range, Range) -> bool,
+    ) -> Overlap {
+        let end = start + bytes.len() as u64;
+        let before = self.pieces.range(..start).next_back();
+        let from = before.filter(|(at, old)| *at + old.len() as u64 > start).map(|(&at, _)| at);
+        let within = self.pieces.range(start..end).map(|(&at, _)| at);
+        let overlapping: Vec<u64> = from.into_iter().chain(within).collect();
+        let mut overlap = Overlap::default();
+        let mut at = start;
+        for old_start in overlapping {
+            let Some(old) = self.take(old_start) else { continue };
+            let old_end = old_start + old.len() as u64;
+            let (low, high) = (start.max(old_start), end.min(old_end));
+            let same = bytes[(low - start) as usize..(high - start) as usize]
+                .iter()
+                .zip(&old[(low - old_start) as usize..]);
+            overlap.repeated += high - low;
+            overlap.contradicting += same.filter(|(new, old)| new != old).count() as u64;
+            if prefers_new((start, end), (old_start, old_end)) {
+                self.put(old_start, &old[..(low - old_start) as usize]);
+                self.put(high, &old[(high - old_start) as usize..]);
+            } else {
+                if old_start > at {
+                    self.put(at, &bytes[(at - start) as usize..(old_start - start) as usize]);
+                }
+                self.put(old_start, &old);
+                at = at.max(old_end);
+            }
+        }
+        if at < end {
+            self.put(at, &bytes[(at - start) as usize..]);
+        }
+        overlap
+    }
+
+    /// Appends all bytes from offset 0 to `len` if none is missing; false else.
+    pub fn join(&self, len: u64, out: &mut Vec<u8>) -> bool {
+        let start = out.len();
+        for (&at, bytes) in &self.pieces {
+            if at != (out.len() - start) as u64 {
+                break;
+            }
+            out.extend_from_slice(bytes);
+        }
+        if ((out.len() - start) as u64) < len {
+            out.truncate(start);
+            return false;
+        }
+        out.truncate(start + len as usize);
+        true
+    }
+}

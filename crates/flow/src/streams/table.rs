@@ -1,0 +1,385 @@
+//! The table of flows: their states, an index by both ends, and the order in which they are removed.
+//!
+//! States are in chunks, so growth moves nothing. The index has at least four buckets of 4 bytes per flow and never
+//! grows: its pages are touched only if used. Keys come from packets, so they are hashed with a seed of this table.
+//! Flows that have ended are removed first; of the others, those with one segment since the last look at them, the
+//! oldest first (second chance). Memory: 136 bytes a flow and its share of the index. Cost: a look-up is one load from
+//! the index and one from the chunk; O(1) per change.
+
+use super::direction::Direction;
+use std::hash::{BuildHasher, RandomState};
+use std::net::{IpAddr, SocketAddr};
+
+/// Flows of a chunk.
+const CHUNK: usize = 1024;
+/// Most flows.
+const MOST: usize = 1 << 25;
+/// Lower bits of a bucket, with the place of a flow + 1; the others are bits of its hash.
+const PLACE: u32 = (MOST as u32) * 2 - 1;
+/// No flow.
+const NONE: u32 = u32::MAX;
+
+/// Both ends of a flow, the smaller first, and its protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Key {
+    low: [u64; 2],
+    high: [u64; 2],
+    /// Port of the smaller end, and of the other.
+    ports: u32,
+    protocol: u8,
+    /// Versions of the two addresses; 0 = both IPv4.
+    kind: u8,
+}
+
+impl Key {
+    /// Returns the key and the index of the sender in it: 0 if it is the smaller end.
+    #[inline]
+    pub fn new(protocol: u8, source: SocketAddr, destination: SocketAddr) -> (Key, usize) {
+        let [one, other] = [source, destination].map(|end| (words(end.ip()), end.port()));
+        let is_low = one <= other;
+        let ((low, low_port), (high, high_port)) = if is_low { (one, other) } else { (other, one) };
+        let kind = u8::from(source.is_ipv6()) | u8::from(destination.is_ipv6()) << 1;
+        let ports = u32::from(low_port) << 16 | u32::from(high_port);
+        (Key { low, high, ports, protocol, kind }, usize::from(!is_low))
+    }
+}
+
+#[inline]
+fn words(address: IpAddr) -> [u64; 2] {
+    match address {
+        IpAddr::V4(address) => [0, u64::from(u32::from(address))],
+        IpAddr::V6(address) => {
+            let all = u128::from(address);
+            [(all >> 64) as u64, all as u64]
+        }
+    }
+}
+
+/// List of flows in the order of removal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum List {
+    /// Flows that have ended.
+    Ended = 0,
+    /// Others.
+    Open = 1,
+}
+
+/// A flow.
+#[derive(Debug)]
+pub struct Connection {
+    key: Key,
+    pub number: u64,
+    pub last_ns: u64,
+    /// Directions from the smaller end, and from the other.
+    pub directions: [Direction; 2],
+    older: u32,
+    newer: u32,
+    /// The index of the direction that sent first.
+    pub forward: u8,
+    list: List,
+    /// True if a segment arrived since the last look at it.
+    pub is_active: bool,
+    /// Votes against more pieces, by direction.
+    pub votes: [u8; 2],
+    /// Directions of which no more pieces are wanted.
+    pub settled: [bool; 2],
+}
+
+impl Connection {
+    pub fn new(key: Key, number: u64, forward: usize, now_ns: u64) -> Connection {
+        Connection {
+            key,
+            number,
+            last_ns: now_ns,
+            directions: [Direction::default(), Direction::default()],
+            older: NONE,
+            newer: NONE,
+            forward: forward as u8,
+            list: List::Open,
+            is_active: false,
+            votes: [0; 2],
+            settled: [false; 2],
+        }
+    }
+
+    pub fn list(&self) -> List {
+        self.list
+    }
+}
+
+/// The table.
+#[derive(Debug)]
+pub struct Table {
+    chunks: Vec<Vec<Connection>>,
+    /// Places without a flow, which have been used before.
+    free: Vec<u32>,
+    /// Place + 1 of each flow and bits of its hash; 0 = empty.
+    buckets: Vec<u32>,
+    seeds: [u64; 4],
+    len: usize,
+    /// Oldest and newest flow of each list.
+    ends: [(u32, u32); 2],
+}
+
+fn fold(one: u64, other: u64) -> u64 {
+    let wide = u128::from(one) * u128::from(other);
+    wide as u64 ^ (wide >> 64) as u64
+}
+
+impl Table {
+    /// A table for `capacity` flows.
+    pub fn new(capacity: usize) -> Table {
+        let buckets = (capacity.clamp(8, MOST) * 4).next_power_of_two();
+        let random = RandomState::new();
+        Table {
+            chunks: Vec::new(),
+            free: Vec::new(),
+            buckets: vec![0; buckets],
+            seeds: [1, 2, 3, 4].map(|number: u64| random.hash_one(number)),
+            len: 0,
+            ends: [(NONE, NONE); 2],
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Hash of a key.
+    #[inline]
+    pub fn hash(&self, key: &Key) -> u32 {
+        let [a, b, c, d] = self.seeds;
+        let tail = u64::from(key.ports) | u64::from(key.protocol) << 32 | u64::from(key.kind) << 40;
+        let mut mixed = fold(key.low[1] ^ a, key.high[1] ^ b);
+        if key.kind != 0 {
+            mixed = fold(key.low[0] ^ mixed ^ c, key.high[0] ^ d);
+        }
+        let all = fold(mixed ^ c, tail ^ d);
+        (all >> 32) as u32 ^ all as u32
+    }
+
+    #[inline]
+    fn bucket(&self, hash: u32) -> usize {
+        hash as usize & (self.buckets.len() - 1)
+    }
+
+    /// Loads what a look-up of this hash will need; returns true if there is something. Several of these overlap.
+    #[inline]
+    pub fn warm(&self, hash: u32) -> bool {
+        let entry = self.buckets[self.bucket(hash)];
+        entry != 0
+            && self
+                .at((entry & PLACE) - 1)
+                .is_some_and(|one| one.key.ports != 0 && one.last_ns != 0)
+    }
+
+    /// Finds a flow.
+    #[inline]
+    pub fn find(&self, hash: u32, key: &Key) -> Option<u32> {
+        let mut at = self.bucket(hash);
+        loop {
+            let entry = self.buckets[at];
+            if entry == 0 {
+                return None;
+            }
+            if (entry ^ hash) & !PLACE == 0 {
+                let place = (entry & PLACE) - 1;
+                if self.at(place).is_some_and(|known| known.key == *key) {
+                    return Some(place);
+                }
+            }
+            at = (at + 1) & (self.buckets.len() - 1);
+        }
+    }
+
+    /// The flow at a place.
+    #[inline]
+    pub fn at(&self, place: u32) -> Option<&Connection> {
+        self.chunks.get(place as usize / CHUNK)?.get(place as usize % CHUNK)
+    }
+
+    /// The flow at a place, mutable.
+    #[inline]
+    pub fn at_mut(&mut self, place: u32) -> Option<&mut Connection> {
+        self.chunks.get_mut(place as usize / CHUNK)?.get_mut(place as usize % CHUNK)
+    }
+
+    /// Adds a flow that is not there, as the newest; the caller has made room.
+    pub fn insert(&mut self, hash: u32, connection: Connection) -> u32 {
+        let place = match self.free.pop() {
+            Some(place) => {
+                if let Some(old) = self.at_mut(place) {
+                    *old = connection;
+                }
+                place
+            }
+            None => {
+                if self.chunks.last().is_none_or(|chunk| chunk.len() == CHUNK) {
+                    self.chunks.push(Vec::with_capacity(CHUNK));
+                }
+                let place = (self.chunks.len() - 1) * CHUNK;
+                let last = self.chunks.last_mut();
+                let within = last.map_or(0, |chunk| {
+                    chunk.push(connection);
+                    chunk.len() - 1
+                });
+                (place + within) as u32
+            }
+        };
+        let mut at = self.bucket(hash);
+        while self.buckets[at] != 0 {
+            at = (at + 1) & (self.buckets.len() - 1);
+        }
+        self.buckets[at] = hash & !PLACE | (place + 1);
+        self.len += 1;
+        self.link(place, List::Open);
+        place
+    }
+
+    /// Removes the flow at a place; its number is free then.
+    pub fn remove(&mut self, place: u32) -> Option<Connection> {
+        let key = self.at(place)?.key;
+        let hash = self.hash(&key);
+        self.unlink(place);
+        self.vacate(hash, place);
+        self.len -= 1;
+        self.free.push(place);
+        let empty = Connection::new(key, 0, 0, 0);
+        self.at_mut(place).map(|known| std::mem::replace(known, empty))
+    }
+
+    /// Empties the bucket of a flow, and moves back those that follow it and are not at their own.
+    fn vacate(&mut self, hash: u32, place: u32) {
+        let last = self.buckets.len() - 1;
+        let entry = hash & !PLACE | (place + 1);
+        let mut hole = self.bucket(hash);
+        while self.buckets[hole] != entry {
+            if self.buckets[hole] == 0 {
+                return;
+            }
+            hole = (hole + 1) & last;
+        }
+        let mut at = (hole + 1) & last;
+        while self.buckets[at] != 0 {
+            let key = self.at((self.buckets[at] & PLACE) - 1).map(|known| known.key);
+            let own = key.map_or(at, |key| self.bucket(self.hash(&key)));
+            if at.wrapping_sub(own) & last >= at.wrapping_sub(hole) & last {
+                self.buckets[hole] = self.buckets[at];
+                hole = at;
+            }
+            at = (at + 1) & last;
+        }
+        self.buckets[hole] = 0;
+    }
+
+    /// Makes a flow the newest of a list.
+    pub fn renew(&mut self, place: u32, list: List) {
+        self.unlink(place);
+        self.link(place, list);
+    }
+
+    /// The flow of a list that is removed first.
+    pub fn oldest(&self, list: List) -> Option<u32> {
+        Some(self.ends[list as usize].0).filter(|place| *place != NONE)
+    }
+
+    /// Places of all flows, in the order of their numbers.
+    pub fn all(&self) -> Vec<u32> {
+        let count = self.chunks.iter().map(Vec::len).sum::<usize>() as u32;
+        let number = |place: &u32| self.at(*place).map_or(0, |known| known.number);
+        let mut all: Vec<u32> = (0..count).filter(|place| number(place) > 0).collect();
+        all.sort_by_key(number);
+        all
+    }
+
+    fn link(&mut self, place: u32, list: List) {
+        let newest = self.ends[list as usize].1;
+        if let Some(known) = self.at_mut(place) {
+            (known.older, known.newer, known.list) = (newest, NONE, list);
+            known.is_active = false;
+        }
+        match self.at_mut(newest) {
+            Some(before) => before.newer = place,
+            None => self.ends[list as usize].0 = place,
+        }
+        self.ends[list as usize].1 = place;
+    }
+
+    fn unlink(&mut self, place: u32) {
+        let Some(known) = self.at(place) else { return };
+        let (older, newer, list) = (known.older, known.newer, known.list as usize);
+        match self.at_mut(older) {
+            Some(before) => before.newer = newer,
+            None => self.ends[list].0 = newer,
+        }
+        match self.at_mut(newer) {
+            Some(after) => after.older = older,
+            None => self.ends[list].1 = older,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fyke_testkit::random::Random;
+    use std::collections::HashMap;
+
+    /// Memory of a flow without waiting bytes, with its share of the index.
+    #[test]
+    fn an_idle_flow_has_at_most_160_bytes() {
+        let table = Table::new(1_000_000);
+        let index = table.buckets.len() * size_of::<u32>();
+        let each = size_of::<Connection>() + index.div_ceil(1_000_000);
+        println!("{} and {} bytes", size_of::<Connection>(), each);
+        assert!(each <= 160, "{each}");
+    }
+
+    #[test]
+    fn finds_what_a_map_finds() {
+        let (mut random, seed) = Random::seeded(8);
+        println!("seed {seed}");
+        let mut table = Table::new(300);
+        let mut model: HashMap<u16, (u32, u64)> = HashMap::new();
+        let key = |port: u16| {
+            let six = port % 3 == 0;
+            let end = |port: u16| -> SocketAddr {
+                if six { ([port; 8], port).into() } else { ([10, 0, 0, 1], port).into() }
+            };
+            Key::new(6 + (port % 2) as u8, end(port), end(80)).0
+        };
+        let mut order = Vec::new();
+        for number in 1..30_000 {
+            let port = random.below(600) as u16;
+            let key = key(port);
+            let hash = table.hash(&key);
+            let found = table.find(hash, &key);
+            assert_eq!(found, model.get(&port).map(|(place, _)| *place));
+            assert_eq!(found.and_then(|at| table.at(at)).map(|one| one.number), {
+                model.get(&port).map(|(_, number)| *number)
+            });
+            match found {
+                Some(place) if random.chance(2) => {
+                    assert_eq!(table.remove(place).map(|one| one.number), Some(model[&port].1));
+                    model.remove(&port);
+                    order.retain(|one| *one != place);
+                }
+                Some(place) => {
+                    table.renew(place, List::Open);
+                    order.retain(|one| *one != place);
+                    order.push(place);
+                }
+                None if table.len() < 300 => {
+                    let place = table.insert(hash, Connection::new(key, number, 0, 0));
+                    model.insert(port, (place, number));
+                    order.push(place);
+                }
+                None => {}
+            }
+            assert_eq!(table.oldest(List::Open), order.first().copied());
+            assert_eq!(table.len(), model.len());
+        }
+        assert_eq!(table.all().len(), model.len());
+    }
+}

@@ -1,0 +1,339 @@
+//! `fyke bench streams`: TCP streams put together, from 1,000 to 1,000,000 connections at a time.
+//!
+//! | case | segments |
+//! |---|---|
+//! | `in-order` | next in order, of random connections |
+//! | `reordered` | the same, one of 100 after the next segment of its connection |
+//! | `lost` | the same, one of 1,000 missing |
+//! | `dropped` | of connections of which enough was seen |
+//! | `trace` | of a capture (`--trace`), with the walk through the headers, in Gbit/s too |
+//!
+//! Engines: `fyke`; `fyke-one`, without the look-ups of a batch in flight; `textbook`, a hash map of the standard
+//! library with a tree of early segments per direction, as in many programs ([`textbook`]). Before anything is
+//! measured, their bytes are compared. A segment has 512 bytes, the same ones, so that the time is that of the tables
+//! and not that of loading payload.
+
+pub mod textbook;
+
+use super::frames::Arena;
+use super::measure::{Samples, Turn, rounds, time_of};
+use super::report::{Measurement, Report};
+use super::traffic::Random;
+use super::{BenchError, Options, Progress};
+use fyke_flow::streams::{Limits, Policy, Segment, Streams};
+use fyke_frame::walk;
+use fyke_frame::walk::view::tcp_flags::{ACK, SYN};
+use std::net::SocketAddr;
+use textbook::Textbook;
+
+/// The bench's name in reports.
+pub const BENCH: &str = "streams";
+/// Engines of this bench.
+pub const ENGINES: [&str; 3] = ["fyke", "fyke-one", "textbook"];
+const CASES: [&str; 5] = ["in-order", "reordered", "lost", "dropped", "trace"];
+/// Segments with look-ups in flight together.
+const BATCH: usize = 256;
+/// Bytes of a segment.
+const PAYLOAD: [u8; 512] = [b'x'; 512];
+
+/// A segment of the bench: its connection and its place in the stream, in segments.
+#[derive(Debug, Clone, Copy)]
+struct Item {
+    flow: u32,
+    place: u32,
+}
+
+impl Item {
+    fn segment(self) -> Segment<'static> {
+        let sequence = self.place.wrapping_mul(PAYLOAD.len() as u32).wrapping_add(1);
+        segment(self.flow, sequence, ACK, &PAYLOAD)
+    }
+}
+
+fn segment(flow: u32, sequence: u32, flags: u8, payload: &'static [u8]) -> Segment<'static> {
+    let [a, b, c, d] = flow.to_be_bytes();
+    let source = SocketAddr::from(([10, b, c, d], 1024 + u16::from(a)));
+    let destination = SocketAddr::from(([192, 168, c, 7], 80));
+    let payload_len = payload.len() as u32;
+    Segment { source, destination, sequence, flags, payload, payload_len }
+}
+
+/// Result of an engine: delivered and missing bytes.
+type Sum = (u64, u64);
+
+/// Puts segments together, `false` as the second argument: without the look-ups of a batch in flight.
+fn fyke(streams: &mut Streams, all: &[Segment<'_>], in_flight: bool) -> Sum {
+    let mut sum = (0, 0);
+    let mut give = |piece: fyke_flow::streams::Piece<'_>| {
+        sum.0 += piece.bytes.len() as u64;
+        sum.1 += piece.missing;
+    };
+    for batch in all.chunks(BATCH) {
+        if in_flight {
+            std::hint::black_box(streams.warm(batch.iter().copied()));
+        }
+        for segment in batch {
+            streams.segment(segment, 1_000_000, &mut give);
+        }
+    }
+    sum
+}
+
+fn by_textbook(table: &mut Textbook, all: &[Segment<'_>]) -> Sum {
+    let mut sum = (0, 0);
+    for segment in all {
+        table.segment(segment, &mut |missing, bytes| {
+            sum.0 += bytes.len() as u64;
+            sum.1 += missing;
+        });
+    }
+    sum
+}
+
+/// Limits under which no connection is removed and gaps are skipped after a few segments.
+fn limits(flows: usize) -> Limits {
+    Limits { connections: flows.max(16), direction_bytes: textbook::HELD, ..Limits::default() }
+}
+
+/// The segments of a case.
+fn items(case: &str, flows: usize, count: usize, random: &mut Random) -> Vec<Item> {
+    let mut places = vec![0u32; flows];
+    let mut late: Vec<Option<Item>> = vec![None; flows];
+    let mut all = Vec::with_capacity(count);
+    while all.len() < count {
+        let flow = random.below(flows);
+        let item = Item { flow: flow as u32, place: places[flow] };
+        places[flow] += 1;
+        match case {
+            "lost" if random.below(1_000) == 0 => continue,
+            "reordered" if late[flow].is_none() && random.below(100) == 0 => {
+                late[flow] = Some(item);
+                continue;
+            }
+            _ => all.push(item),
+        }
+        all.extend(late[flow].take());
+    }
+    all
+}
+
+/// An engine with its table.
+enum Table {
+    Fyke(Box<Streams>, bool),
+    Textbook(Textbook),
+}
+
+impl Table {
+    /// Makes the table of an engine with all connections in it; `settled`: enough was seen of them.
+    fn new(engine: usize, flows: usize, settled: bool) -> Table {
+        let begins = (0..flows as u32).map(|flow| segment(flow, 0, SYN, &[]));
+        if engine == 2 {
+            let mut table = Textbook::default();
+            begins.for_each(|one| table.segment(&one, &mut |_, _| ()));
+            return Table::Textbook(table);
+        }
+        let mut streams = Box::new(Streams::new(limits(flows), Policy::First));
+        for one in begins {
+            let flow = streams.segment(&one, 1, &mut |_| ());
+            if let Some(flow) = flow.filter(|_| settled) {
+                streams.settle(flow.number, flow.connection, true, 1);
+            }
+        }
+        Table::Fyke(streams, engine == 0)
+    }
+
+    fn run(&mut self, all: &[Segment<'_>]) -> Sum {
+        match self {
+            Table::Fyke(streams, in_flight) => fyke(streams, all, *in_flight),
+            Table::Textbook(table) => by_textbook(table, all),
+        }
+    }
+}
+
+/// Runs the bench.
+///
+/// # Errors
+/// [`BenchError::Other`] if two engines deliver different bytes, or the trace cannot be read.
+pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> {
+    let mut report = Report::new(options);
+    let sizes: &[usize] =
+        if options.smoke { &[100, 1_000] } else { &[1_000, 10_000, 100_000, 1_000_000] };
+    for (number, case) in CASES.into_iter().enumerate() {
+        if !options.wants_case(case) {
+            continue;
+        }
+        progress(case, number, CASES.len());
+        match case {
+            "trace" => trace(options, &mut report)?,
+            _ => {
+                for flows in sizes {
+                    generated(case, *flows, options, &mut report)?;
+                }
+            }
+        }
+    }
+    progress("done", CASES.len(), CASES.len());
+    if report.measurements.is_empty() {
+        let mut names = CASES.join(", ");
+        if options.trace.is_none() {
+            names += " (with --trace)";
+        }
+        return Err(BenchError::NothingChosen { there: names });
+    }
+    Ok(report)
+}
+
+/// Numbers of the chosen engines of a case: nothing but fyke can drop a connection.
+fn engines(options: &Options, case: &str) -> Vec<usize> {
+    let all = (0..ENGINES.len()).filter(|number| options.wants_engine(ENGINES[*number]));
+    all.filter(|number| case != "dropped" || *number < 2).collect()
+}
+
+/// Compares the sums of the engines.
+fn same(case: &str, sums: &[Sum], engines: &[usize]) -> Result<(), BenchError> {
+    let differs = sums.iter().position(|sum| Some(sum) != sums.first());
+    differs.map_or(Ok(()), |at| {
+        let names = (ENGINES[engines[0]], ENGINES[engines[at]]);
+        let message = format!(
+            "{case}: {} delivers {:?} bytes (and misses), {} {:?}",
+            names.0, sums[0], names.1, sums[at]
+        );
+        Err(BenchError::Other(message))
+    })
+}
+
+fn generated(
+    case: &str,
+    flows: usize,
+    options: &Options,
+    report: &mut Report,
+) -> Result<(), BenchError> {
+    let engines = engines(options, case);
+    let count = if options.smoke { 4_000 } else { 1 << 20 };
+    let mut random = Random::new(options.seed);
+    let all: Vec<Segment<'_>> =
+        items(case, flows, count, &mut random).into_iter().map(Item::segment).collect();
+    let settled = case == "dropped";
+    let sums: Vec<Sum> =
+        engines.iter().map(|engine| Table::new(*engine, flows, settled).run(&all)).collect();
+    same(case, &sums, &engines)?;
+    let count = options.rounds.unwrap_or(if options.smoke { 1 } else { 5 });
+    let samples = rounds(
+        &mut (),
+        engines.len(),
+        count,
+        |()| {},
+        |(), place| {
+            let mut table = Table::new(engines[place], flows, settled);
+            let time = time_of(!options.smoke, || {
+                std::hint::black_box(table.run(&all));
+            });
+            Turn { time, units: all.len() }
+        },
+    );
+    push(case, &format!("{flows} connections"), &engines, &samples, None, report);
+    Ok(())
+}
+
+/// Adds the figures of a case; `bytes` is the payload per segment, if its rate is of interest.
+fn push(
+    case: &str,
+    setting: &str,
+    engines: &[usize],
+    samples: &[Samples],
+    bytes: Option<f64>,
+    report: &mut Report,
+) {
+    for (engine, samples) in engines.iter().zip(samples) {
+        let (name, ns) = (ENGINES[*engine], samples.median());
+        let one = Measurement::per_packet(BENCH, case, name, setting, ns);
+        report.push(one.runs(samples.len()));
+        if let Some(bytes) = bytes.filter(|_| ns > 0.0) {
+            let rate = bytes * 8.0 / ns;
+            let one = Measurement::value(BENCH, case, name, setting, rate, "Gbit/s");
+            report.push(one.runs(samples.len()));
+        }
+    }
+}
+
+/// Measures the segments of a capture, as often as they make a long turn.
+fn trace(options: &Options, report: &mut Report) -> Result<(), BenchError> {
+    let Some(path) = &options.trace else {
+        report.note("trace: give a capture with --trace".to_owned());
+        return Ok(());
+    };
+    let arena = Arena::from_file(path, if options.smoke { 1 << 20 } else { 256 << 20 })?;
+    let engines = engines(options, "trace");
+    let flows = 1 << 20;
+    let turn = |engine: usize| -> (Sum, u64) {
+        let (mut streams, mut table) =
+            (Streams::new(limits(flows), Policy::First), Textbook::default());
+        let (mut sum, mut segments) = ((0, 0), 0);
+        let mut batch = Vec::with_capacity(BATCH);
+        for number in 0..arena.len() {
+            let frame = arena.frame(number);
+            batch.extend(Segment::of(&walk(&frame)));
+            if batch.len() == BATCH || number + 1 == arena.len() {
+                segments += batch.len() as u64;
+                let more = match engine {
+                    2 => by_textbook(&mut table, &batch),
+                    _ => fyke(&mut streams, &batch, engine == 0),
+                };
+                sum = (sum.0 + more.0, sum.1 + more.1);
+                batch.clear();
+            }
+        }
+        (sum, segments)
+    };
+    let results: Vec<_> = engines.iter().map(|engine| turn(*engine)).collect();
+    let Some((sum, segments)) = results.first().copied().filter(|(_, segments)| *segments > 0)
+    else {
+        return Err(BenchError::Other(format!("{}: no TCP segment", path.display())));
+    };
+    if let Some(other) = results.iter().find(|(other, _)| other.0.abs_diff(sum.0) * 100 > sum.0) {
+        let message = format!("trace: one delivers {} bytes, another {}", sum.0, other.0.0);
+        return Err(BenchError::Other(message));
+    }
+    let count = options.rounds.unwrap_or(if options.smoke { 1 } else { 7 });
+    let samples = rounds(
+        &mut (),
+        engines.len(),
+        count,
+        |()| {},
+        |(), place| {
+            let time = time_of(!options.smoke, || {
+                std::hint::black_box(turn(engines[place]));
+            });
+            Turn { time, units: segments as usize }
+        },
+    );
+    let bytes = sum.0 as f64 / segments as f64;
+    push("trace", "with headers", &engines, &samples, Some(bytes), report);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_cases_run_and_all_engines_agree() {
+        let options = Options { smoke: true, seed: 1, ..Options::default() };
+        let report = run(&options, &mut |_, _, _| {}).unwrap();
+        for case in &CASES[..4] {
+            for engine in engines(&options, case) {
+                let found = |one: &Measurement| one.case == *case && one.engine == ENGINES[engine];
+                let figures: Vec<_> = report.measurements.iter().filter(|one| found(one)).collect();
+                assert_eq!(figures.len(), 2, "{case} {engine}");
+                assert!(figures.iter().all(|one| one.figure() > 0.0), "{case}");
+            }
+        }
+    }
+
+    #[test]
+    fn engines_that_differ_are_refused() {
+        assert!(same("lost", &[(1, 0), (1, 0)], &[0, 2]).is_ok());
+        let error = same("lost", &[(1, 0), (2, 0)], &[0, 2]).unwrap_err();
+        assert!(error.to_string().contains("textbook"), "{error}");
+    }
+}

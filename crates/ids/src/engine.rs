@@ -1,0 +1,346 @@
+//! The engine: packets in, alerts out.
+//!
+//! Each packet updates its flow and, for TCP, the streams; then rules are judged in three steps:
+//!
+//! 1. on the packet: rules about headers, and about the payload of packets;
+//! 2. on the stream, if the packet has brought bytes in order: the last [`flow::WINDOW`] bytes;
+//! 3. on the messages of the application that these bytes complete.
+//!
+//! In each step a search finds the rules whose literal is there, and only those are verified. Invariants: every packet
+//! of IP is judged or counted as a fragment; nothing is judged twice by a rule after it has alerted; memory is bounded
+//! by [`Limits`].
+
+pub mod flow;
+mod index;
+mod judge;
+mod packet;
+mod state;
+
+pub use index::{Armed, Index};
+pub use packet::{End, Packet};
+
+use crate::app::Message;
+use crate::buffer::Application;
+use crate::rule::Rule;
+use flow::{Flow, FlowKey};
+use fyke_flow::streams::{self, Policy, Segment, Streams};
+use fyke_flow::{Ageing, Clock};
+use fyke_frame::Frame;
+use fyke_frame::walk::{Layers, walk_again};
+use index::Candidates;
+use packet::TCP;
+use state::{HostNames, Thresholds};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Limits of the engine.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Most flows.
+    pub flows: usize,
+    /// Time after which a silent flow is forgotten, in nanoseconds.
+    pub idle_ns: u64,
+    /// Judge streams whose beginning was not captured.
+    pub midstream: bool,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { flows: 16_384, idle_ns: 600_000_000_000, midstream: false }
+    }
+}
+
+/// Counters so far: `frames = packets of IP + other`, where a tunnel's packets are counted with their frame.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Frames.
+    pub frames: u64,
+    /// Frames with a packet of IP that was judged.
+    pub judged: u64,
+    /// Frames whose packet is a fragment, which is not judged.
+    pub fragments: u64,
+    /// Frames without a packet of IP.
+    pub other: u64,
+    /// Flows.
+    pub flows: u64,
+    /// Messages of applications.
+    pub messages: u64,
+    /// Rules that were verified.
+    pub verified: u64,
+    /// Verifications that reached a limit.
+    pub limited: u64,
+    /// Matches of rules, before limits of alerts.
+    pub matches: u64,
+    /// Matches that a limit of alerts held back.
+    pub held_back: u64,
+    /// Matches of rules without alerts.
+    pub silent: u64,
+    /// Alerts.
+    pub alerts: u64,
+}
+
+/// An alert.
+#[derive(Debug)]
+pub struct Alert<'a> {
+    /// The rule.
+    pub rule: &'a Rule,
+    /// The packet by which it was found; its ends have the direction of the match.
+    pub packet: &'a Packet<'a>,
+    /// The flow.
+    pub flow: &'a Flow,
+    /// True if the match was sent to the server.
+    pub to_server: bool,
+    /// The application, if it is known.
+    pub application: Option<Application>,
+    /// The message that matched.
+    pub message: Option<&'a Message>,
+    /// Number of the frame, from 1.
+    pub frame: u64,
+}
+
+/// Receives alerts.
+pub type Give<'g> = &'g mut dyn FnMut(&Alert<'_>);
+
+/// A delivered piece of a stream: connection, forward, missing bytes, and where its bytes are in the room.
+struct Delivered {
+    connection: u64,
+    forward: bool,
+    missing: u64,
+    start: usize,
+    end: usize,
+}
+
+/// The engine.
+#[derive(Debug)]
+pub struct Engine {
+    rules: Arc<Index>,
+    limits: Limits,
+    /// A flow is none only while its packet is judged.
+    flows: Ageing<FlowKey, Option<Box<Flow>>>,
+    connections: HashMap<u64, FlowKey>,
+    streams: Streams,
+    clock: Clock,
+    counters: Counters,
+    thresholds: Thresholds,
+    names: HostNames,
+    candidates: Candidates,
+    room: Vec<u8>,
+}
+
+impl Engine {
+    /// An engine with rules.
+    pub fn new(rules: Index, limits: Limits) -> Engine {
+        let of_streams = streams::Limits {
+            connections: limits.flows,
+            idle_ns: limits.idle_ns,
+            ..streams::Limits::default()
+        };
+        Engine {
+            rules: Arc::new(rules),
+            limits,
+            flows: Ageing::new(limits.flows),
+            connections: HashMap::new(),
+            streams: Streams::new(of_streams, Policy::First),
+            clock: Clock::default(),
+            counters: Counters::default(),
+            thresholds: Thresholds::default(),
+            names: HostNames::default(),
+            candidates: Candidates::default(),
+            room: Vec::new(),
+        }
+    }
+
+    /// The counters so far.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Counters of the streams.
+    pub fn stream_counters(&self) -> streams::Counters {
+        self.streams.counters()
+    }
+
+    /// The rules in force.
+    pub fn rules(&self) -> &Index {
+        &self.rules
+    }
+
+    /// Judges a frame.
+    pub fn frame(&mut self, frame: &Frame<'_>, give: Give<'_>) {
+        self.counters.frames += 1;
+        let now_ns = self.clock.advance(frame.timestamp_ns);
+        let mut layers = Layers::new();
+        walk_again(frame, &mut layers);
+        let (mut judged, mut fragments) = (false, false);
+        for level in layers.levels() {
+            if level.fragment().is_some_and(|fragment| !fragment.is_whole()) {
+                fragments = true;
+                break;
+            }
+            if let Some(packet) = Packet::of(&level, frame.timestamp_ns, frame.wire_len) {
+                judged = true;
+                let segment = level.tcp().and_then(|tcp| {
+                    Some(Segment {
+                        source: packet.source.into(),
+                        destination: packet.destination.into(),
+                        sequence: tcp.sequence()?,
+                        flags: tcp.flags()?,
+                        payload: tcp.payload(),
+                        payload_len: u32::try_from(tcp.wire_payload_len()).ok()?,
+                    })
+                });
+                self.packet(&packet, segment.as_ref(), now_ns, give);
+            }
+        }
+        match (judged, fragments) {
+            (true, _) => self.counters.judged += 1,
+            (false, true) => self.counters.fragments += 1,
+            (false, false) => self.counters.other += 1,
+        }
+    }
+
+    /// Judges a packet.
+    fn packet(&mut self, packet: &Packet<'_>, segment: Option<&Segment<'_>>, now_ns: u64, give: Give<'_>) {
+        let key = flow::key(packet);
+        while let Some((_, old)) = self.flows.pop_expired(now_ns) {
+            self.forget(old);
+        }
+        let deadline_ns = now_ns.saturating_add(self.limits.idle_ns);
+        let known = self.flows.touch(&key, deadline_ns).and_then(Option::take);
+        let is_known = known.is_some();
+        let mut flow = known.unwrap_or_else(|| self.new_flow(packet));
+        let mut pieces = Vec::new();
+        if let Some(segment) = segment {
+            let before = self.streams.counters();
+            self.take_segment(segment, packet.time_ns, &mut pieces);
+            let after = self.streams.counters();
+            if after.connections > before.connections {
+                // The pieces of the connection before it, with the same ends, come first.
+                let own = pieces.iter().take_while(|piece| piece.connection != after.connections).count();
+                let old: Vec<Delivered> = pieces.drain(..own).collect();
+                self.pieces(packet, &mut flow, &old, &[], give);
+                if is_known {
+                    let fresh = self.new_flow(packet);
+                    self.forget(Some(std::mem::replace(&mut flow, fresh)));
+                }
+                flow.connection = Some(after.connections);
+                flow.midstream = after.midstream > before.midstream && !self.limits.midstream;
+                self.connections.insert(after.connections, key);
+            }
+        }
+        flow.count(packet);
+        let alerted = self.judge_packet(packet, &mut flow, give);
+        self.pieces(packet, &mut flow, &pieces, &alerted, give);
+        if packet.is_udp() && !packet.payload.is_empty() {
+            let mut messages = Vec::new();
+            flow.parser.datagram(packet.payload, &mut |message| messages.push(message));
+            for message in &messages {
+                self.judge_message(packet, &mut flow, message, give);
+            }
+        }
+        match self.flows.peek_mut(&key) {
+            Some(room) => *room = Some(flow),
+            None => self.add_flow(key, flow, deadline_ns),
+        }
+    }
+
+    fn new_flow(&mut self, packet: &Packet<'_>) -> Box<Flow> {
+        self.counters.flows += 1;
+        Box::new(Flow::new(flow_id(packet, self.counters.flows), packet))
+    }
+
+    /// Stores a new flow; the oldest one is forgotten if there is no room.
+    fn add_flow(&mut self, key: FlowKey, flow: Box<Flow>, deadline_ns: u64) {
+        while self.flows.is_full()
+            && let Some((_, old)) = self.flows.pop_oldest()
+        {
+            self.forget(old);
+        }
+        self.flows.insert(key, Some(flow), deadline_ns);
+    }
+
+    fn forget(&mut self, flow: Option<Box<Flow>>) {
+        if let Some(connection) = flow.and_then(|flow| flow.connection) {
+            self.connections.remove(&connection);
+        }
+    }
+
+    /// Passes a segment to the streams; the bytes that are in order now are copied to the room.
+    fn take_segment(&mut self, segment: &Segment<'_>, time_ns: u64, pieces: &mut Vec<Delivered>) {
+        self.room.clear();
+        let room = &mut self.room;
+        self.streams.segment(segment, time_ns, &mut |piece| pieces.push(delivered(&piece, room)));
+    }
+
+    /// Judges pieces of streams. Those of other flows are there if a connection had to make room.
+    fn pieces(
+        &mut self,
+        packet: &Packet<'_>,
+        flow: &mut Flow,
+        pieces: &[Delivered],
+        alerted: &[u32],
+        give: Give<'_>,
+    ) {
+        let room = std::mem::take(&mut self.room);
+        for piece in pieces {
+            let bytes = &room[piece.start..piece.end];
+            if Some(piece.connection) == flow.connection {
+                self.judge_piece(packet, flow, piece, bytes, alerted, give);
+                continue;
+            }
+            let key = self.connections.get(&piece.connection).copied();
+            let other = key.and_then(|key| self.flows.peek_mut(&key)).and_then(Option::take);
+            if let (Some(key), Some(mut other)) = (key, other) {
+                self.judge_piece(packet, &mut other, piece, bytes, &[], give);
+                if let Some(room) = self.flows.peek_mut(&key) {
+                    *room = Some(other);
+                }
+            }
+        }
+        self.room = room;
+    }
+
+    /// Ends all streams: what they hold after gaps, and bodies up to the end of a connection, are judged.
+    pub fn finish(&mut self, give: Give<'_>) {
+        let mut pieces = Vec::new();
+        self.room.clear();
+        let room = &mut self.room;
+        self.streams.finish(&mut |time_ns, piece| pieces.push((time_ns, delivered(&piece, room))));
+        let room = std::mem::take(&mut self.room);
+        for (time_ns, piece) in pieces {
+            let key = self.connections.get(&piece.connection).copied();
+            let flow = key.and_then(|key| self.flows.peek_mut(&key)).and_then(Option::take);
+            let (Some(key), Some(mut flow)) = (key, flow) else { continue };
+            let packet = Packet::between(flow.client, flow.server, TCP, time_ns);
+            self.judge_piece(&packet, &mut flow, &piece, &room[piece.start..piece.end], &[], give);
+            if let Some(room) = self.flows.peek_mut(&key) {
+                *room = Some(flow);
+            }
+        }
+    }
+}
+
+/// Notes a piece, and copies its bytes.
+fn delivered(piece: &streams::Piece<'_>, room: &mut Vec<u8>) -> Delivered {
+    let start = room.len();
+    room.extend_from_slice(piece.bytes);
+    Delivered {
+        connection: piece.connection,
+        forward: piece.forward,
+        missing: piece.missing,
+        start,
+        end: room.len(),
+    }
+}
+
+/// Number of a flow for alerts: the same in every run over the same packets, and below 2⁵³, as programs that read
+/// JSON expect.
+fn flow_id(packet: &Packet<'_>, serial: u64) -> u64 {
+    let mut value = packet.time_ns ^ serial.rotate_left(32);
+    value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (value ^ value >> 31) >> 11
+}
+
+#[cfg(test)]
+mod tests;

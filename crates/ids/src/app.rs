@@ -70,6 +70,11 @@ impl Parser {
         }
     }
 
+    /// True if the application is known, or is none of those that are known here.
+    pub fn is_decided(&self) -> bool {
+        !matches!(self, Parser::New | Parser::Unknown(_))
+    }
+
     /// Takes a datagram.
     pub fn datagram(&mut self, bytes: &[u8], give: Give<'_>) {
         if let Parser::New | Parser::Dns(_) = self
@@ -103,12 +108,17 @@ impl Parser {
                     Found::Application(application) => Parser::of(application),
                     Found::More if !full => return,
                     // The other direction may still show what it is.
-                    Found::No | Found::More if sides.iter().any(|side| side.is_empty()) && !full => return,
+                    Found::No | Found::More
+                        if sides.iter().any(|side| side.is_empty()) && !full =>
+                    {
+                        return;
+                    }
                     Found::No | Found::More => Parser::None,
                 };
                 let sides = std::mem::take(sides);
                 *self = begun;
-                for (number, side) in sides.iter().enumerate().filter(|(_, side)| !side.is_empty()) {
+                for (number, side) in sides.iter().enumerate().filter(|(_, side)| !side.is_empty())
+                {
                     self.stream(number == 0, 0, side, give);
                 }
             }

@@ -111,7 +111,13 @@ const CLIENT: Option<bool> = Some(false);
 
 /// All buffers, by their numbers.
 pub const TABLE: [Facts; BUFFERS] = [
-    Facts { buffer: Buffer::Payload, sticky: &["pkt_data"], modifier: "", application: None, to_server: BOTH },
+    Facts {
+        buffer: Buffer::Payload,
+        sticky: &["pkt_data"],
+        modifier: "",
+        application: None,
+        to_server: BOTH,
+    },
     http(Buffer::HttpMethod, &["http.method"], "http_method", SERVER),
     http(Buffer::HttpUri, &["http.uri"], "http_uri", SERVER),
     http(Buffer::HttpUriRaw, &["http.uri.raw"], "http_raw_uri", SERVER),
@@ -139,7 +145,7 @@ pub const TABLE: [Facts; BUFFERS] = [
     http(Buffer::HttpStatusMessage, &["http.stat_msg"], "http_stat_msg", CLIENT),
     http(Buffer::HttpRequestBody, &["http.request_body"], "http_client_body", SERVER),
     http(Buffer::HttpResponseBody, &["http.response_body"], "http_server_body", CLIENT),
-    http(Buffer::FileData, &["file.data", "file_data"], "", CLIENT),
+    http(Buffer::FileData, &["file.data", "file_data"], "", BOTH),
     Facts {
         buffer: Buffer::DnsQuery,
         sticky: &["dns.query", "dns_query"],
@@ -172,7 +178,10 @@ impl Buffer {
 
     /// The buffer of a keyword that stands after a content.
     pub fn of_modifier(name: &str) -> Option<Buffer> {
-        TABLE.iter().find(|facts| !name.is_empty() && facts.modifier == name).map(|facts| facts.buffer)
+        TABLE
+            .iter()
+            .find(|facts| !name.is_empty() && facts.modifier == name)
+            .map(|facts| facts.buffer)
     }
 
     /// True if the bytes are those of a body, which is complete later than the headers.
@@ -182,7 +191,7 @@ impl Buffer {
 
     /// True if a message may have several.
     pub fn is_multiple(self) -> bool {
-        matches!(self, Buffer::DnsQuery | Buffer::TlsCertificates)
+        matches!(self, Buffer::DnsQuery | Buffer::TlsCertificates | Buffer::FileData)
     }
 }
 

@@ -62,12 +62,16 @@ impl Dialect {
             if !seen_content && option.value.is_empty() && Buffer::of_modifier(name).is_some() {
                 return Some(Dialect::Snort3);
             }
-            let starts = |text: &str| memchr::memmem::find(&option.value, text.as_bytes()).is_some();
+            let starts =
+                |text: &str| memchr::memmem::find(&option.value, text.as_bytes()).is_some();
             if name == "metadata" && ["ruleset ", "policy ", "service "].into_iter().any(starts) {
                 return Some(Dialect::Snort2);
             }
         }
-        let application = matches!(&*rule.header.protocol, "http" | "tls" | "dns" | "smb" | "ssh" | "smtp" | "ftp");
+        let application = matches!(
+            &*rule.header.protocol,
+            "http" | "tls" | "dns" | "smb" | "ssh" | "smtp" | "ftp"
+        );
         application.then_some(Dialect::Suricata)
     }
 }
@@ -76,7 +80,12 @@ impl Dialect {
 ///
 /// # Errors
 /// If a part of it is wrong, or is not judged exactly.
-pub fn translate(raw: &RawRule, text: &str, dialect: Dialect, variables: &Variables) -> Result<Rule, Refused> {
+pub fn translate(
+    raw: &RawRule,
+    text: &str,
+    dialect: Dialect,
+    variables: &Variables,
+) -> Result<Rule, Refused> {
     let refuse = |reason: String| Refused { line: raw.line, sid: raw.sid(), reason };
     let mut builder = Builder::new(raw, text, dialect, variables).map_err(refuse)?;
     for option in &raw.options {
@@ -106,10 +115,16 @@ struct Builder {
 }
 
 /// Options that may be there once.
-const ONCE: &[&str] = &["msg", "sid", "rev", "gid", "classtype", "priority", "flow", "dsize", "threshold"];
+const ONCE: &[&str] =
+    &["msg", "sid", "rev", "gid", "classtype", "priority", "flow", "dsize", "threshold"];
 
 impl Builder {
-    fn new(raw: &RawRule, text: &str, dialect: Dialect, variables: &Variables) -> Result<Builder, String> {
+    fn new(
+        raw: &RawRule,
+        text: &str,
+        dialect: Dialect,
+        variables: &Variables,
+    ) -> Result<Builder, String> {
         let rule = Rule {
             gid: 1,
             sid: 0,
@@ -123,7 +138,7 @@ impl Builder {
             flow: FlowTest::default(),
             packet: Vec::new(),
             lists: Vec::new(),
-            scope: Scope { packets: true, streams: false },
+            scope: Scope { packets: true, streams: false, alone: true },
             bits: Vec::new(),
             marks: Vec::new(),
             silent: false,
@@ -189,16 +204,19 @@ impl Builder {
         if !value.is_empty() {
             return Err(format!("has no value, but {value} is given"));
         }
+        self.settle()?;
         self.decoded = None;
-        self.last = None;
-        self.sticky = (buffer != Buffer::Payload).then(|| self.list(buffer, &[], buffer.is_multiple()));
+        self.sticky =
+            (buffer != Buffer::Payload).then(|| self.list(buffer, &[], buffer.is_multiple()));
         Ok(())
     }
 
     /// Adds a transform to the buffer that has just begun.
     fn transform(&mut self, transform: Transform) -> Result<(), String> {
         let Some(list) = self.sticky else {
-            return Err("a transform follows a buffer, as in `http.uri; strip_whitespace;`".to_owned());
+            return Err(
+                "a transform follows a buffer, as in `http.uri; strip_whitespace;`".to_owned()
+            );
         };
         let List { buffer, transforms, tests } = &self.rule.lists[list];
         let whole = [&transforms[..], &[transform]].concat();
@@ -216,9 +234,18 @@ impl Builder {
     /// Index of the list of a buffer, which is made if it is not there or has to be another one.
     fn list(&mut self, buffer: Buffer, transforms: &[Transform], another: bool) -> usize {
         let is_same = |list: &List| list.buffer == buffer && list.transforms == transforms;
-        let found = self.rule.lists.iter().position(is_same).filter(|at| !another || self.rule.lists[*at].tests.is_empty());
+        let found = self
+            .rule
+            .lists
+            .iter()
+            .position(is_same)
+            .filter(|at| !another || self.rule.lists[*at].tests.is_empty());
         found.unwrap_or_else(|| {
-            self.rule.lists.push(List { buffer, transforms: transforms.to_vec(), tests: Vec::new() });
+            self.rule.lists.push(List {
+                buffer,
+                transforms: transforms.to_vec(),
+                tests: Vec::new(),
+            });
             self.rule.lists.len() - 1
         })
     }
@@ -245,7 +272,8 @@ impl Builder {
             }
             return Err("no base64_decode before it".to_owned());
         }
-        let follows = test.is_relative() && !matches!(test, Test::Content(_)) && self.sticky.is_none();
+        let follows =
+            test.is_relative() && !matches!(test, Test::Content(_)) && self.sticky.is_none();
         let list = match self.last_list.filter(|_| follows) {
             Some(list) => list,
             None => self.current(),
@@ -284,11 +312,13 @@ impl Builder {
         if self.dialect == Dialect::Suricata || self.rule.lists.len() < 2 {
             return Ok(());
         }
-        let mut first = self.rule.lists.iter().skip(1).filter_map(|list| Some((list, list.tests.first()?)));
+        let mut first =
+            self.rule.lists.iter().skip(1).filter_map(|list| Some((list, list.tests.first()?)));
         match first.find(|(_, test)| test.is_relative()) {
-            Some((list, _)) => {
-                Err(format!("{}: a relative option is the first; its position would be in another buffer", list.buffer.name()))
-            }
+            Some((list, _)) => Err(format!(
+                "{}: a relative option is the first; its position would be in another buffer",
+                list.buffer.name()
+            )),
             None => Ok(()),
         }
     }
@@ -303,20 +333,37 @@ impl Builder {
             let facts = list.buffer.facts();
             let Some(own) = facts.application else { continue };
             if application.is_some_and(|application| application != own) {
-                return Err(format!("{}: the rule is about {}", list.buffer.name(), application.map_or("", |a| a.name())));
+                return Err(format!(
+                    "{}: the rule is about {}",
+                    list.buffer.name(),
+                    application.map_or("", |a| a.name())
+                ));
             }
             application = Some(own);
             let fits = match (self.rule.header.protocol, own) {
-                (Protocol::Udp, Application::Dns) | (Protocol::Tcp | Protocol::Ip | Protocol::IpVersion(_), _) => true,
+                (Protocol::Udp, Application::Dns)
+                | (Protocol::Tcp | Protocol::Ip | Protocol::IpVersion(_), _) => true,
                 (Protocol::Application(_), _) => true,
                 _ => false,
             };
             if !fits {
-                return Err(format!("{}: the protocol of the header has no such buffer", list.buffer.name()));
+                return Err(format!(
+                    "{}: the protocol of the header has no such buffer",
+                    list.buffer.name()
+                ));
+            }
+            if list.buffer == Buffer::FileData && self.dialect != Dialect::Suricata {
+                if self.rule.flow.to_server == Some(true) {
+                    return Err("file_data: files in requests are not read".to_owned());
+                }
+                self.rule.flow.to_server = Some(false);
             }
             let Some(to_server) = facts.to_server else { continue };
             if self.rule.flow.to_server.is_some_and(|own| own != to_server) {
-                return Err(format!("{}: its bytes have the other direction than the rule", list.buffer.name()));
+                return Err(format!(
+                    "{}: its bytes have the other direction than the rule",
+                    list.buffer.name()
+                ));
             }
             self.rule.flow.to_server = Some(to_server);
         }
@@ -326,7 +373,9 @@ impl Builder {
     /// In Snort, `file_data` is also the body of a mail; here it is that of HTTP only.
     fn check_ports_of_bodies(&self) -> Result<(), String> {
         let HeaderTest { source_ports, destination_ports, .. } = &self.rule.header;
-        let mail = |ports: &Ports| [25, 110, 143].into_iter().any(|port| !ports.is_any() && ports.contains(port));
+        let mail = |ports: &Ports| {
+            [25, 110, 143].into_iter().any(|port| !ports.is_any() && ports.contains(port))
+        };
         let has_body = self.rule.lists.iter().any(|list| list.buffer == Buffer::FileData);
         let plain = !matches!(self.rule.header.protocol, Protocol::Application(_));
         if has_body && plain && (mail(source_ports) || mail(destination_ports)) {
@@ -347,7 +396,10 @@ impl Builder {
     fn set_scope(&mut self) -> Result<(), String> {
         let of_application = self.rule.lists.iter().any(|list| list.buffer != Buffer::Payload);
         if of_application && !self.rule.packet.is_empty() {
-            return Err("tests of a packet's headers beside buffers of an application are not judged".to_owned());
+            return Err(
+                "tests of a packet's headers beside buffers of an application are not judged"
+                    .to_owned(),
+            );
         }
         if self.only_streams && self.only_packets.is_some() {
             return Err("the rule is about streams and about packets".to_owned());
@@ -355,18 +407,23 @@ impl Builder {
         let payload = self.rule.lists.iter().find(|list| list.buffer == Buffer::Payload);
         let anchored = payload.is_some_and(|list| list.tests.iter().any(is_anchored));
         let stream = match self.rule.header.protocol {
-            Protocol::Tcp | Protocol::Ip | Protocol::IpVersion(_) => true,
-            Protocol::Application(application) => application != Application::Dns,
+            Protocol::Tcp | Protocol::Ip | Protocol::IpVersion(_) | Protocol::Application(_) => {
+                true
+            }
             Protocol::Udp | Protocol::Icmp => false,
         };
         self.rule.scope = match () {
-            () if payload.is_none() || !stream => Scope { packets: true, streams: false },
-            () if self.only_packets.is_some() => Scope { packets: true, streams: false },
-            () if self.only_streams => Scope { packets: false, streams: true },
-            () => Scope { packets: anchored, streams: true },
+            () if payload.is_none() || !stream || self.only_packets.is_some() => {
+                Scope { packets: true, streams: false, alone: true }
+            }
+            () if self.only_streams => Scope { packets: false, streams: true, alone: false },
+            () => Scope { packets: anchored, streams: true, alone: true },
         };
         if of_application && payload.is_some() && !self.rule.scope.streams {
-            return Err("tests of a packet's payload beside buffers of an application are not judged".to_owned());
+            return Err(
+                "tests of a packet's payload beside buffers of an application are not judged"
+                    .to_owned(),
+            );
         }
         Ok(())
     }

@@ -63,7 +63,8 @@ impl Variables {
     /// # Errors
     /// If the text has another form, or the value is neither a list of addresses nor of ports.
     pub fn set(&mut self, text: &str) -> Result<(), VariableError> {
-        let refuse = |reason: &str| VariableError { given: text.to_owned(), reason: reason.to_owned() };
+        let refuse =
+            |reason: &str| VariableError { given: text.to_owned(), reason: reason.to_owned() };
         let (name, value) = text.split_once('=').ok_or_else(|| refuse("expected NAME=VALUE"))?;
         let name = name.trim().trim_start_matches('$');
         let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
@@ -112,7 +113,8 @@ impl<T> List<T> {
 
     fn is_any(&self) -> bool {
         self.negated.is_empty()
-            && (self.plain.is_empty() || self.plain.iter().any(|member| matches!(member, Member::Any)))
+            && (self.plain.is_empty()
+                || self.plain.iter().any(|member| matches!(member, Member::Any)))
     }
 }
 
@@ -224,8 +226,12 @@ impl Addresses {
     /// True if an address is in the list.
     pub fn contains(&self, address: IpAddr) -> bool {
         self.0.matches(&|network| match network {
-            Network::Prefix(base, len) => prefix(*base, *len) == prefix(address, *len) && same(*base, address),
-            Network::Range(first, last) => same(*first, address) && (*first..=*last).contains(&address),
+            Network::Prefix(base, len) => {
+                prefix(*base, *len) == prefix(address, *len) && same(*base, address)
+            }
+            Network::Range(first, last) => {
+                same(*first, address) && (*first..=*last).contains(&address)
+            }
         })
     }
 
@@ -242,7 +248,9 @@ fn same(one: IpAddr, other: IpAddr) -> bool {
 /// The first `len` bits of an address.
 fn prefix(address: IpAddr, len: u8) -> u128 {
     match address {
-        IpAddr::V4(four) => u128::from(u32::from(four).checked_shr(32 - u32::from(len.min(32))).unwrap_or(0)),
+        IpAddr::V4(four) => {
+            u128::from(u32::from(four).checked_shr(32 - u32::from(len.min(32))).unwrap_or(0))
+        }
         IpAddr::V6(six) => u128::from(six).checked_shr(128 - u32::from(len)).unwrap_or(0),
     }
 }
@@ -265,7 +273,9 @@ fn network(text: &str) -> Result<Network, String> {
     let most = if base.is_ipv4() { 32 } else { 128 };
     let mask = len.parse::<std::net::Ipv4Addr>().ok().filter(|_| base.is_ipv4()).map(u32::from);
     let len = match mask {
-        Some(mask) if mask.leading_ones() + mask.trailing_zeros() == 32 => mask.leading_ones() as u8,
+        Some(mask) if mask.leading_ones() + mask.trailing_zeros() == 32 => {
+            mask.leading_ones() as u8
+        }
         _ => len.parse().ok().filter(|len| *len <= most).ok_or_else(wrong)?,
     };
     Ok(Network::Prefix(base, len))
@@ -303,7 +313,11 @@ fn ports(text: &str) -> Result<(u16, u16), String> {
         Some((first, last)) => {
             let first = if first.is_empty() { 0 } else { number(first)? };
             let last = if last.is_empty() { u16::MAX } else { number(last)? };
-            if first > last { Err(format!("{text}: the range is empty")) } else { Ok((first, last)) }
+            if first > last {
+                Err(format!("{text}: the range is empty"))
+            } else {
+                Ok((first, last))
+            }
         }
     }
 }
@@ -333,7 +347,15 @@ mod tests {
             assert!(has(text, inside), "{text} {inside}");
             assert!(!has(text, outside), "{text} {outside}");
         }
-        for wrong in ["!any", "[]", "1.2.3.4/33", "$NOTHING", "1.2.3", "9.9.9.9-1.1.1.1", "1.2.3.4/255.0.255.0"] {
+        for wrong in [
+            "!any",
+            "[]",
+            "1.2.3.4/33",
+            "$NOTHING",
+            "1.2.3",
+            "9.9.9.9-1.1.1.1",
+            "1.2.3.4/255.0.255.0",
+        ] {
             assert!(Addresses::parse(wrong, &variables).is_err(), "{wrong}");
         }
     }
@@ -344,7 +366,12 @@ mod tests {
         let has = |text: &str, port| Ports::parse(text, &variables).unwrap().contains(port);
         assert!(has("[80,8000:8100]", 8050) && !has("[80,8000:8100]", 81));
         assert!(has("1024:", 65535) && has(":1023", 0) && !has("!80", 80) && has("!80", 81));
-        assert!(has("$SHELLCODE_PORTS", 22) && has("any", 1) && has("[1:100,!50]", 51) && !has("[1:100,!50]", 50));
+        assert!(
+            has("$SHELLCODE_PORTS", 22)
+                && has("any", 1)
+                && has("[1:100,!50]", 51)
+                && !has("[1:100,!50]", 50)
+        );
         for wrong in ["70000", "9:1", "x", "$HOME_NET", "[80,]"] {
             assert!(Ports::parse(wrong, &variables).is_err(), "{wrong}");
         }
@@ -357,6 +384,10 @@ mod tests {
         variables.set("B=$A").unwrap();
         assert!(variables.set("A=$B").unwrap_err().reason.contains("nested"));
         assert!(Addresses::parse("$B", &variables).is_ok());
-        assert!(variables.set("A").is_err() && variables.set("A B=1").is_err() && variables.set("A=x").is_err());
+        assert!(
+            variables.set("A").is_err()
+                && variables.set("A B=1").is_err()
+                && variables.set("A=x").is_err()
+        );
     }
 }

@@ -108,6 +108,8 @@ struct Delivered {
     missing: u64,
     start: usize,
     end: usize,
+    /// Messages that it completes.
+    messages: Vec<Message>,
 }
 
 /// The engine.
@@ -200,7 +202,13 @@ impl Engine {
     }
 
     /// Judges a packet.
-    fn packet(&mut self, packet: &Packet<'_>, segment: Option<&Segment<'_>>, now_ns: u64, give: Give<'_>) {
+    fn packet(
+        &mut self,
+        packet: &Packet<'_>,
+        segment: Option<&Segment<'_>>,
+        now_ns: u64,
+        give: Give<'_>,
+    ) {
         let key = flow::key(packet);
         while let Some((_, old)) = self.flows.pop_expired(now_ns) {
             self.forget(old);
@@ -216,8 +224,10 @@ impl Engine {
             let after = self.streams.counters();
             if after.connections > before.connections {
                 // The pieces of the connection before it, with the same ends, come first.
-                let own = pieces.iter().take_while(|piece| piece.connection != after.connections).count();
-                let old: Vec<Delivered> = pieces.drain(..own).collect();
+                let own =
+                    pieces.iter().take_while(|piece| piece.connection != after.connections).count();
+                let mut old: Vec<Delivered> = pieces.drain(..own).collect();
+                self.parse(&mut flow, &mut old);
                 self.pieces(packet, &mut flow, &old, &[], give);
                 if is_known {
                     let fresh = self.new_flow(packet);
@@ -229,14 +239,16 @@ impl Engine {
             }
         }
         flow.count(packet);
+        // The application is known before rules ask for it.
+        self.parse(&mut flow, &mut pieces);
+        let mut messages = Vec::new();
+        if packet.is_udp() && !packet.payload.is_empty() {
+            flow.parser.datagram(packet.payload, &mut |message| messages.push(message));
+        }
         let alerted = self.judge_packet(packet, &mut flow, give);
         self.pieces(packet, &mut flow, &pieces, &alerted, give);
-        if packet.is_udp() && !packet.payload.is_empty() {
-            let mut messages = Vec::new();
-            flow.parser.datagram(packet.payload, &mut |message| messages.push(message));
-            for message in &messages {
-                self.judge_message(packet, &mut flow, message, give);
-            }
+        for message in &messages {
+            self.judge_message(packet, &mut flow, message, give);
         }
         match self.flows.peek_mut(&key) {
             Some(room) => *room = Some(flow),
@@ -272,6 +284,15 @@ impl Engine {
         self.streams.segment(segment, time_ns, &mut |piece| pieces.push(delivered(&piece, room)));
     }
 
+    /// Passes the pieces of a flow to its application.
+    fn parse(&self, flow: &mut Flow, pieces: &mut [Delivered]) {
+        let own = flow.connection;
+        for piece in pieces.iter_mut().filter(|piece| Some(piece.connection) == own) {
+            piece.messages =
+                flow.parse(piece.forward, piece.missing, &self.room[piece.start..piece.end]);
+        }
+    }
+
     /// Judges pieces of streams. Those of other flows are there if a connection had to make room.
     fn pieces(
         &mut self,
@@ -291,7 +312,9 @@ impl Engine {
             let key = self.connections.get(&piece.connection).copied();
             let other = key.and_then(|key| self.flows.peek_mut(&key)).and_then(Option::take);
             if let (Some(key), Some(mut other)) = (key, other) {
-                self.judge_piece(packet, &mut other, piece, bytes, &[], give);
+                let messages = other.parse(piece.forward, piece.missing, bytes);
+                let piece = Delivered { messages, ..*piece };
+                self.judge_piece(packet, &mut other, &piece, bytes, &[], give);
                 if let Some(room) = self.flows.peek_mut(&key) {
                     *room = Some(other);
                 }
@@ -307,12 +330,14 @@ impl Engine {
         let room = &mut self.room;
         self.streams.finish(&mut |time_ns, piece| pieces.push((time_ns, delivered(&piece, room))));
         let room = std::mem::take(&mut self.room);
-        for (time_ns, piece) in pieces {
+        for (time_ns, mut piece) in pieces {
             let key = self.connections.get(&piece.connection).copied();
             let flow = key.and_then(|key| self.flows.peek_mut(&key)).and_then(Option::take);
             let (Some(key), Some(mut flow)) = (key, flow) else { continue };
             let packet = Packet::between(flow.client, flow.server, TCP, time_ns);
-            self.judge_piece(&packet, &mut flow, &piece, &room[piece.start..piece.end], &[], give);
+            let bytes = &room[piece.start..piece.end];
+            piece.messages = flow.parse(piece.forward, piece.missing, bytes);
+            self.judge_piece(&packet, &mut flow, &piece, bytes, &[], give);
             if let Some(room) = self.flows.peek_mut(&key) {
                 *room = Some(flow);
             }
@@ -330,6 +355,7 @@ fn delivered(piece: &streams::Piece<'_>, room: &mut Vec<u8>) -> Delivered {
         missing: piece.missing,
         start,
         end: room.len(),
+        messages: Vec::new(),
     }
 }
 

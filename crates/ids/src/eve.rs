@@ -137,7 +137,9 @@ fn fields(alert: &Alert<'_>, application: Application) -> Map<String, Value> {
             fields.insert((*name).to_owned(), text.into());
         }
     }
-    let status = message.get(Buffer::HttpStatusCode).and_then(|text| std::str::from_utf8(text).ok()?.parse::<u16>().ok());
+    let status = message
+        .get(Buffer::HttpStatusCode)
+        .and_then(|text| std::str::from_utf8(text).ok()?.parse::<u16>().ok());
     if let Some(status) = status {
         fields.insert("status".to_owned(), status.into());
     }
@@ -185,7 +187,8 @@ fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for part in bytes.chunks(3) {
-        let word = part.iter().fold(0u32, |word, byte| word << 8 | u32::from(*byte)) << (8 * (3 - part.len()));
+        let word = part.iter().fold(0u32, |word, byte| word << 8 | u32::from(*byte))
+            << (8 * (3 - part.len()));
         for digit in 0..4 {
             let value = word >> (18 - 6 * digit) & 63;
             out.push(if digit <= part.len() { char::from(DIGITS[value as usize]) } else { '=' });

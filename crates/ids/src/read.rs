@@ -25,8 +25,20 @@ pub const MAX_OPTIONS: usize = 1024;
 
 /// Actions with which a rule begins.
 pub const ACTIONS: [&str; 14] = [
-    "alert", "pass", "drop", "sdrop", "reject", "rejectsrc", "rejectdst", "rejectboth", "log", "block",
-    "activate", "dynamic", "react", "rewrite",
+    "alert",
+    "pass",
+    "drop",
+    "sdrop",
+    "reject",
+    "rejectsrc",
+    "rejectdst",
+    "rejectboth",
+    "log",
+    "block",
+    "activate",
+    "dynamic",
+    "react",
+    "rewrite",
 ];
 
 /// A rule as it is written.
@@ -54,14 +66,17 @@ impl RawRule {
     pub fn parse(text: &[u8], line: usize) -> Result<RawRule, Refused> {
         let refuse = |reason: String| Refused { line, sid: guess_sid(text), reason };
         if text.len() > MAX_RULE_BYTES {
-            let reason = format!("{} bytes are longer than a rule may be ({MAX_RULE_BYTES})", text.len());
+            let reason =
+                format!("{} bytes are longer than a rule may be ({MAX_RULE_BYTES})", text.len());
             return Err(refuse(reason));
         }
         let open = text.iter().position(|byte| *byte == b'(');
         let open = open.ok_or_else(|| refuse("no options: \"(\" is missing".to_owned()))?;
         let header = Header::parse(&text[..open]).map_err(refuse)?;
         let body = text[open + 1..].trim_ascii_end();
-        let body = body.strip_suffix(b")").ok_or_else(|| refuse("\")\" is missing at the end".to_owned()))?;
+        let body = body
+            .strip_suffix(b")")
+            .ok_or_else(|| refuse("\")\" is missing at the end".to_owned()))?;
         let options = options::split(body).map_err(refuse)?;
         Ok(RawRule { line, header, options })
     }
@@ -74,7 +89,10 @@ fn guess_sid(text: &[u8]) -> Option<u32> {
         let before = at.checked_sub(1).map(|at| rest[at]);
         rest = &rest[at + 3..];
         let value = rest.trim_ascii_start().strip_prefix(b":").map(<[u8]>::trim_ascii_start);
-        let Some(value) = value.filter(|_| before.is_none_or(|byte| b" ;(\t".contains(&byte))) else { continue };
+        let Some(value) = value.filter(|_| before.is_none_or(|byte| b" ;(\t".contains(&byte)))
+        else {
+            continue;
+        };
         let digits = value.iter().take_while(|byte| byte.is_ascii_digit()).count();
         if let Ok(sid) = std::str::from_utf8(&value[..digits]).unwrap_or_default().parse() {
             return Some(sid);
@@ -143,8 +161,10 @@ mod tests {
         let found = rules(text.as_bytes());
         let lines: Vec<usize> = found.iter().map(|(line, _)| *line).collect();
         assert_eq!(lines, [3, 4, 7, 12, 13, 14]);
-        let sids: Vec<Option<u32>> =
-            found.iter().map(|(line, text)| RawRule::parse(text, *line).ok().and_then(|rule| rule.sid())).collect();
+        let sids: Vec<Option<u32>> = found
+            .iter()
+            .map(|(line, text)| RawRule::parse(text, *line).ok().and_then(|rule| rule.sid()))
+            .collect();
         assert_eq!(sids, [Some(1), Some(2), Some(3), None, Some(1), None]);
         let refused = RawRule::parse(&found[3].1, 12).unwrap_err();
         assert_eq!((refused.line, refused.sid), (12, Some(4)));
@@ -152,7 +172,10 @@ mod tests {
 
     #[test]
     fn a_rule_that_is_too_long_is_refused() {
-        let text = format!("alert tcp any any -> any any (msg:\"{}\"; sid:9;)", "x".repeat(MAX_RULE_BYTES));
+        let text = format!(
+            "alert tcp any any -> any any (msg:\"{}\"; sid:9;)",
+            "x".repeat(MAX_RULE_BYTES)
+        );
         let refused = RawRule::parse(text.as_bytes(), 1).unwrap_err();
         assert!(refused.reason.contains("longer"), "{refused}");
         assert_eq!(refused.sid, Some(9));

@@ -133,6 +133,8 @@ pub struct Scope {
     pub packets: bool,
     /// To the bytes of a stream.
     pub streams: bool,
+    /// To the payload of a segment that no stream takes.
+    pub alone: bool,
 }
 
 /// A bound of a number.

@@ -36,10 +36,14 @@ impl Transform {
             "url_decode" => Transform::UrlDecode,
             "xor" => {
                 let digits = value.trim_matches('"');
-                let byte = |at: usize| digits.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
+                let byte = |at: usize| {
+                    digits.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok())
+                };
                 let key: Option<Vec<u8>> = (0..digits.len()).step_by(2).map(byte).collect();
                 let key = key.filter(|key| !key.is_empty());
-                return key.map(|key| Some(Transform::Xor(key))).ok_or_else(|| format!("xor: {value} is no key"));
+                return key
+                    .map(|key| Some(Transform::Xor(key)))
+                    .ok_or_else(|| format!("xor: {value} is no key"));
             }
             _ => return Ok(None),
         };
@@ -54,7 +58,9 @@ impl Transform {
         let is_space = |byte: &u8| b" \t\n\x0b\x0c\r".contains(byte);
         Cow::Owned(match self {
             Transform::DotPrefix => [b".", &bytes[..]].concat(),
-            Transform::StripWhitespace => bytes.iter().copied().filter(|byte| !is_space(byte)).collect(),
+            Transform::StripWhitespace => {
+                bytes.iter().copied().filter(|byte| !is_space(byte)).collect()
+            }
             Transform::CompressWhitespace => {
                 let mut out: Vec<u8> = Vec::with_capacity(bytes.len());
                 let mut space = false;
@@ -72,14 +78,18 @@ impl Transform {
             Transform::Lowercase => bytes.to_ascii_lowercase(),
             Transform::Uppercase => bytes.to_ascii_uppercase(),
             Transform::UrlDecode => url_decode(&bytes, true),
-            Transform::Xor(key) => bytes.iter().zip(key.iter().cycle()).map(|(byte, key)| byte ^ key).collect(),
+            Transform::Xor(key) => {
+                bytes.iter().zip(key.iter().cycle()).map(|(byte, key)| byte ^ key).collect()
+            }
         })
     }
 }
 
 /// Replaces `%41` by `A` and, if wanted, `+` by a space; what is no escape stays.
 pub fn url_decode(bytes: &[u8], plus: bool) -> Vec<u8> {
-    let digit = |at: usize| bytes.get(at).and_then(|byte| char::from(*byte).to_digit(16)).map(|digit| digit as u8);
+    let digit = |at: usize| {
+        bytes.get(at).and_then(|byte| char::from(*byte).to_digit(16)).map(|digit| digit as u8)
+    };
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;
     while let Some(byte) = bytes.get(at) {

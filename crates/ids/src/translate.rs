@@ -81,5 +81,9 @@ fn majority<'r>(rules: impl Iterator<Item = &'r RawRule>) -> Dialect {
         }
     }
     // The first of equals: Suricata.
-    counts.into_iter().rev().max_by_key(|(_, count)| *count).map_or(Dialect::Suricata, |(dialect, _)| dialect)
+    counts
+        .into_iter()
+        .rev()
+        .max_by_key(|(_, count)| *count)
+        .map_or(Dialect::Suricata, |(dialect, _)| dialect)
 }

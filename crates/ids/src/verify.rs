@@ -17,6 +17,8 @@ use crate::rule::{
 pub const MAX_TRIES: u32 = 20_000;
 /// Most variables, as many as the translator gives a rule.
 const VARIABLES: usize = 16;
+/// Most digits of a number whose length is not given.
+const MAX_DIGITS: usize = 23;
 
 /// The tests of a list, in the order in which they are judged.
 #[derive(Debug, Clone)]
@@ -102,10 +104,13 @@ impl Judge<'_, '_> {
                 let Some((value, end)) = self.number(&extract.read, at) else { return false };
                 let value = value.wrapping_mul(i64::from(extract.multiplier));
                 let align = i64::from(extract.align);
-                self.variables.0[extract.variable] = value.wrapping_add((align - value.rem_euclid(align)) % align);
+                self.variables.0[extract.variable] =
+                    value.wrapping_add((align - value.rem_euclid(align)) % align);
                 self.chain(rest, end)
             }
-            Test::ByteMath(math) => self.byte_math(math, at).is_some_and(|end| self.chain(rest, end)),
+            Test::ByteMath(math) => {
+                self.byte_math(math, at).is_some_and(|end| self.chain(rest, end))
+            }
             Test::IsDataAt { at: place, relative, negated } => {
                 let place = self.value(*place);
                 let len = self.bytes.len() as i64;
@@ -117,8 +122,12 @@ impl Judge<'_, '_> {
                 let from = offset + if *relative { at } else { 0 };
                 let text = self.bytes.get(from..).unwrap_or_default();
                 let decoded = decode_base64(&text[..text.len().min(bytes.unwrap_or(usize::MAX))]);
-                let mut inner =
-                    Judge { bytes: &decoded, left: self.left, limited: false, variables: self.variables };
+                let mut inner = Judge {
+                    bytes: &decoded,
+                    left: self.left,
+                    limited: false,
+                    variables: self.variables,
+                };
                 let holds = !decoded.is_empty() && inner.chain(tests, 0);
                 (self.left, self.limited) = (inner.left, self.limited | inner.limited);
                 holds && self.chain(rest, at)
@@ -137,7 +146,9 @@ impl Judge<'_, '_> {
         let base = if content.relative { at as i64 } else { 0 };
         let first = base.saturating_add(self.value(content.from));
         let end = match content.len {
-            Some(len) => first.saturating_add(self.value(len)).clamp(0, self.bytes.len() as i64) as usize,
+            Some(len) => {
+                first.saturating_add(self.value(len)).clamp(0, self.bytes.len() as i64) as usize
+            }
             None => self.bytes.len(),
         };
         let mut start = usize::try_from(first.max(0)).unwrap_or(usize::MAX);
@@ -159,7 +170,9 @@ impl Judge<'_, '_> {
 
     fn pcre(&mut self, pcre: &Pcre, rest: &[Test], at: usize) -> bool {
         let base = if pcre.relative { at } else { 0 };
-        let Some(bytes) = self.bytes.get(base..) else { return pcre.negated && self.chain(rest, at) };
+        let Some(bytes) = self.bytes.get(base..) else {
+            return pcre.negated && self.chain(rest, at);
+        };
         let mut from = 0;
         loop {
             match pcre.pattern.find(bytes, from) {
@@ -187,7 +200,10 @@ impl Judge<'_, '_> {
         let base = if read.relative { at as i64 } else { 0 };
         let start = usize::try_from(base.checked_add(self.value(read.offset))?).ok()?;
         let len = usize::try_from(self.value(read.len)).ok()?;
-        let end = start.checked_add(len)?;
+        let end = match (len, read.text) {
+            (0, Some(_)) => self.bytes.len().min(start.checked_add(MAX_DIGITS)?),
+            _ => start.checked_add(len)?,
+        };
         let bytes = self.bytes.get(start..end).filter(|bytes| !bytes.is_empty())?;
         let value = match read.text {
             Some(base) => digits(bytes, base)?,
@@ -263,7 +279,8 @@ impl Content {
         let len = self.bytes.len();
         if self.ends {
             let last = bytes.len().checked_sub(len)?;
-            return (last >= start && end == bytes.len() && self.is(&bytes[last..])).then_some(last);
+            return (last >= start && end == bytes.len() && self.is(&bytes[last..]))
+                .then_some(last);
         }
         if window.len() < len {
             return None;

@@ -22,7 +22,9 @@ pub fn run(mut args: IdsArgs) -> Result<(), Failure> {
     super::enter_namespace(&args.source)?;
     graphs::check_source(&args.source)?;
     if args.source.workers > 1 {
-        return Err(Failure::Usage("--workers: rules are judged by one thread; omit this option".to_owned()));
+        return Err(Failure::Usage(
+            "--workers: rules are judged by one thread; omit this option".to_owned(),
+        ));
     }
     let rules = rules(&args)?;
     let privileges = Privileges::prepare(&args.privilege, true)?;
@@ -68,7 +70,9 @@ fn rules(args: &IdsArgs) -> Result<Index, Failure> {
         )));
     }
     if refused > 0 {
-        note!("fyke: {refused} of {total} rules are not judged; `fyke snort2ruler` gives the reasons");
+        note!(
+            "fyke: {refused} of {total} rules are not judged; `fyke snort2ruler` gives the reasons"
+        );
     }
     Ok(Index::new(rules.into_values().collect()))
 }
@@ -87,7 +91,9 @@ impl Alerts {
             None => Box::new(BufWriter::new(output())),
             Some(path) => {
                 let file = std::fs::File::create(path);
-                Box::new(BufWriter::new(file.with_context(|| format!("cannot create {}", path.display()))?))
+                Box::new(BufWriter::new(
+                    file.with_context(|| format!("cannot create {}", path.display()))?,
+                ))
             }
         };
         Ok(Alerts { out, json, failed: Ok(()) })
@@ -127,7 +133,12 @@ struct Run {
 impl Run {
     /// Judges frames until the source ends, or a signal, the limit or a failed output stops it. Returns the failure of
     /// the source.
-    fn run(&mut self, source: &mut dyn Source, stop: &AtomicBool, is_live: bool) -> Option<ReadError> {
+    fn run(
+        &mut self,
+        source: &mut dyn Source,
+        stop: &AtomicBool,
+        is_live: bool,
+    ) -> Option<ReadError> {
         let mut stopping = false;
         loop {
             let over = stop.load(Ordering::Relaxed) || self.is_over();
@@ -157,7 +168,8 @@ impl Run {
     }
 
     fn report(&self, source: &mut dyn Source) {
-        let (counters, streams, stats) = (self.engine.counters(), self.engine.stream_counters(), source.stats());
+        let (counters, streams, stats) =
+            (self.engine.counters(), self.engine.stream_counters(), source.stats());
         let lost = stats.dropped + stats.unreadable;
         note!(
             "{} frames: {} judged, {} fragments not judged, {} without IP{}{}",
@@ -166,7 +178,11 @@ impl Run {
             counters.fragments,
             counters.other,
             if lost > 0 { format!("; {lost} lost before") } else { String::new() },
-            if self.after > 0 { format!("; {} after the limit", self.after) } else { String::new() },
+            if self.after > 0 {
+                format!("; {} after the limit", self.after)
+            } else {
+                String::new()
+            },
         );
         note!(
             "{} flows, {} messages, {} bytes of streams, {} bytes missing",

@@ -16,9 +16,14 @@ pub fn run(args: Snort2rulerArgs) -> Result<(), Failure> {
     let is_standard = |path: &Path| path.as_os_str() == "-";
     if !is_standard(&args.file)
         && let Some(out) = &args.output
-        && std::fs::canonicalize(out).ok().is_some_and(|out| std::fs::canonicalize(&args.file).ok() == Some(out))
+        && std::fs::canonicalize(out)
+            .ok()
+            .is_some_and(|out| std::fs::canonicalize(&args.file).ok() == Some(out))
     {
-        return Err(Failure::Usage(format!("-o {}: the rules are read from this file", out.display())));
+        return Err(Failure::Usage(format!(
+            "-o {}: the rules are read from this file",
+            out.display()
+        )));
     }
     let variables = variables(&args.rules)?;
     let text = read(&args.file)?;
@@ -29,7 +34,8 @@ pub fn run(args: Snort2rulerArgs) -> Result<(), Failure> {
             out = Box::new(std::io::stderr());
             write_rules(&translation, BufWriter::new(output()))?;
         } else {
-            let file = std::fs::File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
+            let file = std::fs::File::create(path)
+                .with_context(|| format!("cannot create {}", path.display()))?;
             let written = write_rules(&translation, BufWriter::new(file));
             written.with_context(|| format!("cannot write {}", path.display()))?;
         }
@@ -41,7 +47,11 @@ pub fn run(args: Snort2rulerArgs) -> Result<(), Failure> {
                 writeln!(out, "{}", one_line(&refused.to_string()))?;
             }
             let (all, translated) = (translation.total(), translation.rules.len());
-            writeln!(out, "{all} rules, {translated} translated, {} refused", translation.refused.len())?;
+            writeln!(
+                out,
+                "{all} rules, {translated} translated, {} refused",
+                translation.refused.len()
+            )?;
         }
     }
     out.flush()?;

@@ -23,10 +23,45 @@ const MAX_WAITING: usize = 256;
 
 /// Methods by which a connection is recognised.
 const METHODS: &[&str] = &[
-    "GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PATCH", "PROPFIND", "PROPPATCH", "MKCOL",
-    "COPY", "MOVE", "LOCK", "UNLOCK", "CHECKOUT", "UNCHECKOUT", "CHECKIN", "UPDATE", "LABEL", "REPORT", "MKWORKSPACE",
-    "MKACTIVITY", "BASELINE-CONTROL", "MERGE", "SEARCH", "ACL", "INVALID", "VERSION-CONTROL", "BCOPY", "BMOVE",
-    "BDELETE", "BPROPFIND", "BPROPPATCH", "NOTIFY", "POLL", "SUBSCRIBE", "UNSUBSCRIBE",
+    "GET",
+    "POST",
+    "HEAD",
+    "PUT",
+    "DELETE",
+    "OPTIONS",
+    "TRACE",
+    "CONNECT",
+    "PATCH",
+    "PROPFIND",
+    "PROPPATCH",
+    "MKCOL",
+    "COPY",
+    "MOVE",
+    "LOCK",
+    "UNLOCK",
+    "CHECKOUT",
+    "UNCHECKOUT",
+    "CHECKIN",
+    "UPDATE",
+    "LABEL",
+    "REPORT",
+    "MKWORKSPACE",
+    "MKACTIVITY",
+    "BASELINE-CONTROL",
+    "MERGE",
+    "SEARCH",
+    "ACL",
+    "INVALID",
+    "VERSION-CONTROL",
+    "BCOPY",
+    "BMOVE",
+    "BDELETE",
+    "BPROPFIND",
+    "BPROPPATCH",
+    "NOTIFY",
+    "POLL",
+    "SUBSCRIBE",
+    "UNSUBSCRIBE",
 ];
 
 /// Kind of the request that a response answers.
@@ -60,8 +95,13 @@ pub fn begins(bytes: &[u8], to_server: bool) -> Option<bool> {
         (text[..common] == bytes[..common]).then_some(common == text.len())
     };
     let all: Vec<bool> = match to_server {
-        true => METHODS.iter().filter_map(|method| starts(&[method.as_bytes(), b" "].concat())).collect(),
-        false => [&b"HTTP/1.0 "[..], b"HTTP/1.1 ", b"HTTP/0.9 "].into_iter().filter_map(starts).collect(),
+        true => METHODS
+            .iter()
+            .filter_map(|method| starts(&[method.as_bytes(), b" "].concat()))
+            .collect(),
+        false => {
+            [&b"HTTP/1.0 "[..], b"HTTP/1.1 ", b"HTTP/0.9 "].into_iter().filter_map(starts).collect()
+        }
     };
     match all.iter().find(|whole| **whole) {
         Some(_) => Some(true),
@@ -146,7 +186,8 @@ impl Http {
                     Some(100 | 102 | 103) => self.asked.front().copied(),
                     _ => self.asked.pop_front(),
                 };
-                let tunnel = asked == Some(Asked::Connect) && status.is_some_and(|status| status / 100 == 2);
+                let tunnel =
+                    asked == Some(Asked::Connect) && status.is_some_and(|status| status / 100 == 2);
                 if status == Some(101) || tunnel {
                     self.sides.iter_mut().for_each(|side| side.ended = true);
                 }
@@ -181,9 +222,16 @@ impl Http {
         &bytes[taken..]
     }
 
-    /// Ends a direction: gives the message whose body is not complete.
+    /// Ends a direction: gives the message whose head or body is not complete.
     pub fn end(&mut self, to_server: bool, give: Give<'_>) {
         let side = &mut self.sides[usize::from(!to_server)];
+        let head = std::mem::take(&mut side.head);
+        if !side.ended
+            && side.body.is_none()
+            && let Some(head) = Head::read(&head, to_server)
+        {
+            give(message(to_server, true, &head, None));
+        }
         if let Some((head, mut body)) = side.body.take()
             && !body.given
         {
@@ -197,7 +245,12 @@ fn message(to_server: bool, complete: bool, head: &Head, body: Option<&[u8]>) ->
     let mut buffers = head.buffers(to_server);
     if let Some(body) = body.filter(|body| !body.is_empty()) {
         match to_server {
-            true => buffers.push((Buffer::HttpRequestBody, body.to_vec())),
+            true => {
+                buffers.push((Buffer::HttpRequestBody, body.to_vec()));
+                let files =
+                    head.files(body).into_iter().map(|file| (Buffer::FileData, file.to_vec()));
+                buffers.extend(files);
+            }
             false => {
                 buffers.push((Buffer::HttpResponseBody, body.to_vec()));
                 buffers.push((Buffer::FileData, body.to_vec()));

@@ -3,7 +3,9 @@
 use super::Builder;
 use super::number::{number, within};
 use crate::read::RawOption;
-use crate::rule::{ByteExtract, ByteJump, ByteMath, ByteTest, Comparison, JumpFrom, Read, Test, Value};
+use crate::rule::{
+    ByteExtract, ByteJump, ByteMath, ByteTest, Comparison, JumpFrom, Read, Test, Value,
+};
 
 /// Most variables of a rule.
 const MAX_VARIABLES: usize = 16;
@@ -17,11 +19,15 @@ impl Builder {
         let name = &*option.name;
         if !matches!(
             name,
-            "byte_test" | "byte_jump" | "byte_extract" | "byte_math" | "base64_decode" | "base64_data"
+            "byte_test"
+                | "byte_jump"
+                | "byte_extract"
+                | "byte_math"
+                | "base64_decode"
+                | "base64_data"
         ) {
             return Ok(false);
         }
-        self.settle()?;
         let text = option.text()?;
         let parts: Vec<&str> = text.split(',').map(str::trim).collect();
         let test = match name {
@@ -31,8 +37,13 @@ impl Builder {
             "byte_math" => Test::ByteMath(self.byte_math(&parts)?),
             "base64_decode" => base64(text)?,
             _ => {
-                let last = self.last_list.and_then(|list| Some((list, self.rule.lists.get(list)?.tests.len().checked_sub(1)?)));
-                let last = last.filter(|(list, at)| matches!(self.rule.lists[*list].tests[*at], Test::Base64 { .. }));
+                self.settle()?;
+                let last = self.last_list.and_then(|list| {
+                    Some((list, self.rule.lists.get(list)?.tests.len().checked_sub(1)?))
+                });
+                let last = last.filter(|(list, at)| {
+                    matches!(self.rule.lists[*list].tests[*at], Test::Base64 { .. })
+                });
                 self.decoded = Some(last.ok_or("no base64_decode stands just before it")?);
                 return Ok(true);
             }
@@ -45,7 +56,9 @@ impl Builder {
     fn value(&self, text: &str) -> Result<Value, String> {
         match self.names.iter().position(|name| name == text) {
             Some(at) => Ok(Value::Variable(at)),
-            None => number(text).map(Value::Number).map_err(|reason| format!("{reason} or variable")),
+            None => {
+                number(text).map(Value::Number).map_err(|reason| format!("{reason} or variable"))
+            }
         }
     }
 
@@ -91,12 +104,17 @@ impl Builder {
         for part in rest {
             read_flag(&mut read, part)?;
         }
-        check_len(&read)?;
+        // No bytes: as many as are digits.
+        if read.text.is_none() || read.len != Value::Number(0) {
+            check_len(&read)?;
+        }
         Ok(ByteTest { read, comparison, negated, value: self.value(value)? })
     }
 
     fn byte_jump(&self, parts: &[&str]) -> Result<ByteJump, String> {
-        let [len, offset, rest @ ..] = parts else { return Err("expected bytes, offset".to_owned()) };
+        let [len, offset, rest @ ..] = parts else {
+            return Err("expected bytes, offset".to_owned());
+        };
         let mut jump = ByteJump {
             read: self.read(len, offset)?,
             multiplier: 1,
@@ -107,7 +125,9 @@ impl Builder {
         for part in rest {
             match part.split_once(char::is_whitespace) {
                 Some(("multiplier", factor)) => jump.multiplier = within(factor, 1, 65_535)? as u32,
-                Some(("post_offset", offset)) => jump.post_offset = self.place_of_number(offset.trim())?,
+                Some(("post_offset", offset)) => {
+                    jump.post_offset = self.place_of_number(offset.trim())?
+                }
                 _ => match *part {
                     "align" => jump.align = true,
                     "from_beginning" => jump.from = JumpFrom::Beginning,
@@ -143,7 +163,8 @@ impl Builder {
     }
 
     fn byte_math(&mut self, parts: &[&str]) -> Result<ByteMath, String> {
-        let (mut len, mut offset, mut operator, mut right, mut result) = (None, None, None, None, None);
+        let (mut len, mut offset, mut operator, mut right, mut result) =
+            (None, None, None, None, None);
         let mut flags = Vec::new();
         for part in parts {
             let Some((name, value)) = part.split_once(char::is_whitespace) else {
@@ -160,7 +181,8 @@ impl Builder {
                 _ => flags.push(*part),
             }
         }
-        let (Some(len), Some(offset), Some(operator), Some(right), Some(result)) = (len, offset, operator, right, result)
+        let (Some(len), Some(offset), Some(operator), Some(right), Some(result)) =
+            (len, offset, operator, right, result)
         else {
             return Err("expected bytes, offset, oper, rvalue and result".to_owned());
         };
@@ -185,7 +207,10 @@ impl Builder {
     /// The variable of a name, a new one if there is none.
     fn variable(&mut self, name: &str) -> Result<usize, String> {
         let is_name = |letter: char| letter.is_ascii_alphanumeric() || "_-.".contains(letter);
-        if name.is_empty() || !name.chars().all(is_name) || name.starts_with(|letter: char| letter.is_ascii_digit()) {
+        if name.is_empty()
+            || !name.chars().all(is_name)
+            || name.starts_with(|letter: char| letter.is_ascii_digit())
+        {
             return Err(format!("{name} is no name of a variable"));
         }
         if let Some(at) = self.names.iter().position(|own| own == name) {
@@ -201,7 +226,8 @@ impl Builder {
 
 /// A flag that says how a number is read.
 fn read_flag(read: &mut Read, part: &str) -> Result<(), String> {
-    let (name, value) = part.split_once([' ', '\t']).map_or((part, ""), |(name, value)| (name, value.trim()));
+    let (name, value) =
+        part.split_once([' ', '\t']).map_or((part, ""), |(name, value)| (name, value.trim()));
     match (name, value) {
         ("relative", "") => read.relative = true,
         ("big", "") | ("endian", "big") => read.little = false,
@@ -222,7 +248,9 @@ fn read_flag(read: &mut Read, part: &str) -> Result<(), String> {
 fn check_len(read: &Read) -> Result<(), String> {
     let most = if read.text.is_some() { MAX_DIGITS } else { MAX_BINARY };
     match read.len {
-        Value::Number(len) if !(1..=most).contains(&len) => Err(format!("{len} bytes: expected 1 to {most}")),
+        Value::Number(len) if !(1..=most).contains(&len) => {
+            Err(format!("{len} bytes: expected 1 to {most}"))
+        }
         Value::Number(_) | Value::Variable(_) => Ok(()),
     }
 }

@@ -35,8 +35,8 @@ impl Builder {
                     self.assign(Buffer::HttpUri, "")?;
                 }
             }
-            "nocase" | "offset" | "depth" | "distance" | "within" | "fast_pattern" | "startswith" | "endswith"
-            | "rawbytes" => self.modifier(name, option.text()?)?,
+            "nocase" | "offset" | "depth" | "distance" | "within" | "fast_pattern"
+            | "startswith" | "endswith" | "rawbytes" => self.modifier(name, option.text()?)?,
             "pcre" => self.pcre(&option.value)?,
             "isdataat" => self.is_data_at(option.text()?)?,
             "bsize" | "bufferlen" => {
@@ -47,6 +47,9 @@ impl Builder {
                 self.push(test)?;
             }
             "urilen" => self.uri_len(option.text()?)?,
+            "prefilter" => {
+                option.text()?;
+            }
             "replace" => return Err("packets are not changed".to_owned()),
             _ => return Ok(false),
         }
@@ -82,7 +85,8 @@ impl Builder {
         if modifiers.is_empty() {
             return Ok(());
         }
-        let modifiers = modifiers.strip_prefix(',').ok_or_else(|| format!("unexpected text: {modifiers}"))?;
+        let modifiers =
+            modifiers.strip_prefix(',').ok_or_else(|| format!("unexpected text: {modifiers}"))?;
         for part in modifiers.split(',') {
             let part = part.trim();
             let (name, value) = part.split_once([' ', '\t']).unwrap_or((part, ""));
@@ -170,7 +174,8 @@ impl Builder {
         within(text, low, MOST).map(Value::Number)
     }
 
-    /// Applies the modifiers of the last content, and checks what must fit together.
+    /// Applies the modifiers of the last content, and checks what must fit together. Modifiers may stand anywhere
+    /// before the next content or buffer.
     pub(super) fn settle(&mut self) -> Result<(), String> {
         let Some(draft) = self.last.take() else { return Ok(()) };
         let starts = draft.seen.iter().any(|seen| seen == "startswith");
@@ -179,7 +184,9 @@ impl Builder {
         let absolute = draft.offset.is_some() || draft.depth.is_some() || starts;
         content.relative = draft.distance.is_some() || draft.within.is_some();
         if absolute && content.relative {
-            return Err("one content has a place from the beginning and one from the position".to_owned());
+            return Err(
+                "one content has a place from the beginning and one from the position".to_owned()
+            );
         }
         if starts && (draft.offset.is_some() || draft.depth.is_some()) {
             return Err("startswith beside offset or depth".to_owned());
@@ -193,12 +200,13 @@ impl Builder {
         if let Some(Value::Number(most)) = content.len
             && most < len
         {
-            return Err(format!("the content has {len} bytes, more than the {most} in which it would lie"));
+            return Err(format!(
+                "the content has {len} bytes, more than the {most} in which it would lie"
+            ));
         }
         if content.nocase {
             content.bytes = content.bytes.to_ascii_lowercase().into();
         }
-        self.last = None;
         Ok(())
     }
 
@@ -210,7 +218,8 @@ impl Builder {
         if self.sticky.is_some() {
             return Err("the content before it is in another buffer already".to_owned());
         }
-        let Some(draft) = self.last.clone() else { return Err("no content stands before it".to_owned()) };
+        let draft = self.last.clone().filter(|draft| draft.at != usize::MAX);
+        let Some(draft) = draft else { return Err("no content stands before it".to_owned()) };
         if self.rule.lists[draft.list].buffer != Buffer::Payload {
             return Err("the content before it has another buffer already".to_owned());
         }
@@ -240,12 +249,14 @@ impl Builder {
     }
 
     fn pcre(&mut self, value: &[u8]) -> Result<(), String> {
-        self.settle()?;
         let (negated, text) = negation(value);
         let text = text.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\""));
         let text = text.ok_or("expected /pattern/flags in quotation marks")?;
         let text = text.strip_prefix(b"m").filter(|rest| !rest.is_empty()).unwrap_or(text);
-        let delimiter = *text.first().filter(|byte| byte.is_ascii_punctuation()).ok_or("expected /pattern/flags")?;
+        let delimiter = *text
+            .first()
+            .filter(|byte| byte.is_ascii_punctuation())
+            .ok_or("expected /pattern/flags")?;
         let end = text.iter().rposition(|byte| *byte == delimiter).filter(|end| *end > 0);
         let end = end.ok_or("the pattern is not closed")?;
         let (pattern, letters) = (&text[1..end], &text[end + 1..]);
@@ -264,7 +275,8 @@ impl Builder {
                 b'B' | b'O' => {}
                 _ => {
                     let own = pcre_buffer(*letter);
-                    let own = own.ok_or_else(|| format!("the flag {} is not judged", char::from(*letter)))?;
+                    let own = own
+                        .ok_or_else(|| format!("the flag {} is not judged", char::from(*letter)))?;
                     if buffer.replace(own).is_some() {
                         return Err("two flags name a buffer".to_owned());
                     }
@@ -291,7 +303,6 @@ impl Builder {
     }
 
     fn is_data_at(&mut self, value: &str) -> Result<(), String> {
-        self.settle()?;
         let mut parts = value.split(',').map(str::trim);
         let (negated, place) = match parts.next().unwrap_or_default().strip_prefix('!') {
             Some(place) => (true, place),
@@ -311,8 +322,8 @@ impl Builder {
     }
 
     fn uri_len(&mut self, value: &str) -> Result<(), String> {
-        self.settle()?;
-        let (range, kind) = value.split_once(',').map_or((value, ""), |(range, kind)| (range, kind.trim()));
+        let (range, kind) =
+            value.split_once(',').map_or((value, ""), |(range, kind)| (range, kind.trim()));
         // Without a word Snort measures the raw URI, Suricata the normalised one.
         let buffer = match kind {
             "" if self.dialect == Dialect::Suricata => Buffer::HttpUri,
@@ -378,19 +389,26 @@ fn content_bytes(text: &[u8]) -> Result<Vec<u8>, String> {
     for byte in text {
         if escaped {
             if !b"\\\";:|".contains(byte) {
-                return Err(format!("\\{} is no escape; there are \\\\ \\\" \\; \\:", char::from(*byte).escape_default()));
+                return Err(format!(
+                    "\\{} is no escape; there are \\\\ \\\" \\; \\:",
+                    char::from(*byte).escape_default()
+                ));
             }
             bytes.push(*byte);
             escaped = false;
             continue;
         }
         match (byte, hex) {
-            (b'|', true) if high.is_some() => return Err("a hexadecimal byte has one digit".to_owned()),
+            (b'|', true) if high.is_some() => {
+                return Err("a hexadecimal byte has one digit".to_owned());
+            }
             (b'|', _) => hex = !hex,
             (b' ' | b'\t', true) => {}
             (_, true) => {
                 let digit = char::from(*byte).to_digit(16).map(|digit| digit as u8);
-                let digit = digit.ok_or_else(|| format!("\"{}\" is no hexadecimal digit", char::from(*byte).escape_default()))?;
+                let digit = digit.ok_or_else(|| {
+                    format!("\"{}\" is no hexadecimal digit", char::from(*byte).escape_default())
+                })?;
                 match high.take() {
                     Some(high) => bytes.push(high << 4 | digit),
                     None => high = Some(digit),

@@ -27,7 +27,8 @@ impl Builder {
             }
             "priority" => self.rule.priority = within(option.text()?, 1, 255)? as u8,
             "metadata" => {
-                for pair in option.text()?.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
+                for pair in option.text()?.split(',').map(str::trim).filter(|pair| !pair.is_empty())
+                {
                     let (name, value) = pair.split_once(char::is_whitespace).unwrap_or((pair, ""));
                     self.rule.metadata.push((name.to_owned(), value.trim().to_owned()));
                 }
@@ -52,7 +53,11 @@ fn message(value: &[u8]) -> Result<String, String> {
     let mut out = String::with_capacity(text.len());
     let mut letters = text.chars();
     while let Some(letter) = letters.next() {
-        out.push(if letter == '\\' { letters.next().ok_or("the text ends with a backslash")? } else { letter });
+        out.push(if letter == '\\' {
+            letters.next().ok_or("the text ends with a backslash")?
+        } else {
+            letter
+        });
     }
     Ok(out)
 }

@@ -48,15 +48,26 @@ pub fn bound(text: &str, most: u64, ends: Ends) -> Result<Bound, String> {
     };
     let value = |text: &str| {
         let number = number(text)?;
-        u64::try_from(number).ok().filter(|number| *number <= most).ok_or_else(|| format!("{number} is not within 0 and {most}"))
+        u64::try_from(number)
+            .ok()
+            .filter(|number| *number <= most)
+            .ok_or_else(|| format!("{number} is not within 0 and {most}"))
     };
     let bound = |low: u64, high: u64| {
-        if low > high { Err(format!("\"{text}\": nothing is in the range")) } else { Ok(Bound { low, high, negated }) }
+        if low > high {
+            Err(format!("\"{text}\": nothing is in the range"))
+        } else {
+            Ok(Bound { low, high, negated })
+        }
     };
     for (sign, with_ends) in [("<=>", true), ("<>", ends == Ends::Inside), ("-", true)] {
         if let Some((low, high)) = text.split_once(sign).filter(|(low, _)| !low.is_empty()) {
             let (low, high) = (value(low)?, value(high)?);
-            return if with_ends { bound(low, high) } else { bound(low + 1, high.saturating_sub(1)) };
+            return if with_ends {
+                bound(low, high)
+            } else {
+                bound(low + 1, high.saturating_sub(1))
+            };
         }
     }
     if let Some(rest) = text.strip_prefix("<=") {
@@ -84,7 +95,9 @@ mod tests {
     fn numbers_and_ranges_are_read() {
         assert_eq!((number("-12"), number(" 0x1F")), (Ok(-12), Ok(31)));
         assert!(number("--1").is_err() && number("").is_err() && number("1a").is_err());
-        let is = |text: &str, ends| bound(text, 1000, ends).map(|bound| (bound.low, bound.high, bound.negated));
+        let is = |text: &str, ends| {
+            bound(text, 1000, ends).map(|bound| (bound.low, bound.high, bound.negated))
+        };
         assert_eq!(is("7", Ends::Outside), Ok((7, 7, false)));
         assert_eq!(is("!7", Ends::Outside), Ok((7, 7, true)));
         assert_eq!(is("10<>20", Ends::Outside), Ok((11, 19, false)));

@@ -14,9 +14,26 @@ impl Builder {
         let name = &*option.name;
         let known = matches!(
             name,
-            "dsize" | "flags" | "tcp.flags" | "ttl" | "tos" | "id" | "ip_proto" | "sameip" | "itype" | "icode"
-                | "icmp_id" | "icmp_seq" | "seq" | "tcp.seq" | "ack" | "tcp.ack" | "window" | "tcp.window"
-                | "fragbits" | "fragoffset"
+            "dsize"
+                | "flags"
+                | "tcp.flags"
+                | "ttl"
+                | "tos"
+                | "id"
+                | "ip_proto"
+                | "sameip"
+                | "itype"
+                | "icode"
+                | "icmp_id"
+                | "icmp_seq"
+                | "seq"
+                | "tcp.seq"
+                | "ack"
+                | "tcp.ack"
+                | "window"
+                | "tcp.window"
+                | "fragbits"
+                | "fragoffset"
         );
         if !known {
             return Ok(false);
@@ -83,7 +100,10 @@ fn letters_of(text: &str) -> Result<u8, String> {
             // Names of the two highest bits before they got their letters.
             '1' => 7,
             '2' => 6,
-            letter => FLAGS.iter().position(|own| *own == letter).ok_or_else(|| format!("{letter} is no flag of TCP"))?,
+            letter => FLAGS
+                .iter()
+                .position(|own| *own == letter)
+                .ok_or_else(|| format!("{letter} is no flag of TCP"))?,
         };
         value |= 1 << bit;
     }
@@ -121,7 +141,8 @@ fn type_of_service(text: &str) -> Result<Bound, String> {
 
 fn ip_protocol(text: &str) -> Result<Bound, String> {
     let text = text.trim().trim_matches('"');
-    let (sign, name) = text.split_at(text.find(|letter: char| letter.is_ascii_alphanumeric()).unwrap_or(0));
+    let (sign, name) =
+        text.split_at(text.find(|letter: char| letter.is_ascii_alphanumeric()).unwrap_or(0));
     let number = match &*name.to_ascii_lowercase() {
         "icmp" => 1,
         "igmp" => 2,

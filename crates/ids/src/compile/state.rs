@@ -30,7 +30,8 @@ impl Builder {
                     None => (true, text),
                 };
                 let application = Application::from_name(name);
-                let application = application.ok_or_else(|| format!("{name} is not recognised in traffic"))?;
+                let application =
+                    application.ok_or_else(|| format!("{name} is not recognised in traffic"))?;
                 self.rule.flow.application = Some((application, wanted));
             }
             _ => return Ok(false),
@@ -46,15 +47,23 @@ impl Builder {
                 "established" => flow.established = Some(true),
                 "not_established" => flow.established = Some(false),
                 "stateless" => {}
-                "to_server" | "from_client" | "toserver" | "fromclient" => flow.to_server = Some(true),
-                "to_client" | "from_server" | "toclient" | "fromserver" => flow.to_server = Some(false),
+                "to_server" | "from_client" | "toserver" | "fromclient" => {
+                    flow.to_server = Some(true)
+                }
+                "to_client" | "from_server" | "toclient" | "fromserver" => {
+                    flow.to_server = Some(false)
+                }
                 "only_stream" => self.only_streams = true,
                 "no_stream" => self.only_packets = Some("no_stream"),
-                "no_frag" | "only_frag" => return Err(format!("{part}: packets are not put together from fragments")),
+                "no_frag" | "only_frag" => {
+                    return Err(format!("{part}: packets are not put together from fragments"));
+                }
                 _ => return Err(format!("{part} is not judged")),
             }
             let twice = |before: Option<bool>, now: Option<bool>| before.is_some() && before != now;
-            if twice(before.established, flow.established) || twice(before.to_server, flow.to_server) {
+            if twice(before.established, flow.established)
+                || twice(before.to_server, flow.to_server)
+            {
                 return Err(format!("{part} contradicts a word before it"));
             }
         }
@@ -74,11 +83,16 @@ impl Builder {
         if names.contains(',') {
             return Err("groups of names are not judged".to_owned());
         }
-        if names.contains('&') && self.dialect != Dialect::Suricata {
-            return Err("names joined by & are not judged".to_owned());
+        // Snort joins names that must all be set by `&`.
+        let all = if self.dialect == Dialect::Suricata {
+            vec![names]
+        } else {
+            names.split('&').collect()
+        };
+        for names in all {
+            self.bit(word.trim(), Owner::Flow, bit_names(names)?, u64::MAX)?;
         }
-        let names = bit_names(names)?;
-        self.bit(word.trim(), Owner::Flow, names, u64::MAX)
+        Ok(())
     }
 
     /// `xbits:set,NAME,track ip_src,expire 60`.
@@ -104,7 +118,13 @@ impl Builder {
         self.bit(word, owner, name, expires_s.saturating_mul(1_000_000_000))
     }
 
-    fn bit(&mut self, word: &str, owner: Owner, names: Vec<Arc<str>>, expires_ns: u64) -> Result<(), String> {
+    fn bit(
+        &mut self,
+        word: &str,
+        owner: Owner,
+        names: Vec<Arc<str>>,
+        expires_ns: u64,
+    ) -> Result<(), String> {
         if self.rule.bits.len() + self.rule.marks.len() + names.len() > MAX_NAMES {
             return Err(format!("more than {MAX_NAMES} names"));
         }
@@ -146,7 +166,11 @@ impl Builder {
         self.set_threshold(ThresholdKind::Detection, rest)
     }
 
-    fn set_threshold(&mut self, kind: ThresholdKind, (track, count, time_ns): (Track, u32, u64)) -> Result<(), String> {
+    fn set_threshold(
+        &mut self,
+        kind: ThresholdKind,
+        (track, count, time_ns): (Track, u32, u64),
+    ) -> Result<(), String> {
         if self.rule.threshold.replace(Threshold { kind, track, count, time_ns }).is_some() {
             return Err("the alerts have a limit already".to_owned());
         }
@@ -183,7 +207,9 @@ impl Builder {
             }
         }
         match (track, count, seconds) {
-            (Some(track), Some(count), Some(seconds)) => Ok((track, count, seconds * 1_000_000_000)),
+            (Some(track), Some(count), Some(seconds)) => {
+                Ok((track, count, seconds * 1_000_000_000))
+            }
             _ => Err("expected track, count and seconds".to_owned()),
         }
     }

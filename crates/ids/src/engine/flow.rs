@@ -1,7 +1,7 @@
 //! A flow: who began it, how far its handshake is, the last bytes of its streams, its application and its names.
 
 use super::packet::{End, Packet};
-use crate::app::Parser;
+use crate::app::{Message, Parser};
 use fyke_frame::walk::view::tcp_flags::{ACK, RST, SYN};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -159,8 +159,18 @@ impl Flow {
         }
     }
 
-    /// Bytes that the flow holds.
-    pub fn held(&self) -> usize {
-        self.windows.iter().map(|window| window.bytes.capacity()).sum()
+    /// Passes a piece of a stream to the application; an empty piece ends the direction. Returns the messages that are
+    /// complete now.
+    pub fn parse(&mut self, to_server: bool, missing: u64, bytes: &[u8]) -> Vec<Message> {
+        let mut messages = Vec::new();
+        if !self.midstream {
+            match bytes.is_empty() {
+                true => self.parser.end(to_server, &mut |message| messages.push(message)),
+                false => self
+                    .parser
+                    .stream(to_server, missing, bytes, &mut |message| messages.push(message)),
+            }
+        }
+        messages
     }
 }

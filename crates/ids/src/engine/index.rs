@@ -91,7 +91,11 @@ impl Armed {
 
     /// The buffer and the bytes that a search finds the rule by.
     fn literal(&self) -> Option<(Buffer, Vec<ByteSet>)> {
-        let lists = self.rule.lists.iter().filter(|list| !self.of_application || list.buffer != Buffer::Payload);
+        let lists = self
+            .rule
+            .lists
+            .iter()
+            .filter(|list| !self.of_application || list.buffer != Buffer::Payload);
         let contents = lists.flat_map(|list| {
             let contents = list.tests.iter().filter_map(|test| match test {
                 Test::Content(content) if !content.negated => Some(content),
@@ -100,7 +104,8 @@ impl Armed {
             contents.filter_map(move |content| Some((list.buffer, searched(list, content)?)))
         });
         let worth = |(_, run): &(Buffer, Vec<ByteSet>)| {
-            let rare: u32 = run.iter().map(|set| rarity(set.iter().next().unwrap_or_default())).sum();
+            let rare: u32 =
+                run.iter().map(|set| rarity(set.iter().next().unwrap_or_default())).sum();
             (rare, run.len())
         };
         contents.max_by_key(worth)
@@ -150,7 +155,8 @@ impl Group {
             });
         }
         for (run, rule) in &self.recent {
-            let is_at = |window: &[u8]| run.iter().zip(window).all(|(set, byte)| set.contains(*byte));
+            let is_at =
+                |window: &[u8]| run.iter().zip(window).all(|(set, byte)| set.contains(*byte));
             if bytes.windows(run.len()).any(is_at) {
                 found.add(*rule);
             }
@@ -256,13 +262,15 @@ impl Index {
 
     fn insert(&mut self, rule: Rule, merge: usize) {
         let armed = Armed::new(rule);
-        let free = self.rules.iter().position(Option::is_none).filter(|_| self.count < self.rules.len());
+        let free =
+            self.rules.iter().position(Option::is_none).filter(|_| self.count < self.rules.len());
         let number = u32::try_from(free.unwrap_or(self.rules.len())).unwrap_or(u32::MAX);
         match armed.literal() {
             Some((buffer, run)) => self.groups[buffer as usize].add(Some(run), number, merge),
             None => {
                 let lists = &armed.rule.lists;
-                let list = lists.iter().find(|list| list.buffer != Buffer::Payload).or(lists.first());
+                let list =
+                    lists.iter().find(|list| list.buffer != Buffer::Payload).or(lists.first());
                 match list {
                     Some(list) => self.groups[list.buffer as usize].add(None, number, merge),
                     None => self.plain.push(number),

@@ -6,7 +6,7 @@ use super::packet::{Packet, TCP};
 use super::{Alert, Delivered, Engine, Give};
 use crate::app::Message;
 use crate::buffer::Buffer;
-use crate::rule::{Action, BitTest, Change, Mark, Owner, Protocol, ThresholdKind};
+use crate::rule::{Action, BitTest, Change, FlowTest, Mark, Owner, Protocol, ThresholdKind};
 use crate::verify::{Variables, Verdict};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -21,7 +21,12 @@ enum Bytes<'b> {
 
 impl Engine {
     /// Judges rules on a packet; returns those about payloads that have alerted.
-    pub(super) fn judge_packet(&mut self, packet: &Packet<'_>, flow: &mut Flow, give: Give<'_>) -> Vec<u32> {
+    pub(super) fn judge_packet(
+        &mut self,
+        packet: &Packet<'_>,
+        flow: &mut Flow,
+        give: Give<'_>,
+    ) -> Vec<u32> {
         let index = Arc::clone(&self.rules);
         let mut candidates = std::mem::take(&mut self.candidates);
         candidates.clear();
@@ -35,8 +40,12 @@ impl Engine {
         let is_alone = packet.protocol != TCP || flow.midstream || flow.connection.is_none();
         let mut alerted = Vec::new();
         for rule in &candidates.rules {
-            let Some(armed) = index.get(*rule).filter(|armed| !armed.of_application) else { continue };
-            if (armed.has_payload && !armed.rule.scope.packets && !is_alone) || flow.passed {
+            let Some(armed) = index.get(*rule).filter(|armed| !armed.of_application) else {
+                continue;
+            };
+            let scope = armed.rule.scope;
+            let applies = !armed.has_payload || scope.packets || (is_alone && scope.alone);
+            if !applies || flow.passed {
                 continue;
             }
             let once = armed.lists.is_empty() && is_about_ends(armed);
@@ -74,15 +83,10 @@ impl Engine {
         }
         let to_server = piece.forward;
         let packet = &oriented(packet, flow, to_server);
-        let mut messages = Vec::new();
-        match bytes.is_empty() {
-            true => flow.parser.end(to_server, &mut |message| messages.push(message)),
-            false => {
-                flow.parser.stream(to_server, piece.missing, bytes, &mut |message| messages.push(message));
-                self.judge_stream(packet, flow, (to_server, piece.missing), bytes, alerted, give);
-            }
+        if !bytes.is_empty() {
+            self.judge_stream(packet, flow, (to_server, piece.missing), bytes, alerted, give);
         }
-        for message in &messages {
+        for message in &piece.messages {
             self.judge_message(packet, flow, message, give);
         }
     }
@@ -116,7 +120,10 @@ impl Engine {
         let mut waiting = Vec::new();
         for rule in &candidates.rules {
             let Some(armed) = index.get(*rule) else { continue };
-            if armed.of_application || !armed.rule.scope.streams || !fits_direction(armed, packet, to_server) {
+            if armed.of_application
+                || !armed.rule.scope.streams
+                || !fits_direction(armed, packet, to_server)
+            {
                 continue;
             }
             // The bytes are taken out of the flow while they are judged.
@@ -170,7 +177,8 @@ impl Engine {
             }
             let window = std::mem::take(&mut flow.windows[at]);
             let stream = if armed.anchored && window.start > 0 { &[][..] } else { &window.bytes };
-            let holds = self.judge(armed, packet, flow, &Bytes::Message(message, stream, packet.payload));
+            let holds =
+                self.judge(armed, packet, flow, &Bytes::Message(message, stream, packet.payload));
             flow.windows[at] = window;
             if holds {
                 flow.alerted[at].push(*rule);
@@ -184,7 +192,13 @@ impl Engine {
     }
 
     /// True if the lists of a rule and its tests of names hold.
-    fn judge(&mut self, armed: &Armed, packet: &Packet<'_>, flow: &Flow, bytes: &Bytes<'_>) -> bool {
+    fn judge(
+        &mut self,
+        armed: &Armed,
+        packet: &Packet<'_>,
+        flow: &Flow,
+        bytes: &Bytes<'_>,
+    ) -> bool {
         if !armed.rule.bits.iter().all(|test| self.has_names(test, packet, flow)) {
             return false;
         }
@@ -269,16 +283,22 @@ impl Engine {
 fn any_buffer(list: &ArmedList, bytes: &Bytes<'_>, judge: &mut dyn FnMut(&[u8]) -> bool) -> bool {
     match bytes {
         Bytes::Payload(payload) => list.buffer == Buffer::Payload && judge(payload),
-        Bytes::Message(_, stream, payload) if list.buffer == Buffer::Payload => judge(stream) || judge(payload),
-        Bytes::Message(message, ..) => {
-            message.buffers.iter().filter(|(buffer, _)| *buffer == list.buffer).any(|(_, bytes)| judge(bytes))
+        Bytes::Message(_, stream, payload) if list.buffer == Buffer::Payload => {
+            judge(stream) || judge(payload)
         }
+        Bytes::Message(message, ..) => message
+            .buffers
+            .iter()
+            .filter(|(buffer, _)| *buffer == list.buffer)
+            .any(|(_, bytes)| judge(bytes)),
     }
 }
 
 /// Puts the candidates into the order in which they are judged.
 fn sort(index: &Index, candidates: &mut Candidates) {
-    candidates.rules.sort_by_key(|rule| (index.get(*rule).map_or(u8::MAX, |armed| armed.rank), *rule));
+    candidates
+        .rules
+        .sort_by_key(|rule| (index.get(*rule).map_or(u8::MAX, |armed| armed.rank), *rule));
 }
 
 /// A packet with the direction of a match. Another packet than that of the match has no bytes of it.
@@ -293,16 +313,22 @@ fn oriented<'a>(packet: &Packet<'a>, flow: &Flow, to_server: bool) -> Packet<'a>
     packet
 }
 
-/// True if a rule asks nothing but ends, so that it holds for every packet of a direction.
+/// True if a rule asks nothing but certain addresses, or an application: it alerts once for a direction of a flow, as
+/// in Suricata. A rule for all addresses alerts on every packet.
 fn is_about_ends(armed: &Armed) -> bool {
-    let rule = &armed.rule;
-    rule.packet.is_empty() && rule.bits.is_empty() && rule.threshold.is_none()
+    let (rule, header) = (&armed.rule, &armed.rule.header);
+    let ports = header.source_ports.is_any() && header.destination_ports.is_any();
+    let addresses = !header.source.is_any() || !header.destination.is_any();
+    let plain = rule.packet.is_empty() && rule.bits.is_empty() && rule.threshold.is_none();
+    let application = matches!(header.protocol, Protocol::Application(_));
+    plain && (application || (ports && addresses && rule.flow == FlowTest::default()))
 }
 
 /// True if the ends and the direction fit, which never changes for a stream.
 fn fits_direction(armed: &Armed, packet: &Packet<'_>, to_server: bool) -> bool {
     let rule = &armed.rule;
-    rule.flow.to_server.is_none_or(|own| own == to_server) && rule.header.fits(packet.source, packet.destination)
+    rule.flow.to_server.is_none_or(|own| own == to_server)
+        && rule.header.fits(packet.source, packet.destination)
 }
 
 /// True if protocol, ends and flow fit.
@@ -319,6 +345,8 @@ fn fits_ends(armed: &Armed, packet: &Packet<'_>, flow: &Flow, to_server: bool) -
     };
     protocol
         && rule.flow.established.is_none_or(|own| own == flow.established)
-        && rule.flow.application.is_none_or(|(own, wanted)| (application == Some(own)) == wanted)
+        && rule.flow.application.is_none_or(|(own, wanted)| {
+            flow.parser.is_decided() && (application == Some(own)) == wanted
+        })
         && fits_direction(armed, packet, to_server)
 }

@@ -131,7 +131,11 @@ impl<'a> Packet<'a> {
         } else if let Some(icmp) = level.icmp() {
             (self.payload, self.payload_len) = (icmp.payload(), icmp.payload().len());
             let (kind, code, rest) = (icmp.kind(), icmp.code(), icmp.rest());
-            let is_echo = if icmp.is_v6() { matches!(kind, 128 | 129) } else { matches!(kind, 0 | 8 | 13..=18) };
+            let is_echo = if icmp.is_v6() {
+                matches!(kind, 128 | 129)
+            } else {
+                matches!(kind, 0 | 8 | 13..=18)
+            };
             self.icmp = Some(IcmpFields { kind, code, rest, is_echo });
         } else if let Some(ports) = level.ports() {
             (self.source.1, self.destination.1) = (ports.source, ports.destination);
@@ -162,7 +166,9 @@ impl<'a> Packet<'a> {
     pub fn fits(&self, test: &PacketTest) -> bool {
         let icmp = |fits: &dyn Fn(IcmpFields) -> bool| self.icmp.is_some_and(fits);
         let echo = |shift: u32, value: u16| {
-            icmp(&|icmp| icmp.is_echo && icmp.rest.is_some_and(|rest| (rest >> shift) as u16 == value))
+            icmp(&|icmp| {
+                icmp.is_echo && icmp.rest.is_some_and(|rest| (rest >> shift) as u16 == value)
+            })
         };
         match test {
             PacketTest::PayloadLen(bound) => bound.contains(self.payload_len as u64),
@@ -179,12 +185,18 @@ impl<'a> Packet<'a> {
             PacketTest::IcmpId(id) => echo(16, *id),
             PacketTest::IcmpSequence(number) => echo(0, *number),
             PacketTest::Sequence(number) => self.tcp.is_some_and(|tcp| tcp.sequence == *number),
-            PacketTest::Acknowledged(number) => self.tcp.is_some_and(|tcp| tcp.acknowledged == *number),
+            PacketTest::Acknowledged(number) => {
+                self.tcp.is_some_and(|tcp| tcp.acknowledged == *number)
+            }
             PacketTest::Window(window, negated) => {
                 self.tcp.is_some_and(|tcp| (tcp.window == *window) != *negated)
             }
-            PacketTest::FragmentBits { value, mode } => self.id.is_some() && mode.fits(self.fragment_bits, *value),
-            PacketTest::FragmentOffset(bound) => bound.contains(u64::from(self.fragment_offset / 8)),
+            PacketTest::FragmentBits { value, mode } => {
+                self.id.is_some() && mode.fits(self.fragment_bits, *value)
+            }
+            PacketTest::FragmentOffset(bound) => {
+                bound.contains(u64::from(self.fragment_offset / 8))
+            }
         }
     }
 }

@@ -37,7 +37,13 @@ impl Default for Thresholds {
 
 impl Thresholds {
     /// Counts a match of the rule; true if it alerts.
-    pub fn alerts(&mut self, id: (u32, u32), limit: &Threshold, packet: &Packet<'_>, flow: u64) -> bool {
+    pub fn alerts(
+        &mut self,
+        id: (u32, u32),
+        limit: &Threshold,
+        packet: &Packet<'_>,
+        flow: u64,
+    ) -> bool {
         let (source, destination) = (packet.source.0, packet.destination.0);
         let key = match limit.track {
             Track::Source => Key::Address(source),
@@ -86,7 +92,9 @@ impl HostNames {
     fn hosts(owner: Owner, packet: &Packet<'_>) -> Hosts {
         let (source, destination) = (packet.source.0, packet.destination.0);
         match owner {
-            Owner::Flow | Owner::Pair => Hosts::Two(source.min(destination), source.max(destination)),
+            Owner::Flow | Owner::Pair => {
+                Hosts::Two(source.min(destination), source.max(destination))
+            }
             Owner::Source => Hosts::One(source),
             Owner::Destination => Hosts::One(destination),
         }

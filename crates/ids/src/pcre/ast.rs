@@ -143,10 +143,13 @@ impl Node {
         match self {
             Node::At(own) => *own == place,
             Node::Empty | Node::Set(_) | Node::Back(..) => false,
-            Node::Sequence(nodes) | Node::Alternation(nodes) => nodes.iter().any(|node| node.has(place)),
-            Node::Repeat { node, .. } | Node::Group(_, node) | Node::Look { node, .. } | Node::Atomic(node) => {
-                node.has(place)
+            Node::Sequence(nodes) | Node::Alternation(nodes) => {
+                nodes.iter().any(|node| node.has(place))
             }
+            Node::Repeat { node, .. }
+            | Node::Group(_, node)
+            | Node::Look { node, .. }
+            | Node::Atomic(node) => node.has(place),
         }
     }
 
@@ -156,7 +159,8 @@ impl Node {
             Node::Alternation(nodes) => nodes.iter().all(Node::begins_lines_before_bytes),
             Node::Sequence(nodes) => match nodes.split_first() {
                 Some((Node::At(Place::LineStart), rest)) => {
-                    let bytes: usize = rest.iter().map(Node::min_len).fold(0, usize::saturating_add);
+                    let bytes: usize =
+                        rest.iter().map(Node::min_len).fold(0, usize::saturating_add);
                     bytes > 0 && !rest.iter().any(|node| node.has(Place::LineStart))
                 }
                 _ => !self.has(Place::LineStart),

@@ -17,8 +17,16 @@ const NO_PLACE: usize = usize::MAX;
 enum Step {
     Set(Box<ByteSet>),
     /// A repetition of one byte.
-    Run { set: Box<ByteSet>, min: usize, max: usize, lazy: bool },
-    Split { first: usize, second: usize },
+    Run {
+        set: Box<ByteSet>,
+        min: usize,
+        max: usize,
+        lazy: bool,
+    },
+    Split {
+        first: usize,
+        second: usize,
+    },
     Jump(usize),
     Save(usize),
     At(Place),
@@ -26,12 +34,23 @@ enum Step {
     /// Sets a counter to zero.
     Zero(usize),
     /// The head of a counted loop; its exit is the next step but one.
-    Count { counter: usize, min: u32, max: u32, lazy: bool },
+    Count {
+        counter: usize,
+        min: u32,
+        max: u32,
+        lazy: bool,
+    },
     /// Begins an iteration of a loop; the body follows.
     Enter(usize),
     /// The body follows; it ends with `Stop`, after which `after` is.
-    Look { behind: Option<usize>, negated: bool, after: usize },
-    Atomic { after: usize },
+    Look {
+        behind: Option<usize>,
+        negated: bool,
+        after: usize,
+    },
+    Atomic {
+        after: usize,
+    },
     /// End of a body, or of the pattern.
     Stop,
 }
@@ -49,8 +68,12 @@ pub struct Program {
 impl Program {
     /// Makes the program of a tree with `groups` groups.
     pub fn new(node: &Node, groups: u32) -> Program {
-        let mut program =
-            Program { steps: Vec::new(), counters: 0, slots: 2 * (groups as usize + 1), first: first(node) };
+        let mut program = Program {
+            steps: Vec::new(),
+            counters: 0,
+            slots: 2 * (groups as usize + 1),
+            first: first(node),
+        };
         program.add(node);
         program.steps.push(Step::Stop);
         program
@@ -140,15 +163,18 @@ impl Program {
 fn first(node: &Node) -> Option<ByteSet> {
     match node {
         Node::Set(set) => Some(**set),
-        Node::Sequence(nodes) => {
-            nodes.iter().find(|node| !matches!(node, Node::At(_) | Node::Empty | Node::Look { .. })).and_then(first)
-        }
+        Node::Sequence(nodes) => nodes
+            .iter()
+            .find(|node| !matches!(node, Node::At(_) | Node::Empty | Node::Look { .. }))
+            .and_then(first),
         Node::Alternation(nodes) => {
             nodes.iter().map(first).try_fold(ByteSet::EMPTY, |all, one| Some(all.or(&one?)))
         }
         Node::Repeat { node, min, .. } if *min > 0 => first(node),
         Node::Group(_, node) | Node::Atomic(node) => first(node),
-        Node::Empty | Node::At(_) | Node::Back(..) | Node::Look { .. } | Node::Repeat { .. } => None,
+        Node::Empty | Node::At(_) | Node::Back(..) | Node::Look { .. } | Node::Repeat { .. } => {
+            None
+        }
     }
 }
 
@@ -157,7 +183,12 @@ fn first(node: &Node) -> Option<ByteSet> {
 enum Undo {
     Branch(usize, usize),
     /// A repetition of one byte may also end at any place from `low` to `high`.
-    Ends { step: usize, low: usize, high: usize, lazy: bool },
+    Ends {
+        step: usize,
+        low: usize,
+        high: usize,
+        lazy: bool,
+    },
     Slot(usize, usize),
     Counter(usize, u32, usize),
 }
@@ -227,10 +258,14 @@ impl<'t> Backtracker<'t> {
     fn step(&mut self, step: usize, at: usize) -> Result<Option<(usize, usize)>, LimitReached> {
         let program = self.program;
         Ok(match &program.steps[step] {
-            Step::Set(set) => {
-                self.text.get(at).is_some_and(|byte| set.contains(*byte)).then_some((step + 1, at + 1))
+            Step::Set(set) => self
+                .text
+                .get(at)
+                .is_some_and(|byte| set.contains(*byte))
+                .then_some((step + 1, at + 1)),
+            Step::Run { set, min, max, lazy } => {
+                return self.run_of(step, at, set, (*min, *max), *lazy);
             }
-            Step::Run { set, min, max, lazy } => return self.run_of(step, at, set, (*min, *max), *lazy),
             Step::Split { first, second } => {
                 self.stack.push(Undo::Branch(*second, at));
                 Some((*first, at))
@@ -242,7 +277,9 @@ impl<'t> Backtracker<'t> {
                 Some((step + 1, at))
             }
             Step::At(place) => self.is_at(*place, at).then_some((step + 1, at)),
-            Step::Back(group, caseless) => self.back(*group, *caseless, at).map(|end| (step + 1, end)),
+            Step::Back(group, caseless) => {
+                self.back(*group, *caseless, at).map(|end| (step + 1, end))
+            }
             Step::Zero(counter) => {
                 self.set_counter(*counter, (0, NO_PLACE));
                 Some((step + 1, at))
@@ -373,7 +410,8 @@ impl<'t> Backtracker<'t> {
     fn is_at(&self, place: Place, at: usize) -> bool {
         let (text, len) = (self.text, self.text.len());
         let word = |at: Option<usize>| {
-            at.and_then(|at| text.get(at)).is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
+            at.and_then(|at| text.get(at))
+                .is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
         };
         let boundary = || word(at.checked_sub(1)) != word(Some(at));
         match place {

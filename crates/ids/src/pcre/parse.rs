@@ -18,8 +18,15 @@ const MAX_GROUPS: u32 = 1000;
 
 /// Reads a pattern: the tree, and the number of its groups.
 pub fn parse(text: &[u8], flags: Flags) -> Result<(Node, u32), String> {
-    let mut parser =
-        Parser { text, at: 0, flags, groups: 0, names: Vec::new(), depth: 0, references: Vec::new() };
+    let mut parser = Parser {
+        text,
+        at: 0,
+        flags,
+        groups: 0,
+        names: Vec::new(),
+        depth: 0,
+        references: Vec::new(),
+    };
     let node = parser.alternation()?;
     if parser.at < text.len() {
         return Err("\")\" without \"(\"".to_owned());
@@ -153,7 +160,9 @@ impl<'t> Parser<'t> {
 
     /// An escape outside of a class; the backslash is taken.
     fn escape(&mut self) -> Result<Node, String> {
-        let Some(byte) = self.peek() else { return Err("the pattern ends with a backslash".to_owned()) };
+        let Some(byte) = self.peek() else {
+            return Err("the pattern ends with a backslash".to_owned());
+        };
         if let Some(set) = escaped_set(byte) {
             self.at += 1;
             return Ok(Node::Set(Box::new(set)));
@@ -231,7 +240,8 @@ impl<'t> Parser<'t> {
             self.until(b'}')?
         } else {
             let rest = &self.text[self.at..];
-            let len = rest.iter().take_while(|byte| byte.is_ascii_digit() || **byte == b'-').count();
+            let len =
+                rest.iter().take_while(|byte| byte.is_ascii_digit() || **byte == b'-').count();
             self.at += len;
             &rest[..len]
         };
@@ -242,7 +252,8 @@ impl<'t> Parser<'t> {
             None => return self.back_to(text),
         };
         let group = u32::try_from(group).ok().filter(|group| (1..=MAX_GROUPS).contains(group));
-        let group = group.ok_or_else(|| format!("\\g{} is no group", String::from_utf8_lossy(text)))?;
+        let group =
+            group.ok_or_else(|| format!("\\g{} is no group", String::from_utf8_lossy(text)))?;
         Ok(self.back(group))
     }
 
@@ -277,12 +288,16 @@ impl<'t> Parser<'t> {
             self.until(b')')?;
             return Ok(None);
         }
-        for (text, is_behind, negated) in
-            [(&b"="[..], false, false), (b"!", false, true), (b"<=", true, false), (b"<!", true, true)]
-        {
+        for (text, is_behind, negated) in [
+            (&b"="[..], false, false),
+            (b"!", false, true),
+            (b"<=", true, false),
+            (b"<!", true, true),
+        ] {
             if self.take(text) {
                 let node = self.inside(flags)?;
-                return if is_behind { behind(node, negated) } else { ahead(node, negated) }.map(Some);
+                return if is_behind { behind(node, negated) } else { ahead(node, negated) }
+                    .map(Some);
             }
         }
         for (text, end) in [(&b"P<"[..], b'>'), (b"<", b'>'), (b"'", b'\'')] {
@@ -362,9 +377,7 @@ impl<'t> Parser<'t> {
 
     /// `*`, `+`, `?`, `{1}`, `{1,}`, `{1,2}`; anything else in braces stands for itself.
     fn counts(&mut self) -> Result<Option<(u32, Option<u32>)>, String> {
-        for (text, counts) in
-            [(&b"*"[..], (0, None)), (b"+", (1, None)), (b"?", (0, Some(1)))]
-        {
+        for (text, counts) in [(&b"*"[..], (0, None)), (b"+", (1, None)), (b"?", (0, Some(1)))] {
             if self.take(text) {
                 return Ok(Some(counts));
             }
@@ -372,7 +385,8 @@ impl<'t> Parser<'t> {
         let Some(inside) = self.text[self.at..].strip_prefix(b"{") else { return Ok(None) };
         let Some(len) = inside.iter().position(|byte| *byte == b'}') else { return Ok(None) };
         let inside = std::str::from_utf8(&inside[..len]).unwrap_or_default();
-        let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let digits =
+            |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         let (low, high) = match inside.split_once(',') {
             None if digits(inside) => (inside, Some(inside)),
             Some((low, "")) if digits(low) => (low, None),

@@ -34,7 +34,8 @@ pub struct Header {
 impl Header {
     /// Reads a header. A header without addresses, as Snort 3 has them, applies to all.
     pub(super) fn parse(text: &[u8]) -> Result<Header, String> {
-        let text = std::str::from_utf8(text).map_err(|_| "the header is not UTF-8 text".to_owned())?;
+        let text =
+            std::str::from_utf8(text).map_err(|_| "the header is not UTF-8 text".to_owned())?;
         let words = words(text)?;
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let action = words.first().copied().unwrap_or_default();
@@ -42,7 +43,9 @@ impl Header {
             return Err(format!("no rule: {} is no action", shown(action.as_bytes())));
         }
         let any = "any";
-        let (protocol, [source, source_port, operator, destination, destination_port]) = match words[1..] {
+        let (protocol, [source, source_port, operator, destination, destination_port]) = match words
+            [1..]
+        {
             [protocol] => (protocol, [any, any, "->", any, any]),
             [protocol, source, ports, operator, destination, other_ports] => {
                 (protocol, [source, ports, operator, destination, other_ports])
@@ -107,7 +110,9 @@ mod tests {
 
     #[test]
     fn headers_have_seven_words_or_two() {
-        let header = Header::parse(b"alert tcp [1.2.3.4, !10.0.0.0/8] any <> $HOME_NET [80, 443:]  ").unwrap();
+        let header =
+            Header::parse(b"alert tcp [1.2.3.4, !10.0.0.0/8] any <> $HOME_NET [80, 443:]  ")
+                .unwrap();
         assert_eq!((&*header.source, &*header.source_port), ("[1.2.3.4,!10.0.0.0/8]", "any"));
         assert_eq!((&*header.destination, &*header.destination_port), ("$HOME_NET", "[80,443:]"));
         assert_eq!(header.direction, Direction::Both);

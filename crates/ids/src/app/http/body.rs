@@ -181,10 +181,12 @@ impl Body {
         self.decoded.get_or_insert_with(|| {
             let decoded = match encoding {
                 Encoding::Gzip => read(flate2::read::GzDecoder::new(&**kept)),
-                Encoding::Plain | Encoding::Deflate => match read(flate2::read::ZlibDecoder::new(&**kept)) {
-                    whole if !whole.is_empty() => whole,
-                    _ => read(flate2::read::DeflateDecoder::new(&**kept)),
-                },
+                Encoding::Plain | Encoding::Deflate => {
+                    match read(flate2::read::ZlibDecoder::new(&**kept)) {
+                        whole if !whole.is_empty() => whole,
+                        _ => read(flate2::read::DeflateDecoder::new(&**kept)),
+                    }
+                }
             };
             if decoded.is_empty() { kept.clone() } else { decoded }
         })

@@ -7,6 +7,9 @@ use crate::buffer::Buffer;
 /// Most fields of a head; the head is given up if it has more.
 const MAX_FIELDS: usize = 1024;
 
+/// Most parts of a form.
+const MAX_PARTS: usize = 256;
+
 /// A head.
 #[derive(Debug)]
 pub struct Head {
@@ -59,7 +62,8 @@ impl Head {
                 Some(colon) => (line[..colon].trim_ascii(), line[colon + 1..].trim_ascii()),
                 None => (&b""[..], line.trim_ascii()),
             };
-            let is_same = |(own, _): &(Vec<u8>, Vec<u8>)| !name.is_empty() && own.eq_ignore_ascii_case(name);
+            let is_same =
+                |(own, _): &(Vec<u8>, Vec<u8>)| !name.is_empty() && own.eq_ignore_ascii_case(name);
             match fields.iter().position(is_same) {
                 Some(at) => {
                     fields[at].1.extend_from_slice(b", ");
@@ -89,7 +93,8 @@ impl Head {
 
     /// Length of the body; `answers_head` is none for a request.
     pub fn framing(&self, answers_head: Option<bool>) -> Framing {
-        let bodiless = self.status().is_some_and(|status| status / 100 == 1 || status == 204 || status == 304);
+        let bodiless =
+            self.status().is_some_and(|status| status / 100 == 1 || status == 204 || status == 304);
         if answers_head.is_some() && (answers_head == Some(true) || bodiless) {
             return Framing::Len(0);
         }
@@ -156,17 +161,40 @@ impl Head {
             if directions.is_none_or(|own| own == to_server)
                 && let Some(value) = self.field(name)
             {
-                add(*buffer, value);
+                // A field without a value is there.
+                found.push((*buffer, value.to_vec()));
             }
         }
         found
+    }
+
+    /// The files in the body of a request: those of a form in parts, or the body as one file.
+    pub fn files<'b>(&self, body: &'b [u8]) -> Vec<&'b [u8]> {
+        let kind = self.field("content-type").unwrap_or_default();
+        if !kind.to_ascii_lowercase().starts_with(b"multipart/form-data") {
+            return vec![body];
+        }
+        let Some(at) = memchr::memmem::find(kind, b"boundary=") else { return Vec::new() };
+        let boundary =
+            kind[at + 9..].split(|byte| b"; ,".contains(byte)).next().unwrap_or_default();
+        let boundary = boundary
+            .strip_prefix(b"\"")
+            .and_then(|text| text.strip_suffix(b"\""))
+            .unwrap_or(boundary);
+        let mark = [b"--", boundary].concat();
+        let places: Vec<usize> = memchr::memmem::find_iter(body, &mark).take(MAX_PARTS).collect();
+        let ends = places.iter().skip(1).copied().chain([body.len()]);
+        let parts = places.iter().zip(ends).map(|(start, end)| &body[start + mark.len()..end]);
+        parts.filter_map(file_of).collect()
     }
 
     /// All fields but cookies, one on a line.
     fn headers(&self, to_server: bool) -> Vec<u8> {
         let cookie = if to_server { "cookie" } else { "set-cookie" };
         let mut out = Vec::with_capacity(self.text.len());
-        for (name, value) in self.fields.iter().filter(|(name, _)| !name.eq_ignore_ascii_case(cookie.as_bytes())) {
+        for (name, value) in
+            self.fields.iter().filter(|(name, _)| !name.eq_ignore_ascii_case(cookie.as_bytes()))
+        {
             out.extend_from_slice(name);
             out.extend_from_slice(b": ");
             out.extend_from_slice(value);
@@ -187,6 +215,15 @@ impl Head {
         out.extend_from_slice(b"\r\n");
         out
     }
+}
+
+/// The file in a part of a form; none if the part has no name of a file.
+fn file_of(part: &[u8]) -> Option<&[u8]> {
+    let len = split_head(part, 0)?;
+    let head = part[..len].to_ascii_lowercase();
+    memchr::memmem::find(&head, b"filename=")?;
+    let file = &part[len..];
+    Some(file.strip_suffix(b"\r\n").or_else(|| file.strip_suffix(b"\n")).unwrap_or(file))
 }
 
 /// Buffers with the value of one field, and the direction in which they are there.

@@ -19,7 +19,10 @@ pub fn normalise(raw: &[u8], is_connect: bool) -> Uri {
     }
     let (host, rest) = match scheme_end(raw) {
         Some(start) => {
-            let len = raw[start..].iter().position(|byte| b"/?#".contains(byte)).unwrap_or(raw.len() - start);
+            let len = raw[start..]
+                .iter()
+                .position(|byte| b"/?#".contains(byte))
+                .unwrap_or(raw.len() - start);
             let authority = &raw[start..start + len];
             let user = authority.iter().rposition(|byte| *byte == b'@').map_or(0, |at| at + 1);
             (Some(authority[user..].to_vec()), &raw[start + len..])
@@ -62,10 +65,11 @@ fn decode_path(path: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(path.len());
     let mut rest = path;
     while let Some((byte, after)) = rest.split_first() {
-        let wide = after.strip_prefix(b"u").or_else(|| after.strip_prefix(b"U")).filter(|_| *byte == b'%');
-        let value = wide.and_then(|wide| wide.get(..4)).and_then(|digits| {
-            u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
-        });
+        let wide =
+            after.strip_prefix(b"u").or_else(|| after.strip_prefix(b"U")).filter(|_| *byte == b'%');
+        let value = wide
+            .and_then(|wide| wide.get(..4))
+            .and_then(|digits| u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
         match value {
             // What has no byte of its own becomes a question mark.
             Some(value) => {
@@ -75,7 +79,8 @@ fn decode_path(path: &[u8]) -> Vec<u8> {
             None => {
                 let len = if *byte == b'%' { rest.len().min(3) } else { 1 };
                 out.extend(url_decode(&rest[..len], false).into_iter().take(1));
-                let decoded = *byte == b'%' && len == 3 && rest[1..3].iter().all(u8::is_ascii_hexdigit);
+                let decoded =
+                    *byte == b'%' && len == 3 && rest[1..3].iter().all(u8::is_ascii_hexdigit);
                 rest = &rest[if decoded { 3 } else { 1 }..];
             }
         }

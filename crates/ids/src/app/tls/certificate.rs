@@ -62,7 +62,11 @@ pub fn read(mut bytes: &[u8]) -> Option<Certificate> {
     let (_, issuer) = value(&mut signed)?;
     value(&mut signed)?;
     let (_, subject) = value(&mut signed)?;
-    Some(Certificate { serial: serial.join(":").into_bytes(), issuer: name(issuer)?, subject: name(subject)? })
+    Some(Certificate {
+        serial: serial.join(":").into_bytes(),
+        issuer: name(issuer)?,
+        subject: name(subject)?,
+    })
 }
 
 fn name(mut bytes: &[u8]) -> Option<Vec<u8>> {

@@ -28,7 +28,9 @@ pub fn escaped_set(byte: u8) -> Option<ByteSet> {
 
 /// A byte written with an escape; the backslash is taken.
 pub fn escaped_byte(parser: &mut Parser<'_>) -> Result<u8, String> {
-    let Some(byte) = parser.next() else { return Err("the pattern ends with a backslash".to_owned()) };
+    let Some(byte) = parser.next() else {
+        return Err("the pattern ends with a backslash".to_owned());
+    };
     Ok(match byte {
         b'n' => b'\n',
         b'r' => b'\r',
@@ -96,7 +98,9 @@ pub fn class(parser: &mut Parser<'_>) -> Result<ByteSet, String> {
             Member::Nothing => {}
             Member::One(low) => match range_end(parser)? {
                 Some(high) if high < low => {
-                    return Err(format!("the range \\x{low:02x}-\\x{high:02x} of a class is empty"));
+                    return Err(format!(
+                        "the range \\x{low:02x}-\\x{high:02x} of a class is empty"
+                    ));
                 }
                 Some(high) => set = set.or(&ByteSet::range(low, high)),
                 None => set.insert(low),
@@ -139,7 +143,9 @@ fn member(parser: &mut Parser<'_>) -> Result<Member, String> {
     if byte != b'\\' {
         return Ok(Member::One(byte));
     }
-    let Some(byte) = parser.peek() else { return Err("the pattern ends with a backslash".to_owned()) };
+    let Some(byte) = parser.peek() else {
+        return Err("the pattern ends with a backslash".to_owned());
+    };
     if byte == b'N' {
         return Err("\\N in a class is not judged".to_owned());
     }

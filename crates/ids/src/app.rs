@@ -70,6 +70,17 @@ impl Parser {
         }
     }
 
+    /// Bytes that it holds.
+    pub fn held(&self) -> usize {
+        match self {
+            Parser::New | Parser::None => 0,
+            Parser::Unknown(sides) => sides.iter().map(Vec::capacity).sum(),
+            Parser::Http(http) => http.held(),
+            Parser::Tls(tls) => tls.held(),
+            Parser::Dns(dns) => dns.held(),
+        }
+    }
+
     /// True if the application is known, or is none of those that are known here.
     pub fn is_decided(&self) -> bool {
         !matches!(self, Parser::New | Parser::Unknown(_))

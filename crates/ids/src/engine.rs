@@ -38,6 +38,8 @@ use std::sync::Arc;
 pub struct Limits {
     /// Most flows.
     pub flows: usize,
+    /// Most bytes that all flows hold; the flow that has been silent longest is forgotten first.
+    pub bytes: usize,
     /// Time after which a silent flow is forgotten, in nanoseconds.
     pub idle_ns: u64,
     /// Judge streams whose beginning was not captured.
@@ -46,7 +48,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { flows: 16_384, idle_ns: 600_000_000_000, midstream: false }
+        Limits { flows: 16_384, bytes: 512 << 20, idle_ns: 600_000_000_000, midstream: false }
     }
 }
 
@@ -63,6 +65,8 @@ pub struct Counters {
     pub other: u64,
     /// Flows.
     pub flows: u64,
+    /// Flows that were forgotten for lack of room.
+    pub forgotten: u64,
     /// Messages of applications.
     pub messages: u64,
     /// Rules that were verified.
@@ -127,6 +131,7 @@ pub struct Engine {
     names: HostNames,
     candidates: Candidates,
     room: Vec<u8>,
+    held_bytes: usize,
 }
 
 impl Engine {
@@ -149,6 +154,7 @@ impl Engine {
             names: HostNames::default(),
             candidates: Candidates::default(),
             room: Vec::new(),
+            held_bytes: 0,
         }
     }
 
@@ -165,6 +171,29 @@ impl Engine {
     /// The rules in force.
     pub fn rules(&self) -> &Index {
         &self.rules
+    }
+
+    /// Adds a rule, in force from the next frame on; one with the same identifier is replaced.
+    pub fn add_rule(&mut self, rule: Rule) {
+        // The index is shared only while a frame is judged.
+        if let Some(index) = Arc::get_mut(&mut self.rules) {
+            index.add(rule);
+        }
+    }
+
+    /// Removes a rule, from the next frame on; false if there is none with this identifier.
+    pub fn remove_rule(&mut self, gid: u32, sid: u32) -> bool {
+        Arc::get_mut(&mut self.rules).is_some_and(|index| index.remove(gid, sid))
+    }
+
+    /// Replaces all rules, from the next frame on. Streams and messages that have begun are judged by the new rules
+    /// with their next bytes.
+    pub fn set_rules(&mut self, rules: Index) {
+        self.rules = Arc::new(rules);
+        self.flows.retain(|_, flow| {
+            flow.iter_mut().for_each(|flow| flow.forget_rules());
+            true
+        });
     }
 
     /// Judges a frame.
@@ -250,9 +279,26 @@ impl Engine {
         for message in &messages {
             self.judge_message(packet, &mut flow, message, give);
         }
+        let held = flow.held();
+        self.held_bytes = self.held_bytes + held - std::mem::replace(&mut flow.held_bytes, held);
         match self.flows.peek_mut(&key) {
             Some(room) => *room = Some(flow),
-            None => self.add_flow(key, flow, deadline_ns),
+            None => {
+                self.make_room(true);
+                self.flows.insert(key, Some(flow), deadline_ns);
+            }
+        }
+        self.make_room(false);
+    }
+
+    /// Forgets flows until there is room for the bytes of all and, if wanted, for another flow.
+    fn make_room(&mut self, another: bool) {
+        while (another && self.flows.is_full())
+            || (self.held_bytes > self.limits.bytes && self.flows.len() > 1)
+        {
+            let Some((_, old)) = self.flows.pop_oldest() else { return };
+            self.counters.forgotten += 1;
+            self.forget(old);
         }
     }
 
@@ -261,18 +307,10 @@ impl Engine {
         Box::new(Flow::new(flow_id(packet, self.counters.flows), packet))
     }
 
-    /// Stores a new flow; the oldest one is forgotten if there is no room.
-    fn add_flow(&mut self, key: FlowKey, flow: Box<Flow>, deadline_ns: u64) {
-        while self.flows.is_full()
-            && let Some((_, old)) = self.flows.pop_oldest()
-        {
-            self.forget(old);
-        }
-        self.flows.insert(key, Some(flow), deadline_ns);
-    }
-
     fn forget(&mut self, flow: Option<Box<Flow>>) {
-        if let Some(connection) = flow.and_then(|flow| flow.connection) {
+        let Some(flow) = flow else { return };
+        self.held_bytes -= flow.held_bytes;
+        if let Some(connection) = flow.connection {
             self.connections.remove(&connection);
         }
     }

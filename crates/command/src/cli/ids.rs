@@ -13,7 +13,9 @@ lists them with their reasons. docs/ids.md describes which options are judged.
 Examples:
   fyke ids -r in.pcapng -S my.rules                       a line for each alert
   fyke ids -r in.pcapng -S my.rules --eve - | jq .alert   alerts as Suricata's EVE JSON
-  fyke ids -i eth0 -S my.rules --eve eve.json --set HOME_NET=10.0.0.0/8")]
+  fyke ids -i eth0 -S my.rules --eve eve.json --set HOME_NET=10.0.0.0/8
+  fyke ctl add 'alert tcp any any -> any 23 (msg:\"telnet\"; flags:S; sid:1000001;)'     while it runs
+  fyke ctl del 1000001")]
 pub struct IdsArgs {
     #[command(flatten)]
     pub source: SourceArgs,
@@ -34,6 +36,9 @@ pub struct IdsArgs {
     /// Judge the streams of connections whose beginning was not captured, too
     #[arg(long)]
     pub midstream: bool,
+    /// Do not open a control socket; the rules cannot be edited while fyke runs
+    #[arg(long)]
+    pub no_control: bool,
     /// Stop after N frames
     #[arg(short, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count_limit: Option<u64>,

@@ -3,7 +3,10 @@
 //! Alerts go to standard output as text, or to a file as JSON (`--eve`); the summary goes to standard error. Exit status
 //! 0 with alerts or without.
 
+mod live;
+
 use super::privilege::{Doors, Needs, Privileges};
+use super::run::serve;
 use super::signals::stop_on_signals;
 use super::snort2ruler::{dialect, read, variables};
 use super::{Failure, graphs, one_line, open, output};
@@ -12,9 +15,14 @@ use anyhow::Context;
 use fyke_capture::{Next, ReadError, Source};
 use fyke_ids::eve::{self, Options};
 use fyke_ids::{Alert, Engine, Index, Limits, Translation};
+use live::Live;
 use std::collections::BTreeMap;
 use std::io::{BufWriter, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Longest wait for frames, after which an edit is made.
+const PATIENCE: Duration = Duration::from_millis(10);
 
 /// Runs the command.
 pub fn run(mut args: IdsArgs) -> Result<(), Failure> {
@@ -36,9 +44,17 @@ pub fn run(mut args: IdsArgs) -> Result<(), Failure> {
         after: 0,
         limit: args.count_limit.unwrap_or(u64::MAX),
     };
-    let _entered = privileges.enter(&Needs::with(Doors::Closed))?;
+    let live = Live::new(source.interfaces(), is_live, &args.rules)?;
+    live.publish(&run.engine, &source.stats());
+    let doors = if args.no_control { Doors::Closed } else { Doors::Filters };
+    let entered = privileges.enter(&Needs::with(doors))?;
+    let _server = if args.no_control { None } else { serve(&live, entered.sockets, is_live) };
+    if is_live {
+        source.set_patience(PATIENCE);
+    }
     let stop = stop_on_signals()?;
-    let failure = run.run(&mut *source, &stop, is_live);
+    let failure = run.run(&mut *source, &live, &stop, is_live);
+    live.end();
     run.engine.finish(&mut |alert| run.out.write(alert));
     let written = run.out.end();
     run.report(&mut *source);
@@ -136,11 +152,14 @@ impl Run {
     fn run(
         &mut self,
         source: &mut dyn Source,
+        live: &Live,
         stop: &AtomicBool,
         is_live: bool,
     ) -> Option<ReadError> {
         let mut stopping = false;
         loop {
+            live.edit(&mut self.engine);
+            live.publish(&self.engine, &source.stats());
             let over = stop.load(Ordering::Relaxed) || self.is_over();
             if over && !std::mem::replace(&mut stopping, true) && !source.stop() {
                 return None;
@@ -185,8 +204,9 @@ impl Run {
             },
         );
         note!(
-            "{} flows, {} messages, {} bytes of streams, {} bytes missing",
+            "{} flows ({} forgotten for lack of room), {} messages, {} bytes of streams, {} bytes missing",
             counters.flows,
+            counters.forgotten,
             counters.messages,
             streams.delivered_bytes,
             streams.missing_bytes

@@ -17,6 +17,11 @@ pub struct Dns {
 }
 
 impl Dns {
+    /// Bytes that it holds.
+    pub fn held(&self) -> usize {
+        self.sides.iter().map(Vec::capacity).sum()
+    }
+
     /// Takes the next bytes of a direction.
     pub fn bytes(&mut self, to_server: bool, missing: u64, bytes: &[u8], give: Give<'_>) {
         let at = usize::from(!to_server);

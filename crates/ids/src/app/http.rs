@@ -111,6 +111,15 @@ pub fn begins(bytes: &[u8], to_server: bool) -> Option<bool> {
 }
 
 impl Http {
+    /// Bytes that it holds.
+    pub fn held(&self) -> usize {
+        let side = |side: &Side| {
+            let body = side.body.as_ref().map_or(0, |(head, body)| head.held() + body.held());
+            side.head.capacity() + body
+        };
+        self.sides.iter().map(side).sum()
+    }
+
     /// Takes the next bytes of a direction.
     pub fn bytes(&mut self, to_server: bool, missing: u64, bytes: &[u8], give: Give<'_>) {
         let at = usize::from(!to_server);

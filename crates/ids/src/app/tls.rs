@@ -43,6 +43,11 @@ pub fn begins(bytes: &[u8]) -> Option<bool> {
 }
 
 impl Tls {
+    /// Bytes that it holds.
+    pub fn held(&self) -> usize {
+        self.0.iter().map(|side| side.records.capacity() + side.handshake.capacity()).sum()
+    }
+
     /// Takes the next bytes of a direction.
     pub fn bytes(&mut self, to_server: bool, missing: u64, bytes: &[u8], give: Give<'_>) {
         let side = &mut self.0[usize::from(!to_server)];

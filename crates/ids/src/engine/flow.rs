@@ -101,6 +101,8 @@ pub struct Flow {
     pub parser: Parser,
     /// Names that are set.
     pub names: HashSet<Arc<str>>,
+    /// Bytes that it held when they were last counted.
+    pub held_bytes: usize,
     /// A rule lets the flow pass.
     pub passed: bool,
     /// Rules that have alerted on the current message of each direction.
@@ -131,6 +133,7 @@ impl Flow {
             windows: Default::default(),
             parser: Parser::New,
             names: HashSet::new(),
+            held_bytes: 0,
             passed: false,
             alerted: Default::default(),
             alerted_once: HashSet::new(),
@@ -140,6 +143,22 @@ impl Flow {
     /// True if the packet is sent to the server.
     pub fn is_to_server(&self, packet: &Packet<'_>) -> bool {
         packet.source == self.client && packet.destination == self.server
+    }
+
+    /// Bytes that the flow holds.
+    pub fn held(&self) -> usize {
+        self.windows.iter().map(|window| window.bytes.capacity()).sum::<usize>()
+            + self.parser.held()
+    }
+
+    /// Forgets what is known of rules.
+    pub fn forget_rules(&mut self) {
+        for window in &mut self.windows {
+            window.waiting.clear();
+            window.done.clear();
+        }
+        self.alerted.iter_mut().for_each(Vec::clear);
+        self.alerted_once.clear();
     }
 
     /// Counts a packet.

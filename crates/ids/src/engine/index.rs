@@ -13,6 +13,7 @@ use fyke_ruler::byte_set::ByteSet;
 use fyke_ruler::gate::{Gate, MAX_RUN, MIN_RUN, rarity};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// Rules that are searched for one after the other before they join the others.
 pub const MERGE: usize = 32;
@@ -32,6 +33,8 @@ pub struct Armed {
     pub has_payload: bool,
     /// A content has a place from the beginning of the payload.
     pub anchored: bool,
+    /// Matches so far.
+    pub matches: AtomicU64,
     /// Order in which rules are judged: those that set names before those that test them.
     pub rank: u8,
 }
@@ -70,6 +73,7 @@ impl Armed {
             of_application: has(|buffer| buffer != Buffer::Payload),
             has_payload: has(|buffer| buffer == Buffer::Payload),
             anchored,
+            matches: AtomicU64::new(0),
             rank,
             rule,
         }
@@ -262,9 +266,8 @@ impl Index {
 
     fn insert(&mut self, rule: Rule, merge: usize) {
         let armed = Armed::new(rule);
-        let free =
-            self.rules.iter().position(Option::is_none).filter(|_| self.count < self.rules.len());
-        let number = u32::try_from(free.unwrap_or(self.rules.len())).unwrap_or(u32::MAX);
+        // Numbers are not used again: flows remember them.
+        let number = u32::try_from(self.rules.len()).unwrap_or(u32::MAX);
         match armed.literal() {
             Some((buffer, run)) => self.groups[buffer as usize].add(Some(run), number, merge),
             None => {
@@ -277,11 +280,7 @@ impl Index {
                 }
             }
         }
-        let armed = Some(Arc::new(armed));
-        match free {
-            Some(at) => self.rules[at] = armed,
-            None => self.rules.push(armed),
-        }
+        self.rules.push(Some(Arc::new(armed)));
         self.count += 1;
     }
 

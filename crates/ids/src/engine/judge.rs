@@ -10,6 +10,7 @@ use crate::rule::{Action, BitTest, Change, FlowTest, Mark, Owner, Protocol, Thre
 use crate::verify::{Variables, Verdict};
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Bytes that the tests of a rule apply to.
 enum Bytes<'b> {
@@ -238,6 +239,7 @@ impl Engine {
     ) {
         let rule = &armed.rule;
         self.counters.matches += 1;
+        armed.matches.fetch_add(1, Ordering::Relaxed);
         let limit = rule.threshold.as_ref();
         let alerts = limit.is_none_or(|limit| {
             self.thresholds.alerts((rule.gid, rule.sid), limit, packet, flow.id)

@@ -225,6 +225,40 @@ fn rules_about_headers_and_questions_are_judged_on_packets() {
 }
 
 #[test]
+fn flows_and_their_bytes_are_bounded() {
+    let mut talk = Talk::new("alert tcp any any -> any any (content:\"needle\"; sid:1;)");
+    talk.engine = Engine::new(
+        rules("alert tcp any any -> any any (content:\"needle\"; sid:1;)"),
+        Limits { flows: 50, bytes: 20_000, ..Limits::default() },
+    );
+    for port in 0..300 {
+        let ether = |flags, sequence| {
+            Bytes::ethernet()
+                .ipv4([1, 1, 1, 1], [2, 2, 2, 2])
+                .tcp(port, 80)
+                .flags(flags)
+                .seq_ack(sequence, 0)
+        };
+        talk.raw(&ether(SYN, 0).build());
+        for part in 0..5 {
+            talk.raw(&ether(ACK, 1 + part * 1000).payload(&[b'a'; 1000]).build());
+        }
+        assert!(
+            talk.engine.flows.len() <= 50 && talk.engine.held_bytes <= 20_000 + 16_384,
+            "{}",
+            talk.engine.held_bytes
+        );
+        assert!(talk.engine.connections.len() <= 50);
+    }
+    assert!(talk.engine.counters().forgotten > 200);
+    let held: usize = talk.engine.flows.len();
+    talk.time_ns += 2 * Limits::default().idle_ns;
+    talk.send(true, SYN, b"");
+    talk.send(true, SYN, b"");
+    assert!(held > 1 && talk.engine.flows.len() <= 2 && talk.engine.held_bytes < 20_000);
+}
+
+#[test]
 fn a_passed_flow_gives_no_alerts() {
     let mut talk = Talk::new(
         "alert tcp any any -> any 80 (content:\"needle\"; sid:1;)\npass tcp any any -> any 80 (content:\"friend\"; sid:2;)",

@@ -78,6 +78,11 @@ impl Body {
         }
     }
 
+    /// Bytes that it holds.
+    pub fn held(&self) -> usize {
+        self.kept.capacity() + self.decoded.as_ref().map_or(0, Vec::capacity)
+    }
+
     /// True if the body is complete.
     pub fn is_over(&self) -> bool {
         self.state == State::Over

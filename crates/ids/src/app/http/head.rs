@@ -76,6 +76,11 @@ impl Head {
         Some(Head { text: text.to_vec(), line, parts, fields, line_len })
     }
 
+    /// Bytes that it holds: the text, and its parts once more.
+    pub fn held(&self) -> usize {
+        2 * self.text.len()
+    }
+
     fn field(&self, name: &str) -> Option<&[u8]> {
         let found = self.fields.iter().find(|(own, _)| own.eq_ignore_ascii_case(name.as_bytes()));
         found.map(|(_, value)| &**value)

@@ -65,7 +65,8 @@ impl Pattern {
             let config = meta::Config::new()
                 .nfa_size_limit(Some(MAX_AUTOMATON_BYTES))
                 .hybrid_cache_capacity(1 << 20)
-                .utf8_empty(false);
+                .utf8_empty(false)
+                .auto_prefilter(false);
             meta::Builder::new().configure(config).build_from_hir(&hir).ok()
         };
         self.automaton.get_or_init(build).as_ref()

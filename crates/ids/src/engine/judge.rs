@@ -134,12 +134,15 @@ impl Engine {
             let holds = judged
                 && !flow.passed
                 && fits_ends(armed, packet, flow, to_server)
-                && self.judge(armed, packet, flow, &Bytes::Payload(open));
+                && self.judge_lists(armed, &Bytes::Payload(open));
             flow.windows[at] = window;
             match holds {
+                // Names are tested once, when the bytes are there; a name that is set later does not bring them back.
                 true => {
                     flow.windows[at].done.insert(*rule, end);
-                    self.fire(armed, packet, flow, to_server, None, give);
+                    if self.has_all_names(armed, packet, flow) {
+                        self.fire(armed, packet, flow, to_server, None, give);
+                    }
                 }
                 false if judged => waiting.push(*rule),
                 false => {}
@@ -200,9 +203,15 @@ impl Engine {
         flow: &Flow,
         bytes: &Bytes<'_>,
     ) -> bool {
-        if !armed.rule.bits.iter().all(|test| self.has_names(test, packet, flow)) {
-            return false;
-        }
+        self.has_all_names(armed, packet, flow) && self.judge_lists(armed, bytes)
+    }
+
+    fn has_all_names(&self, armed: &Armed, packet: &Packet<'_>, flow: &Flow) -> bool {
+        armed.rule.bits.iter().all(|test| self.has_names(test, packet, flow))
+    }
+
+    /// True if the lists of a rule hold.
+    fn judge_lists(&mut self, armed: &Armed, bytes: &Bytes<'_>) -> bool {
         self.counters.verified += 1;
         let mut variables = Variables::default();
         armed.lists.iter().all(|list| {

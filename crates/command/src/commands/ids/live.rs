@@ -149,15 +149,12 @@ impl Live {
     }
 
     fn stats(&self) -> Stats {
-        let accounting = self.shared().accounting.clone();
+        let (epoch, accounting) = {
+            let shared = self.shared();
+            (shared.epoch, shared.accounting.clone())
+        };
         let uptime_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        Stats {
-            epoch: self.shared().epoch,
-            filters: self.filters(),
-            accounting,
-            uptime_ms,
-            ..Stats::default()
-        }
+        Stats { epoch, filters: self.filters(), accounting, uptime_ms, ..Stats::default() }
     }
 
     /// Translates a text; it is refused as a whole if one of its rules is.
@@ -198,8 +195,9 @@ impl Live {
                     accepted,
                     passes: Vec::new(),
                 };
+                let epoch = self.shared().epoch;
                 return Ok(Response::Passes {
-                    epoch: self.shared().epoch,
+                    epoch,
                     filters: self.filters().into_iter().map(entry).collect(),
                     nodes: Vec::new(),
                     own_filter: None,

@@ -8,9 +8,11 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 const RULES: &str = "\
-alert http $HOME_NET any -> $EXTERNAL_NET any (msg:\"admin\"; flow:established,to_server; http.method; content:\"GET\"; \
-http.uri; content:\"/admin\"; fast_pattern; startswith; classtype:web-application-attack; metadata:created_at 2024_01_01; sid:1; rev:3;)
-drop http any any -> any any (msg:\"missing page\"; flow:to_client; http.stat_code; content:\"404\"; file.data; content:\"no such page\"; sid:2;)
+alert http $HOME_NET any -> $EXTERNAL_NET any (msg:\"admin\"; flow:established,to_server; http.method; \
+content:\"GET\"; http.uri; content:\"/admin\"; fast_pattern; startswith; classtype:web-application-attack; \
+metadata:created_at 2024_01_01; sid:1; rev:3;)
+drop http any any -> any any (msg:\"missing page\"; flow:to_client; \
+http.stat_code; content:\"404\"; file.data; content:\"no such page\"; sid:2;)
 alert tcp any any -> any 80 (msg:\"over two segments\"; content:\"Host: www\"; sid:3;)
 # alert tcp any any -> any any (msg:\"a comment is no rule\"; sid:4;)
 alert smb any any -> any any (msg:\"an application that is not read\"; sid:5;)

@@ -155,7 +155,7 @@ impl Parser {
     }
 }
 
-/// What the first bytes of a direction show.
+/// The application that the first bytes of a direction show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Found {
     Application(Application),

@@ -1,6 +1,6 @@
 //! Named buffers: parts of a packet, a stream or a message of an application, with the keywords that name them.
 
-/// An application whose messages are read.
+/// An application with messages that are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Application {
     /// HTTP/1.
@@ -77,7 +77,7 @@ pub enum Buffer {
 /// Number of buffers.
 pub const BUFFERS: usize = Buffer::TlsSerial as usize + 1;
 
-/// What is fixed for a buffer.
+/// The facts that are fixed for a buffer.
 #[derive(Debug)]
 pub struct Facts {
     /// The buffer.
@@ -171,12 +171,12 @@ impl Buffer {
         if self == Buffer::Payload { "payload" } else { self.facts().sticky[0] }
     }
 
-    /// The buffer of a keyword that stands before contents.
+    /// The buffer of a keyword for the contents after it.
     pub fn of_sticky(name: &str) -> Option<Buffer> {
         TABLE.iter().find(|facts| facts.sticky.contains(&name)).map(|facts| facts.buffer)
     }
 
-    /// The buffer of a keyword that stands after a content.
+    /// The buffer of a keyword for the content before it.
     pub fn of_modifier(name: &str) -> Option<Buffer> {
         TABLE
             .iter()

@@ -106,7 +106,7 @@ struct Builder {
     last: Option<content::Draft>,
     /// List of the last test.
     last_list: Option<usize>,
-    /// A `base64_decode` whose `base64_data` has come: list and test.
+    /// A `base64_decode` with its `base64_data`: list and test.
     decoded: Option<(usize, usize)>,
     has_sid: bool,
     only_packets: Option<&'static str>,
@@ -226,7 +226,7 @@ impl Builder {
         } else if transforms.is_empty() && self.last.is_none() {
             self.sticky = Some(self.list(buffer, &whole, buffer.is_multiple()));
         } else {
-            return Err("a transform stands before the contents".to_owned());
+            return Err("a transform belongs before the contents".to_owned());
         }
         Ok(())
     }

@@ -6,8 +6,8 @@
 //! 2. on the stream, if the packet has brought bytes in order: the last [`flow::WINDOW`] bytes;
 //! 3. on the messages of the application that these bytes complete.
 //!
-//! In each step a search finds the rules whose literal is there, and only those are verified. Invariants: every packet
-//! of IP is judged or counted as a fragment; nothing is judged twice by a rule after it has alerted; memory is bounded
+//! In each step a search finds the rules with a literal that is there, and only those are verified. Invariants: every
+//! packet of IP is judged or counted as a fragment; nothing is judged twice by a rule after it has alerted; memory is bounded
 //! by [`Limits`].
 
 pub mod flow;
@@ -42,7 +42,7 @@ pub struct Limits {
     pub bytes: usize,
     /// Time after which a silent flow is forgotten, in nanoseconds.
     pub idle_ns: u64,
-    /// Judge streams whose beginning was not captured.
+    /// Judge streams without a captured beginning.
     pub midstream: bool,
 }
 
@@ -59,7 +59,7 @@ pub struct Counters {
     pub frames: u64,
     /// Frames with a packet of IP that was judged.
     pub judged: u64,
-    /// Frames whose packet is a fragment, which is not judged.
+    /// Frames with a fragment, which is not judged.
     pub fragments: u64,
     /// Frames without a packet of IP.
     pub other: u64,

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 /// Most bytes of a text in an alert.
 const MAX_TEXT: usize = 4096;
 
-/// What is added to alerts.
+/// Additions to alerts.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Options {
     /// The payload, in base 64.
@@ -109,7 +109,7 @@ fn metadata(pairs: &[(String, String)]) -> Value {
     Value::Object(object)
 }
 
-/// What is known of the message.
+/// Fields of the message.
 fn fields(alert: &Alert<'_>, application: Application) -> Map<String, Value> {
     let mut fields = Map::new();
     let Some(message) = alert.message else { return fields };

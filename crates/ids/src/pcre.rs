@@ -3,7 +3,7 @@
 //! | engine | when | cost |
 //! |---|---|---|
 //! | automata of `regex-automata` | the pattern is regular, and its automaton is of bounded size | O(bytes) |
-//! | backtracking over the syntax tree | back references, look-around, atomic groups, `$` before a last line feed | bounded by steps |
+//! | backtracking | back references, look-around, atomic groups, `$` before a last line feed | bounded by steps |
 //!
 //! Both give what PCRE gives: the leftmost match and, of those, the first in the order of the alternatives; a
 //! property test compares them. A pattern that neither can judge exactly (recursion, conditions, callouts, Unicode
@@ -62,6 +62,7 @@ impl Pattern {
     fn automaton(&self) -> Option<&meta::Regex> {
         let build = || {
             let hir = hir::translate(&self.node)?;
+            // Without prefilters: with them `.a{1,2}[^a]*` ended too early on `baaba` (regex-automata 0.4.18).
             let config = meta::Config::new()
                 .nfa_size_limit(Some(MAX_AUTOMATON_BYTES))
                 .hybrid_cache_capacity(1 << 20)
@@ -72,7 +73,7 @@ impl Pattern {
         self.automaton.get_or_init(build).as_ref()
     }
 
-    /// Finds the first match in `bytes` that begins at `from` or later. Anchors and look-behind see all of `bytes`.
+    /// Finds the first match in `bytes` that begins at `from` or later. Anchors and assertions see all of `bytes`.
     pub fn find(&self, bytes: &[u8], from: usize) -> Found {
         if from > bytes.len() {
             return Found::Nothing;

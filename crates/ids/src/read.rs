@@ -1,7 +1,7 @@
 //! Texts of rules: files into rules, rules into a header and options, without knowing what an option means.
 //!
-//! A rule is one line, or several: a line that ends with a backslash continues, and so does a rule whose parenthesis
-//! is still open (Snort 3). A line that begins with an action always begins a rule, so a broken rule never takes the
+//! A rule is one line, or several: a line that ends with a backslash continues, and so does a rule with an open
+//! parenthesis (Snort 3). A line that begins with an action always begins a rule, so a broken rule never takes the
 //! next one with it. Bytes need not be UTF-8. Cost: one pass over the text; nothing is copied but rules of several
 //! lines.
 
@@ -156,7 +156,8 @@ mod tests {
     fn a_rule_continues_until_it_is_closed_and_never_takes_the_next_one() {
         let text = format!(
             "# comment\n\n{PLAIN}\nalert tcp any any -> any 80 \\\n (msg:\"b\"; \\\n sid:2;)\n\
-             alert http (\n  msg:\"c\";\n# inside\n  sid:3;\n)\nalert tcp broken (msg:\"d\"; sid:4;\n{PLAIN}\nwhat is this\n"
+             alert http (\n  msg:\"c\";\n# inside\n  sid:3;\n)\nalert tcp broken (msg:\"d\"; sid:4;\n\
+             {PLAIN}\nwhat is this\n"
         );
         let found = rules(text.as_bytes());
         let lines: Vec<usize> = found.iter().map(|(line, _)| *line).collect();

@@ -29,7 +29,7 @@ pub struct Rule {
     pub priority: u8,
     /// Pairs of `metadata`.
     pub metadata: Vec<(String, String)>,
-    /// What Suricata or Snort would do.
+    /// The action that Suricata or Snort would take.
     pub action: Action,
     /// Header of the rule.
     pub header: HeaderTest,
@@ -39,7 +39,7 @@ pub struct Rule {
     pub packet: Vec<PacketTest>,
     /// Tests of buffers, in the order in which the buffers are named first.
     pub lists: Vec<List>,
-    /// Where tests of the payload apply.
+    /// The bytes to which tests of the payload apply.
     pub scope: Scope,
     /// Names that must be set, or not, for the flow or the hosts.
     pub bits: Vec<BitTest>,
@@ -126,7 +126,7 @@ pub struct FlowTest {
     pub application: Option<(Application, bool)>,
 }
 
-/// Where tests of the payload apply.
+/// The bytes to which tests of the payload apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scope {
     /// To the payload of a packet.
@@ -166,7 +166,7 @@ pub enum PacketTest {
         value: u8,
         /// Flags that count.
         mask: u8,
-        /// How they are compared.
+        /// The comparison.
         mode: FlagsMode,
     },
     /// Time to live, or hop limit.
@@ -197,14 +197,14 @@ pub enum PacketTest {
     FragmentBits {
         /// Bits.
         value: u8,
-        /// How they are compared.
+        /// The comparison.
         mode: FlagsMode,
     },
     /// Offset of the fragment, in units of eight bytes.
     FragmentOffset(Bound),
 }
 
-/// How flags are compared.
+/// A comparison of flags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FlagsMode {
     /// Exactly these.
@@ -275,7 +275,7 @@ pub enum Test {
     },
     /// Length of the buffer.
     Len(Bound),
-    /// Tests of the bytes that a part in base 64 stands for.
+    /// Tests of the bytes that a part in base 64 encodes.
     Base64 {
         /// Most bytes that are decoded.
         bytes: Option<usize>,
@@ -348,7 +348,7 @@ pub struct Pcre {
     pub relative: bool,
 }
 
-/// How a number is read.
+/// The form and the place of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Read {
     /// Number of bytes.
@@ -406,13 +406,13 @@ pub struct ByteJump {
     pub multiplier: u32,
     /// Rounded up to four.
     pub align: bool,
-    /// Where the jump begins.
+    /// The place from which it jumps.
     pub from: JumpFrom,
     /// Added to the number.
     pub post_offset: Value,
 }
 
-/// Where a jump begins.
+/// The place from which a jump is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JumpFrom {
     /// After the number.
@@ -449,7 +449,7 @@ pub struct ByteMath {
     pub variable: usize,
 }
 
-/// Whose names are tested and set.
+/// The owner of names that are tested and set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Owner {
     /// The flow.
@@ -465,22 +465,22 @@ pub enum Owner {
 /// A test of names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BitTest {
-    /// Whose.
+    /// The owner of the names.
     pub owner: Owner,
     /// One of these.
     pub names: Vec<Arc<str>>,
-    /// Is set; else is not set.
+    /// The name must be set; else it must not.
     pub set: bool,
 }
 
 /// A change of names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mark {
-    /// Whose.
+    /// The owner of the names.
     pub owner: Owner,
     /// The name.
     pub name: Arc<str>,
-    /// What happens to it.
+    /// The change.
     pub change: Change,
     /// Time for which it stays set, in nanoseconds.
     pub expires_ns: u64,
@@ -497,7 +497,7 @@ pub enum Change {
     Toggle,
 }
 
-/// What alerts are counted by.
+/// The key by which alerts are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Track {
     /// The source address.
@@ -515,9 +515,9 @@ pub enum Track {
 /// Limit of the alerts of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Threshold {
-    /// How they are limited.
+    /// The kind of limit.
     pub kind: ThresholdKind,
-    /// What they are counted by.
+    /// The key by which they are counted.
     pub track: Track,
     /// The count.
     pub count: u32,
@@ -525,7 +525,7 @@ pub struct Threshold {
     pub time_ns: u64,
 }
 
-/// How alerts are limited.
+/// A kind of limit of alerts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ThresholdKind {
     /// The first `count` in the time.

@@ -2,8 +2,8 @@
 //!
 //! A rule holds if there are places for its contents such that all tests hold; so where a relative test fails, the
 //! content before it is tried at its next place. Tests that no position joins are judged on their own: the list is
-//! split into *chains*, each a test that sets the position anew and those that count from it. Only a list with variables
-//! is one chain, because a number that is read at another place may change any later test.
+//! split into *chains*, each a test that sets the position anew and those that count from it. Only a list with
+//! variables is one chain, because a number that is read at another place may change any later test.
 //!
 //! Cost: one search per content of a chain if all hold at once; at most [`MAX_TRIES`] tests per list. A list that
 //! reaches the limit does not match, and is counted ([`Verdict::Limit`]).
@@ -17,7 +17,7 @@ use crate::rule::{
 pub const MAX_TRIES: u32 = 20_000;
 /// Most variables, as many as the translator gives a rule.
 const VARIABLES: usize = 16;
-/// Most digits of a number whose length is not given.
+/// Most digits of a number without a given length.
 const MAX_DIGITS: usize = 23;
 
 /// The tests of a list, in the order in which they are judged.

@@ -7,14 +7,22 @@ use fyke_testkit::random::Random;
 mod ids;
 
 const RULES: [&str; 8] = [
-    "alert http $HOME_NET any -> $EXTERNAL_NET any (msg:\"a\"; flow:established,to_server; http.method; content:\"GET\"; http.uri; content:\"/a|20|b\"; nocase; pcre:\"/^\\/a(b|c)+\\1$/i\"; sid:1;)",
-    "alert tcp any any -> any [80,8000:8100] (content:\"ab\"; offset:1; depth:9; content:!\"c\"; distance:-2; within:4; isdataat:!3,relative; sid:2;)",
-    "alert udp any any <> any 53 (byte_test:2,>,4,0,little; byte_jump:1,2,relative,align,multiplier 2; content:\"x\"; within:1; sid:3;)",
-    "alert tcp any any -> any any (byte_extract:1,0,n,relative; content:\"a\"; offset:n; byte_math:bytes 1, offset n, oper <<, rvalue 3, result m; isdataat:m; sid:4;)",
-    "alert tcp any any -> any any (content:\"a\"; http_uri; content:\"b\"; fast_pattern:only; http_header; urilen:5<>9; file_data; content:\"c\"; sid:5;)",
-    "alert dns any any -> any any (dns.query; dotprefix; content:\".ab\"; endswith; flowbits:set,x|y; threshold:type both, track by_src, count 2, seconds 3; sid:6;)",
-    "alert tls any any -> any any (tls.sni; content:\"a\"; bsize:1; tls.certs; content:\"b\"; xbits:isset,q,track ip_src; sid:7;)",
-    "alert tcp any any -> any any (base64_decode:bytes 8,offset 1,relative; base64_data; content:\"a\"; pcre:\"/(?<=a)b(?!c)[^\\x00-\\x1f]{2,}/R\"; sid:8;)",
+    "alert http $HOME_NET any -> $EXTERNAL_NET any (msg:\"a\"; flow:established,to_server; http.method; \
+        content:\"GET\"; http.uri; content:\"/a|20|b\"; nocase; pcre:\"/^\\/a(b|c)+\\1$/i\"; sid:1;)",
+    "alert tcp any any -> any [80,8000:8100] (content:\"ab\"; offset:1; depth:9; content:!\"c\"; distance:-2; \
+        within:4; isdataat:!3,relative; sid:2;)",
+    "alert udp any any <> any 53 (byte_test:2,>,4,0,little; byte_jump:1,2,relative,align,multiplier 2; \
+        content:\"x\"; within:1; sid:3;)",
+    "alert tcp any any -> any any (byte_extract:1,0,n,relative; content:\"a\"; offset:n; \
+        byte_math:bytes 1, offset n, oper <<, rvalue 3, result m; isdataat:m; sid:4;)",
+    "alert tcp any any -> any any (content:\"a\"; http_uri; content:\"b\"; fast_pattern:only; http_header; \
+        urilen:5<>9; file_data; content:\"c\"; sid:5;)",
+    "alert dns any any -> any any (dns.query; dotprefix; content:\".ab\"; endswith; flowbits:set,x|y; \
+        threshold:type both, track by_src, count 2, seconds 3; sid:6;)",
+    "alert tls any any -> any any (tls.sni; content:\"a\"; bsize:1; tls.certs; content:\"b\"; \
+        xbits:isset,q,track ip_src; sid:7;)",
+    "alert tcp any any -> any any (base64_decode:bytes 8,offset 1,relative; base64_data; content:\"a\"; \
+        pcre:\"/(?<=a)b(?!c)[^\\x00-\\x1f]{2,}/R\"; sid:8;)",
 ];
 
 const BYTES: [&[u8]; 6] = [

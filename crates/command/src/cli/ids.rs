@@ -7,8 +7,8 @@ use std::path::PathBuf;
 /// `fyke ids`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A rule that cannot be judged exactly is not used; standard error says how many there are, and `fyke snort2ruler`
-lists them with their reasons. docs/ids.md describes which options are judged.
+A rule that cannot be judged exactly is not used; standard error has their number, and
+`fyke snort2ruler` lists them with their reasons. docs/ids.md describes which options are judged.
 
 Examples:
   fyke ids -r in.pcapng -S my.rules                       a line for each alert
@@ -24,7 +24,8 @@ pub struct IdsArgs {
     #[command(flatten)]
     pub rules: RuleArgs,
     /// File with rules; several, each with its own -S
-    #[arg(short = 'S', long = "rules", value_name = "RULES", required = true, action = clap::ArgAction::Append)]
+    #[arg(short = 'S', long = "rules", value_name = "RULES", required = true)]
+    #[arg(action = clap::ArgAction::Append)]
     pub files: Vec<PathBuf>,
     /// Write alerts to FILE as lines of JSON with the names of Suricata's EVE output (`-` = standard output), not as
     /// text
@@ -33,7 +34,7 @@ pub struct IdsArgs {
     /// Add the payload of the packet to alerts in JSON, in base 64
     #[arg(long, requires = "eve")]
     pub payload: bool,
-    /// Judge the streams of connections whose beginning was not captured, too
+    /// Judge the streams of connections without a captured beginning, too
     #[arg(long)]
     pub midstream: bool,
     /// Do not open a control socket; the rules cannot be edited while fyke runs
@@ -44,7 +45,7 @@ pub struct IdsArgs {
     pub count_limit: Option<u64>,
 }
 
-/// How rules are read.
+/// Options for reading rules.
 #[derive(Debug, Args)]
 pub struct RuleArgs {
     /// Set a variable of addresses or ports, such as HOME_NET=10.0.0.0/8 (default: the values of Suricata)

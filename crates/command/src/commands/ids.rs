@@ -1,7 +1,7 @@
 //! `fyke ids`: judges traffic by rules of Snort and Suricata.
 //!
-//! Alerts go to standard output as text, or to a file as JSON (`--eve`); the summary goes to standard error. Exit status
-//! 0 with alerts or without.
+//! Alerts go to standard output as text, or to a file as JSON (`--eve`); the summary goes to standard error. Exit
+//! status 0 with alerts or without.
 
 mod live;
 

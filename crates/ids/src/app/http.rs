@@ -231,7 +231,7 @@ impl Http {
         &bytes[taken..]
     }
 
-    /// Ends a direction: gives the message whose head or body is not complete.
+    /// Ends a direction: gives the message with an incomplete head or body.
     pub fn end(&mut self, to_server: bool, give: Give<'_>) {
         let side = &mut self.sides[usize::from(!to_server)];
         let head = std::mem::take(&mut side.head);

@@ -1,3 +1,5 @@
+//! Messages of each application in pieces of any size, limits, and bytes of no application.
+
 use super::*;
 
 /// Passes bytes to a parser in pieces of `size`, and collects the messages.
@@ -72,7 +74,8 @@ fn bodies_of_responses_are_put_together_and_decompressed() {
         |bytes: &[u8]| [format!("{:x};ext\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat();
     let chunked =
         [chunk(&gzip[..5]), chunk(&gzip[5..]), b"0\r\nTrailer: x\r\n\r\n".to_vec()].concat();
-    let head = b"HTTP/1.1 200 All right\r\nContent-Encoding: gzip\r\nTransfer-Encoding: chunked\r\nSet-Cookie: c\r\n\r\n";
+    let head = b"HTTP/1.1 200 All right\r\nContent-Encoding: gzip\r\n\
+        Transfer-Encoding: chunked\r\nSet-Cookie: c\r\n\r\n";
     let next = b"HTTP/1.1 204 None\r\n\r\nHTTP/1.0 404 Not Found\r\nServer: s\r\n\r\nuntil the end";
     for size in [1, 3, 1000] {
         let (mut parser, mut found) = messages(false, &[head, &chunked[..], next].concat(), size);

@@ -60,7 +60,7 @@ impl Tls {
         while let Some(head) = side.records.get(taken..taken + RECORD) {
             let len = usize::from(u16::from_be_bytes([head[3], head[4]]));
             let (kind, start) = (head[0], taken + RECORD);
-            // An alert may stand between; what follows another kind of record is encrypted.
+            // An alert may come between; what follows another kind of record is encrypted.
             side.ended |= kind != HANDSHAKE && kind != ALERT;
             let Some(record) = side.records.get(start..start + len) else { break };
             if kind == HANDSHAKE {

@@ -44,7 +44,7 @@ impl Builder {
                 let last = last.filter(|(list, at)| {
                     matches!(self.rule.lists[*list].tests[*at], Test::Base64 { .. })
                 });
-                self.decoded = Some(last.ok_or("no base64_decode stands just before it")?);
+                self.decoded = Some(last.ok_or("base64_decode must be just before it")?);
                 return Ok(true);
             }
         };
@@ -224,7 +224,7 @@ impl Builder {
     }
 }
 
-/// A flag that says how a number is read.
+/// Reads a flag about the form of a number.
 fn read_flag(read: &mut Read, part: &str) -> Result<(), String> {
     let (name, value) =
         part.split_once([' ', '\t']).map_or((part, ""), |(name, value)| (name, value.trim()));

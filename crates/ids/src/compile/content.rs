@@ -42,7 +42,7 @@ impl Builder {
             "bsize" | "bufferlen" => {
                 let test = Test::Len(bound(option.text()?, u32::MAX.into(), self.ends())?);
                 if self.sticky.is_none() {
-                    return Err("no buffer stands before it".to_owned());
+                    return Err("no buffer precedes it".to_owned());
                 }
                 self.push(test)?;
             }
@@ -102,7 +102,7 @@ impl Builder {
 
     /// The last content, for a modifier.
     fn draft(&mut self, name: &str) -> Result<&mut Draft, String> {
-        let draft = self.last.as_mut().ok_or("no content stands before it")?;
+        let draft = self.last.as_mut().ok_or("no content precedes it")?;
         if draft.seen.iter().any(|seen| seen == name) {
             return Err("given twice for one content".to_owned());
         }
@@ -145,7 +145,7 @@ impl Builder {
         if number.is_none() && !value.is_empty() && name != "fast_pattern" {
             return Err(format!("has no value, but {value} is given"));
         }
-        let content = self.drafted(list, at).ok_or("no content stands before it")?;
+        let content = self.drafted(list, at).ok_or("no content precedes it")?;
         match name {
             "nocase" => content.nocase = true,
             "endswith" => content.ends = true,
@@ -174,7 +174,7 @@ impl Builder {
         within(text, low, MOST).map(Value::Number)
     }
 
-    /// Applies the modifiers of the last content, and checks what must fit together. Modifiers may stand anywhere
+    /// Applies the modifiers of the last content, and checks what must fit together. Modifiers may be anywhere
     /// before the next content or buffer.
     pub(super) fn settle(&mut self) -> Result<(), String> {
         let Some(draft) = self.last.take() else { return Ok(()) };
@@ -219,7 +219,7 @@ impl Builder {
             return Err("the content before it is in another buffer already".to_owned());
         }
         let draft = self.last.clone().filter(|draft| draft.at != usize::MAX);
-        let Some(draft) = draft else { return Err("no content stands before it".to_owned()) };
+        let Some(draft) = draft else { return Err("no content precedes it".to_owned()) };
         if self.rule.lists[draft.list].buffer != Buffer::Payload {
             return Err("the content before it has another buffer already".to_owned());
         }
@@ -382,7 +382,7 @@ fn closing_quote(text: &[u8]) -> Option<usize> {
     })
 }
 
-/// The bytes that a content stands for: `|0d 0a|` are hexadecimal, a backslash escapes.
+/// The bytes of a content: `|0d 0a|` are hexadecimal, a backslash escapes.
 fn content_bytes(text: &[u8]) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::with_capacity(text.len());
     let (mut hex, mut high, mut escaped) = (false, None, false);

@@ -30,7 +30,7 @@ pub fn within(text: &str, low: i64, high: i64) -> Result<i64, String> {
     }
 }
 
-/// How the ends of `a<>b` are read.
+/// The reading of the ends of `a<>b`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ends {
     /// The ends do not belong to the range.

@@ -1,3 +1,5 @@
+//! Refused rules with their reasons, and the differences of the languages.
+
 use super::*;
 use crate::Translation;
 
@@ -45,7 +47,8 @@ fn wrong_options_are_refused_by_their_name() {
         ("threshold:type limit, track by_src, count 0, seconds 1;", "0 is not within"),
         ("threshold:type limit, track by_src, count 1;", "seconds"),
         (
-            "detection_filter:track by_src, count 1, seconds 1; threshold:type limit, track by_src, count 1, seconds 1;",
+            "detection_filter:track by_src, count 1, seconds 1; \
+             threshold:type limit, track by_src, count 1, seconds 1;",
             "limit already",
         ),
         ("flowbits:set;", "no name"),

@@ -1,4 +1,4 @@
-//! A flow: who began it, how far its handshake is, the last bytes of its streams, its application and its names.
+//! A flow: its client, how far its handshake is, the last bytes of its streams, its application and its names.
 
 use super::packet::{End, Packet};
 use crate::app::{Message, Parser};
@@ -27,7 +27,7 @@ pub struct Window {
     pub bytes: Vec<u8>,
     /// Place of the first in the stream.
     pub start: u64,
-    /// Rules whose literal is in the bytes and that have not matched.
+    /// Rules with a literal in the bytes that have not matched.
     pub waiting: Vec<u32>,
     /// Places up to which rules have alerted.
     pub done: HashMap<u32, u64>,
@@ -78,7 +78,7 @@ struct Handshake {
 pub struct Flow {
     /// Number for alerts.
     pub id: u64,
-    /// Who began it.
+    /// The end that began it.
     pub client: End,
     /// The other end.
     pub server: End,

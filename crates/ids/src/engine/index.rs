@@ -79,7 +79,7 @@ impl Armed {
         }
     }
 
-    /// What the rule is found by, for people.
+    /// Describes what the rule is found by.
     pub fn found_by(&self) -> String {
         match self.literal() {
             Some((buffer, run)) => {
@@ -145,7 +145,7 @@ struct Group {
 }
 
 impl Group {
-    /// Adds the rules whose runs are in some bytes.
+    /// Adds the rules with runs that are in some bytes.
     fn scan(&self, bytes: &[u8], found: &mut Candidates) {
         for rule in &self.always {
             found.add(*rule);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 const MAX_COUNTS: usize = 1 << 16;
 const MAX_NAMES: usize = 1 << 16;
 
-/// What a limit counts by.
+/// The key by which a limit counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Key {
     Address(IpAddr),

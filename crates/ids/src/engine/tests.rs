@@ -1,3 +1,5 @@
+//! Packets, streams and messages of a conversation, with the rules that alert on them.
+
 use super::*;
 use crate::endpoints::Variables;
 use crate::translate::Translation;
@@ -139,9 +141,12 @@ fn names_of_a_flow_join_rules() {
 #[test]
 fn limits_hold_alerts_back() {
     let mut talk = Talk::new(
-        "alert udp any any -> any 53 (msg:\"limit\"; content:\"abc\"; threshold:type limit, track by_src, count 2, seconds 1; sid:1;)\n\
-         alert udp any any -> any 53 (content:\"abc\"; threshold:type threshold, track by_src, count 3, seconds 1; sid:2;)\n\
-         alert udp any any -> any 53 (content:\"abc\"; threshold:type both, track by_dst, count 2, seconds 1; sid:3;)\n\
+        "alert udp any any -> any 53 (msg:\"limit\"; content:\"abc\"; \
+            threshold:type limit, track by_src, count 2, seconds 1; sid:1;)\n\
+         alert udp any any -> any 53 (content:\"abc\"; \
+             threshold:type threshold, track by_src, count 3, seconds 1; sid:2;)\n\
+         alert udp any any -> any 53 (content:\"abc\"; threshold:type both, track by_dst, count 2, seconds 1; \
+             sid:3;)\n\
          alert udp any any -> any 53 (content:\"abc\"; detection_filter:track by_rule, count 4, seconds 1; sid:4;)",
     );
     let mut found = Vec::new();
@@ -160,12 +165,16 @@ fn limits_hold_alerts_back() {
 #[test]
 fn buffers_of_messages_are_judged_with_the_headers_and_the_payload() {
     let mut talk = Talk::new(
-        "alert http $HOME_NET any -> $EXTERNAL_NET any (http.method; content:\"GET\"; http.uri; content:\"/admin\"; startswith; sid:1;)\n\
-         alert http any any -> any any (http.uri; content:\"/admin\"; http.host; dotprefix; content:\".example.org\"; endswith; sid:2;)\n\
-         alert http any any -> any any (flow:to_client,established; http.stat_code; content:\"404\"; file.data; content:\"nothing here\"; sid:3;)\n\
+        "alert http $HOME_NET any -> $EXTERNAL_NET any (http.method; content:\"GET\"; http.uri; \
+            content:\"/admin\"; startswith; sid:1;)\n\
+         alert http any any -> any any (http.uri; content:\"/admin\"; http.host; dotprefix; \
+             content:\".example.org\"; endswith; sid:2;)\n\
+         alert http any any -> any any (flow:to_client,established; http.stat_code; content:\"404\"; file.data; \
+             content:\"nothing here\"; sid:3;)\n\
          alert http any any -> any any (http.user_agent; content:!\"Mozilla\"; content:\"curl\"; sid:4;)\n\
          alert http any any -> any any (http.uri; content:\"/x\"; content:\"X-Raw\"; http_raw_header; sid:5;)\n"
-            .replace("http.uri; content:\"/x\"; content:\"X-Raw\"; http_raw_header;", "content:\"/x\"; http_uri; content:\"X-Raw\";")
+            .replace("http.uri; content:\"/x\"; content:\"X-Raw\"; http_raw_header;", "content:\"/x\"; \
+                http_uri; content:\"X-Raw\";")
             .as_str(),
     );
     talk.open();
@@ -262,7 +271,8 @@ fn flows_and_their_bytes_are_bounded() {
 #[test]
 fn a_passed_flow_gives_no_alerts() {
     let mut talk = Talk::new(
-        "alert tcp any any -> any 80 (content:\"needle\"; sid:1;)\npass tcp any any -> any 80 (content:\"friend\"; sid:2;)",
+        "alert tcp any any -> any 80 (content:\"needle\"; \
+            sid:1;)\npass tcp any any -> any 80 (content:\"friend\"; sid:2;)",
     );
     talk.open();
     talk.send(true, ACK, b"friend");

@@ -35,13 +35,13 @@ pub enum Node {
     Alternation(Vec<Node>),
     /// A repetition.
     Repeat {
-        /// What is repeated.
+        /// The repeated part.
         node: Box<Node>,
-        /// At least so many times.
+        /// The smallest count.
         min: u32,
-        /// At most so many times.
+        /// The largest count.
         max: Option<u32>,
-        /// Which is tried first.
+        /// The order in which counts are tried.
         kind: Kind,
     },
     /// A group with a number, from 1.
@@ -50,11 +50,11 @@ pub enum Node {
     At(Place),
     /// The bytes that a group has matched, with or without case.
     Back(u32, bool),
-    /// The text ahead, or behind with the lengths that it may have, matches or does not.
+    /// The text after this place, or before it, matches or does not.
     Look {
-        /// What is looked for.
+        /// The text that is looked for.
         node: Box<Node>,
-        /// Length of the text behind; none looks ahead.
+        /// Length of the text before this place; none looks ahead.
         behind: Option<usize>,
         /// It must not match.
         negated: bool,

@@ -1,6 +1,6 @@
 //! The backtracking engine: a program made of the syntax tree, run with a stack of its own.
 //!
-//! Invariants: no recursion but into look-around and atomic groups, whose nesting the parser bounds; every
+//! Invariants: no recursion but into look-around and atomic groups, which the parser bounds in depth; every
 //! instruction costs a step, and a search ends when its steps are used up. What a branch changed (groups, counters) is
 //! on the stack above the branch and is restored when it is taken.
 
@@ -178,7 +178,7 @@ fn first(node: &Node) -> Option<ByteSet> {
     }
 }
 
-/// What is tried, or restored, when a branch has failed.
+/// A choice to try, or a value to restore, when a branch has failed.
 #[derive(Debug, Clone, Copy)]
 enum Undo {
     Branch(usize, usize),

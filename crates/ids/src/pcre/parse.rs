@@ -126,7 +126,7 @@ impl<'t> Parser<'t> {
         blank
     }
 
-    /// A byte that stands for itself.
+    /// A byte that means itself.
     fn letter(&self, byte: u8) -> Node {
         let set = if self.flags.caseless { ByteSet::folded(byte) } else { ByteSet::one(byte) };
         Node::Set(Box::new(set))
@@ -209,7 +209,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// `\1`: a back reference if there are so many groups or it has one digit, an octal number otherwise.
+    /// `\1`: a back reference if there is such a group or it has one digit, an octal number otherwise.
     fn numbered(&mut self) -> Result<Node, String> {
         let digits = self.text[self.at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
         let number = std::str::from_utf8(&self.text[self.at..self.at + digits]).unwrap_or_default();
@@ -375,7 +375,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// `*`, `+`, `?`, `{1}`, `{1,}`, `{1,2}`; anything else in braces stands for itself.
+    /// `*`, `+`, `?`, `{1}`, `{1,}`, `{1,2}`; anything else in braces means itself.
     fn counts(&mut self) -> Result<Option<(u32, Option<u32>)>, String> {
         for (text, counts) in [(&b"*"[..], (0, None)), (b"+", (1, None)), (b"?", (0, Some(1)))] {
             if self.take(text) {
@@ -410,14 +410,14 @@ fn ahead(node: Node, negated: bool) -> Result<Node, String> {
     Ok(Node::Look { node: Box::new(node), behind: None, negated })
 }
 
-/// Text behind: each alternative has a length of its own.
+/// A lookbehind: each alternative has a length of its own.
 fn behind(node: Node, negated: bool) -> Result<Node, String> {
     let branches = match node {
         Node::Alternation(branches) => branches,
         one => vec![one],
     };
     let look = |node: Node| {
-        let length = node.fixed_len().ok_or("the length of text behind is not fixed")?;
+        let length = node.fixed_len().ok_or("the length of a lookbehind is not fixed")?;
         Ok(Node::Look { node: Box::new(node), behind: Some(length), negated })
     };
     let mut looks = branches.into_iter().map(look).collect::<Result<Vec<Node>, String>>()?;

@@ -1,3 +1,5 @@
+//! Expressions with the matches that PCRE finds, and both engines on random expressions.
+
 use super::*;
 use fyke_testkit::random::Random;
 
@@ -158,22 +160,4 @@ fn both_engines_find_the_same_match() {
         }
     }
     assert!(regular > 1000, "{regular}");
-}
-
-#[test]
-fn debug_one() {
-    let p = Pattern::new(b".a{1,2}[^a]*", Flags { dot_all: true, ..Flags::default() }).unwrap();
-    let hir = hir::translate(&p.node).unwrap();
-    println!("{hir:?}");
-    let nfa = regex_automata::nfa::thompson::NFA::compiler().build_from_hir(&hir).unwrap();
-    let vm = regex_automata::nfa::thompson::pikevm::PikeVM::new_from_nfa(nfa).unwrap();
-    println!("{:?}", vm.find(&mut vm.create_cache(), b"baaba"));
-    for on in [true, false] {
-        let m = meta::Builder::new()
-            .configure(meta::Config::new().auto_prefilter(on).utf8_empty(false))
-            .build_from_hir(&hir)
-            .unwrap();
-        println!("{on} {:?}", m.find(b"baaba"));
-    }
-    println!("{:?}", p.find(b"baaba", 0));
 }

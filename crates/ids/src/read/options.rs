@@ -21,7 +21,7 @@ impl RawOption {
     }
 }
 
-/// Splits the text between the parentheses. A semicolon ends an option, unless a backslash precedes it or it stands
+/// Splits the text between the parentheses. A semicolon ends an option, unless a backslash precedes it or it is
 /// between quotation marks.
 pub fn split(body: &[u8]) -> Result<Vec<RawOption>, String> {
     let mut found = Vec::new();

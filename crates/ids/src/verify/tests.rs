@@ -118,7 +118,8 @@ fn numbers_at_wrong_places_are_no_match() {
         "byte_extract:8,0,n; isdataat:n,relative;",
         "byte_extract:8,0,n; content:\"a\"; offset:n; depth:n;",
         "byte_math:bytes 8, offset 0, oper *, rvalue 4294967295, result n; byte_jump:1,n;",
-        "byte_math:bytes 1, offset 0, oper -, rvalue 255, result n; byte_math:bytes 1, offset 0, oper /, rvalue n, result m; byte_test:1,=,m,n;",
+        "byte_math:bytes 1, offset 0, oper -, rvalue 255, result n; \
+            byte_math:bytes 1, offset 0, oper /, rvalue n, result m; byte_test:1,=,m,n;",
         "byte_math:bytes 1, offset 0, oper <<, rvalue 200, result n; byte_test:1,=,n,0;",
     ] {
         for bytes in [&[0xff; 16][..], &[0; 3], &[]] {

@@ -35,7 +35,7 @@ enum Edit {
 /// Answer of the packet loop: whether the edit has changed something.
 type Answer = Sender<bool>;
 
-/// What the packet loop and the clients share.
+/// The state that the packet loop and the clients share.
 pub struct Live {
     description: Description,
     started: Instant,

@@ -9,10 +9,10 @@ use std::io::Read;
 /// Longest line with the length of a chunk.
 const MAX_LINE: usize = 1024;
 
-/// How the end of a body is found.
+/// The rule by which the end of a body is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
-    /// After so many bytes.
+    /// After this number of bytes.
     Len(u64),
     /// After the last chunk.
     Chunks,
@@ -20,7 +20,7 @@ pub enum Framing {
     UntilEnd,
 }
 
-/// How a body is compressed.
+/// Compression of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encoding {
     /// Not.
@@ -33,7 +33,7 @@ pub enum Encoding {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// So many bytes to come; then the body, or its chunk, is over.
+    /// This number of bytes is left of the body, or of its chunk.
     Data(u64),
     /// The line with the length of a chunk.
     Line,

@@ -121,7 +121,7 @@ impl Head {
         }
     }
 
-    /// How the body is compressed. Bodies of requests stay as they are.
+    /// Compression of the body. Bodies of requests stay as they are.
     pub fn encoding(&self, to_server: bool) -> Encoding {
         let value = self.field("content-encoding").unwrap_or_default().to_ascii_lowercase();
         match &*value {

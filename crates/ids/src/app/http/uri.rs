@@ -60,7 +60,7 @@ fn path_of(path: &[u8]) -> Vec<u8> {
     without_dots(&decoded)
 }
 
-/// Decodes `%41`, and `%u0041` as far as it stands for one byte.
+/// Decodes `%41`, and `%u0041` as far as it means one byte.
 fn decode_path(path: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(path.len());
     let mut rest = path;

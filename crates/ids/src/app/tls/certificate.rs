@@ -3,7 +3,7 @@
 /// Most attributes of a name.
 const MAX_ATTRIBUTES: usize = 64;
 
-/// What is read of a certificate.
+/// The fields that are read of a certificate.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Certificate {
     /// Serial number, as `0A:FF`.

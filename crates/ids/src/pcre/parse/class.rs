@@ -1,4 +1,4 @@
-//! Sets of bytes: classes in brackets, escapes that stand for a set, escapes that stand for one byte.
+//! Sets of bytes: classes in brackets, escapes of a set, escapes of one byte.
 
 use super::Parser;
 use fyke_ruler::byte_set::ByteSet;
@@ -119,7 +119,7 @@ enum Member {
     Nothing,
 }
 
-/// The upper end of a range, if one follows; a hyphen before a set or the end stands for itself.
+/// The upper end of a range, if one follows; a hyphen before a set or the end is a hyphen.
 fn range_end(parser: &mut Parser<'_>) -> Result<Option<u8>, String> {
     let before = parser.at;
     if !parser.take(b"-") || parser.peek() == Some(b']') || parser.peek().is_none() {

@@ -264,7 +264,7 @@ const LIVE: &str = r#"
     set -eu
     ip link set lo up
     udp() { echo "$2" > /dev/udp/127.0.0.1/$1; }
-    alerts() { test "$(grep -c "\"signature_id\":$1," eve.json)" = "$2"; }
+    alerts() { test "$(grep -cE "\"signature_id\":$1[,}]" eve.json)" = "$2"; }
     "$FYKE" ids -i lo -S first.rules --eve eve.json 2> ids.log &
     pid=$!
     wait_for "$FYKE" ctl show > /dev/null 2>&1

@@ -340,13 +340,9 @@ impl Builder {
                 ));
             }
             application = Some(own);
-            let fits = match (self.rule.header.protocol, own) {
-                (Protocol::Udp, Application::Dns)
-                | (Protocol::Tcp | Protocol::Ip | Protocol::IpVersion(_), _) => true,
-                (Protocol::Application(_), _) => true,
-                _ => false,
-            };
-            if !fits {
+            let is_dns = own == Application::Dns;
+            let protocol = self.rule.header.protocol;
+            if protocol == Protocol::Icmp || (protocol == Protocol::Udp && !is_dns) {
                 return Err(format!(
                     "{}: the protocol of the header has no such buffer",
                     list.buffer.name()

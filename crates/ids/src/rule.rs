@@ -253,7 +253,7 @@ pub enum Value {
 #[derive(Debug, Clone)]
 pub enum Test {
     /// Certain bytes.
-    Content(Content),
+    Content(Box<Content>),
     /// A regular expression.
     Pcre(Pcre),
     /// A number in the bytes, compared.

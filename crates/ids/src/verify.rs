@@ -312,7 +312,7 @@ fn digits(bytes: &[u8], base: u32) -> Option<i64> {
         16 => text.strip_prefix(b"0x").or_else(|| text.strip_prefix(b"0X")).unwrap_or(text),
         _ => text,
     };
-    let count = text.iter().take_while(|byte| char::from(**byte).to_digit(base).is_some()).count();
+    let count = text.iter().take_while(|byte| char::from(**byte).is_digit(base)).count();
     if count == 0 {
         return None;
     }

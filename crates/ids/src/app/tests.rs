@@ -254,13 +254,13 @@ fn other_bytes_are_no_application_and_never_panic() {
         b": ",
     ];
     for _ in 0..3000 {
-        let mut text = begin[random.below(5) as usize].to_vec();
+        let mut text = begin[random.below(5)].to_vec();
         for _ in 0..random.below(20) {
-            text.extend_from_slice(words[random.below(8) as usize]);
+            text.extend_from_slice(words[random.below(8)]);
             text.push(random.below(256) as u8);
         }
         let to_server = random.below(2) == 0;
-        let (mut parser, _) = messages(to_server, &text, 1 + random.below(9) as usize);
+        let (mut parser, _) = messages(to_server, &text, 1 + random.below(9));
         parser.stream(!to_server, random.below(2) as u64, &text, &mut |_| ());
         parser.end(to_server, &mut |_| ());
         parser.end(!to_server, &mut |_| ());

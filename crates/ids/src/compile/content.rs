@@ -79,7 +79,7 @@ impl Builder {
             ends: false,
             fast: false,
         };
-        let (list, at) = self.push(Test::Content(content))?;
+        let (list, at) = self.push(Test::Content(Box::new(content)))?;
         self.last = Some(Draft { list, at, ..Draft::default() });
         let modifiers = rest.trim();
         if modifiers.is_empty() {
@@ -120,7 +120,7 @@ impl Builder {
             None => self.rule.lists.get_mut(list)?.tests.get_mut(at),
         };
         match test? {
-            Test::Content(content) => Some(content),
+            Test::Content(content) => Some(&mut **content),
             _ => None,
         }
     }

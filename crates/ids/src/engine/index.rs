@@ -102,7 +102,7 @@ impl Armed {
             .filter(|list| !self.of_application || list.buffer != Buffer::Payload);
         let contents = lists.flat_map(|list| {
             let contents = list.tests.iter().filter_map(|test| match test {
-                Test::Content(content) if !content.negated => Some(content),
+                Test::Content(content) if !content.negated => Some(&**content),
                 _ => None,
             });
             contents.filter_map(move |content| Some((list.buffer, searched(list, content)?)))

@@ -114,7 +114,7 @@ fn pattern(random: &mut Random, depth: u32) -> String {
         1 => "b".to_owned(),
         2 => ".".to_owned(),
         3 => "[^a]".to_owned(),
-        4 => ["^", "$", "\\b", "\\z"][random.below(4) as usize].to_owned(),
+        4 => ["^", "$", "\\b", "\\z"][random.below(4)].to_owned(),
         5 => "\\n".to_owned(),
         6 => format!("({})", pattern(random, depth - 1)),
         7 => format!("(?:{}|{})", pattern(random, depth - 1), pattern(random, depth - 1)),
@@ -123,7 +123,7 @@ fn pattern(random: &mut Random, depth: u32) -> String {
     let mut text = String::new();
     for _ in 0..=random.below(3) {
         let own = part(random);
-        let repeat = ["", "", "*", "+?", "?", "{1,2}", "+"][random.below(7) as usize];
+        let repeat = ["", "", "*", "+?", "?", "{1,2}", "+"][random.below(7)];
         let repeats = !matches!(&*own, "^" | "$" | "\\b" | "\\z");
         text += &own;
         text += if repeats { repeat } else { "" };
@@ -147,9 +147,8 @@ fn both_engines_find_the_same_match() {
             .unwrap_or_else(|reason| panic!("{text}: {reason}"));
         regular += u32::from(compiled.is_regular());
         for _ in 0..8 {
-            let bytes: Vec<u8> =
-                (0..random.below(7)).map(|_| b"aab\n"[random.below(4) as usize]).collect();
-            let from = (random.below(3) as usize).min(bytes.len());
+            let bytes: Vec<u8> = (0..random.below(7)).map(|_| b"aab\n"[random.below(4)]).collect();
+            let from = (random.below(3)).min(bytes.len());
             let both = (compiled.find(&bytes, from), compiled.backtrack(&bytes, from));
             assert_eq!(
                 both.0,

@@ -4,6 +4,7 @@
 //! under exactly one set of rules, and a loop that is busy is never stopped by a translation. The id of a rule is its
 //! sid; rules of other groups than 1 have the group in the upper half.
 
+use super::super::edits;
 use super::super::snort2ruler::{dialect, variables};
 use super::Failure;
 use crate::cli::RuleArgs;
@@ -144,6 +145,7 @@ impl Live {
             text: armed.rule.text.to_string(),
             kind: EntryKind::Filter,
             accepted: armed.matches.load(Ordering::Relaxed),
+            label: None,
         };
         self.shared().rules.iter().map(count).collect()
     }
@@ -188,12 +190,13 @@ impl Live {
                 return Err("`fyke ids` has no pre-filter; `fyke dump` has one".to_owned());
             }
             Request::Show => {
-                let entry = |FilterCount { id, text, kind, accepted }| FilterPasses {
+                let entry = |FilterCount { id, text, kind, accepted, label }| FilterPasses {
                     id,
                     text,
                     kind,
                     accepted,
                     passes: Vec::new(),
+                    label,
                 };
                 let epoch = self.shared().epoch;
                 return Ok(Response::Passes {
@@ -205,8 +208,17 @@ impl Live {
                     kernel: None,
                 });
             }
+            Request::Pause | Request::Start => return Err(edits::NO_PAUSE.to_owned()),
+            Request::Try { .. } | Request::Why { .. } | Request::Save { .. } => {
+                return Err(edits::NO_FRAMES.to_owned());
+            }
             Request::Stats | Request::Describe | Request::Watch { .. } => {
                 return Ok(Response::Stats(self.stats()));
+            }
+            _ => {
+                let message = "rules are edited by `fyke ctl add`, `set` and `del`, one edit at a time; names, \
+                               times, groups of edits and undo are for filters";
+                return Err(message.to_owned());
             }
         };
         if self.shared().ended {

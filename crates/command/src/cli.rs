@@ -13,11 +13,13 @@ mod demux;
 mod dump;
 mod exec;
 mod explain;
+mod ids;
 mod lend;
 mod machine;
 mod ruler;
 mod rules;
 mod run;
+mod snort2ruler;
 pub mod tcpdump;
 #[cfg(feature = "top")]
 mod top;
@@ -33,11 +35,13 @@ pub use demux::*;
 pub use dump::*;
 pub use exec::*;
 pub use explain::*;
+pub use ids::*;
 pub use lend::*;
 pub use machine::*;
 pub use ruler::*;
 pub use rules::*;
 pub use run::*;
+pub use snort2ruler::*;
 #[cfg(feature = "top")]
 pub use top::*;
 pub use track::*;
@@ -94,6 +98,10 @@ pub enum Command {
     Machine(MachineArgs),
     /// Match, classify and rewrite packets by patterns over their bytes; anonymise captures.
     Ruler(RulerArgs),
+    /// Judge traffic by rules of Snort and Suricata, and write alerts.
+    Ids(Box<IdsArgs>),
+    /// Translate rules of Snort and Suricata, and report those that cannot be judged exactly.
+    Snort2ruler(Snort2rulerArgs),
     /// Run an unmodified capturing program (tcpdump, …) with a filter that can be edited while it runs.
     Exec(ExecArgs),
     /// Lend filters in the kernel, and sockets that use them, to other programs of root.

@@ -13,6 +13,7 @@ mod edits;
 pub mod exec;
 pub mod explain;
 mod graphs;
+pub mod ids;
 pub mod lend;
 mod live;
 pub mod machine;
@@ -24,6 +25,7 @@ pub mod ruler;
 pub mod rules;
 pub mod run;
 mod signals;
+pub mod snort2ruler;
 mod space;
 pub mod tcpdump;
 #[cfg(feature = "top")]

@@ -13,6 +13,7 @@
 //! | [`pike`] | the simulation, for the names of such rules |
 //! | [`matcher`] | one filter or several, compiled: chooses an engine for each rule |
 //! | [`anonymise`] | functions that hide bytes |
+//! | [`gate`] | the search for the bytes that rules need |
 //! | [`oracle`] | the slow, simple reference matcher for tests |
 //!
 //! Source: Hruby, *A packet filter for an IXP*, chapter 6, after van Reeuwijk and Bos. `docs/ruler-language.md`
@@ -44,7 +45,7 @@ mod dot;
 mod error;
 mod fix;
 mod fold;
-mod gate;
+pub mod gate;
 pub mod lazy;
 mod lex;
 pub mod matcher;

@@ -10,7 +10,7 @@ use super::{Tree, Violation};
 const LEVELS: &[&[&str]] = &[
     &["frame", "privilege"],
     &["control", "flow", "table", "print", "ring", "ruler"],
-    &["filter", "machine", "capture"],
+    &["filter", "machine", "capture", "ids"],
     &["pass"],
     &["kernel"],
     &["filters"],

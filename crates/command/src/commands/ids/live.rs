@@ -1,0 +1,261 @@
+//! Control socket of a running `fyke ids`: shows the rules with their matches, adds, removes and replaces them.
+//!
+//! A client's thread translates the text; the packet loop makes the edit between two batches, so every frame is judged
+//! under exactly one set of rules, and a loop that is busy is never stopped by a translation. The id of a rule is its
+//! sid; rules of other groups than 1 have the group in the upper half.
+
+use super::super::edits;
+use super::super::snort2ruler::{dialect, variables};
+use super::Failure;
+use crate::cli::RuleArgs;
+use fyke_capture::{Interface, SourceStats};
+use fyke_control::{
+    Accounting, Controlled, Description, EntryKind, FilterCount, FilterPasses, Request, Response,
+    Stats,
+};
+use fyke_ids::engine::Armed;
+use fyke_ids::{Dialect, Engine, Index, Rule, Translation, Variables};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Longest wait of a client for the packet loop.
+const WAIT: Duration = Duration::from_secs(10);
+
+/// A change of the rules.
+enum Edit {
+    /// Adds rules, or replaces those with the same ids.
+    Add(Vec<Rule>),
+    /// Removes a rule.
+    Remove(u32, u32),
+    /// Replaces all.
+    Set(Box<Index>),
+}
+
+/// Answer of the packet loop: whether the edit has changed something.
+type Answer = Sender<bool>;
+
+/// The state that the packet loop and the clients share.
+pub struct Live {
+    description: Description,
+    started: Instant,
+    dialect: Option<Dialect>,
+    variables: Variables,
+    edits: (Sender<(Edit, Answer)>, Mutex<Receiver<(Edit, Answer)>>),
+    shared: Mutex<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    rules: Vec<Arc<Armed>>,
+    accounting: Accounting,
+    epoch: u64,
+    ended: bool,
+}
+
+impl Live {
+    /// Shares the rules of a run on these interfaces; `live` is true for network interfaces, false for a file.
+    pub fn new(
+        interfaces: &[Interface],
+        live: bool,
+        args: &RuleArgs,
+    ) -> Result<Arc<Live>, Failure> {
+        let names: Vec<_> = interfaces.iter().map(|interface| interface.name.as_str()).collect();
+        let link = interfaces.first().map_or_else(String::new, |first| first.link.to_string());
+        let (sender, receiver) = channel();
+        Ok(Arc::new(Live {
+            description: Description {
+                live,
+                ..Description::of_this_process(names.join(", "), link)
+            },
+            started: Instant::now(),
+            dialect: dialect(args),
+            variables: variables(args)?,
+            edits: (sender, Mutex::new(receiver)),
+            shared: Mutex::default(),
+        }))
+    }
+
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes the edits that have arrived. Called by the packet loop between two batches.
+    pub fn edit(&self, engine: &mut Engine) {
+        let receiver = self.edits.1.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut answers = Vec::new();
+        while let Ok((edit, answer)) = receiver.try_recv() {
+            let changed = match edit {
+                Edit::Add(rules) => {
+                    rules.into_iter().for_each(|rule| engine.add_rule(rule));
+                    true
+                }
+                Edit::Remove(gid, sid) => engine.remove_rule(gid, sid),
+                Edit::Set(rules) => {
+                    engine.set_rules(*rules);
+                    true
+                }
+            };
+            answers.push((answer, changed));
+        }
+        if answers.is_empty() {
+            return;
+        }
+        let rules = engine.rules().iter().cloned().collect();
+        let mut shared = self.shared();
+        shared.epoch += answers.iter().filter(|(_, changed)| *changed).count() as u64;
+        shared.rules = rules;
+        drop(shared);
+        for (answer, changed) in answers {
+            // A client that has gone away does not want an answer.
+            let _ = answer.send(changed);
+        }
+    }
+
+    /// Publishes the counts between two batches.
+    pub fn publish(&self, engine: &Engine, source: &SourceStats) {
+        let counters = engine.counters();
+        let lost =
+            [("capture ring full", source.dropped), ("unreadable in the ring", source.unreadable)];
+        let lost = lost.into_iter().filter(|(_, count)| *count > 0);
+        let accounting = Accounting {
+            seen: counters.frames + source.dropped + source.unreadable,
+            delivered: counters.judged,
+            rejected: counters.frames - counters.judged,
+            taken: 0,
+            lost: lost.map(|(why, count)| (why.to_owned(), count)).collect(),
+            rejected_in_kernel: None,
+        };
+        let mut shared = self.shared();
+        if shared.rules.is_empty() && shared.epoch == 0 {
+            shared.rules = engine.rules().iter().cloned().collect();
+        }
+        shared.accounting = accounting;
+    }
+
+    /// No edit is made any more.
+    pub fn end(&self) {
+        self.shared().ended = true;
+    }
+
+    fn filters(&self) -> Vec<FilterCount> {
+        let count = |armed: &Arc<Armed>| FilterCount {
+            id: id(&armed.rule),
+            text: armed.rule.text.to_string(),
+            kind: EntryKind::Filter,
+            accepted: armed.matches.load(Ordering::Relaxed),
+            label: None,
+        };
+        self.shared().rules.iter().map(count).collect()
+    }
+
+    fn stats(&self) -> Stats {
+        let (epoch, accounting) = {
+            let shared = self.shared();
+            (shared.epoch, shared.accounting.clone())
+        };
+        let uptime_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        Stats { epoch, filters: self.filters(), accounting, uptime_ms, ..Stats::default() }
+    }
+
+    /// Translates a text; it is refused as a whole if one of its rules is.
+    fn translate(&self, text: &str) -> Result<Vec<Rule>, String> {
+        let found = Translation::new(text.as_bytes(), self.dialect, &self.variables);
+        match found.refused.first() {
+            Some(refused) => Err(refused.to_string()),
+            None if found.rules.is_empty() => Err("the text has no rule".to_owned()),
+            None => Ok(found.rules),
+        }
+    }
+
+    fn request(&self, request: Request) -> Result<Response, String> {
+        let begin = Instant::now();
+        let (edit, ids) = match request {
+            Request::Add { text } => {
+                let rules = self.translate(&text)?;
+                let ids = rules.iter().map(id).collect();
+                (Edit::Add(rules), ids)
+            }
+            Request::Set { text } => {
+                let rules = self.translate(&text)?;
+                let ids = rules.iter().map(id).collect();
+                (Edit::Set(Box::new(Index::new(rules))), ids)
+            }
+            Request::Delete { id } => {
+                let (group, sid) = ((id >> 32) as u32, id as u32);
+                (Edit::Remove(group.max(1), sid), Vec::new())
+            }
+            Request::Rules { .. } => {
+                return Err("`fyke ids` has no pre-filter; `fyke dump` has one".to_owned());
+            }
+            Request::Show => {
+                let entry = |FilterCount { id, text, kind, accepted, label }| FilterPasses {
+                    id,
+                    text,
+                    kind,
+                    accepted,
+                    passes: Vec::new(),
+                    label,
+                };
+                let epoch = self.shared().epoch;
+                return Ok(Response::Passes {
+                    epoch,
+                    filters: self.filters().into_iter().map(entry).collect(),
+                    nodes: Vec::new(),
+                    own_filter: None,
+                    no_counts: None,
+                    kernel: None,
+                });
+            }
+            Request::Pause | Request::Start => return Err(edits::NO_PAUSE.to_owned()),
+            Request::Try { .. } | Request::Why { .. } | Request::Save { .. } => {
+                return Err(edits::NO_FRAMES.to_owned());
+            }
+            Request::Stats | Request::Describe | Request::Watch { .. } => {
+                return Ok(Response::Stats(self.stats()));
+            }
+            _ => {
+                let message = "rules are edited by `fyke ctl add`, `set` and `del`, one edit at a time; names, \
+                               times, groups of edits and undo are for filters";
+                return Err(message.to_owned());
+            }
+        };
+        if self.shared().ended {
+            return Err("the run has ended".to_owned());
+        }
+        let (answer, answered) = channel();
+        self.edits.0.send((edit, answer)).map_err(|_| "the run has ended")?;
+        match answered.recv_timeout(WAIT) {
+            Ok(true) => {
+                let latency_ns = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
+                Ok(Response::Ok { epoch: self.shared().epoch, ids, latency_ns, notes: Vec::new() })
+            }
+            Ok(false) => {
+                Err("there is no rule with this id; `fyke ctl show` lists them".to_owned())
+            }
+            Err(_) => Err("the packet loop does not answer".to_owned()),
+        }
+    }
+}
+
+/// Id of a rule for clients.
+fn id(rule: &Rule) -> u64 {
+    let group = if rule.gid == 1 { 0 } else { u64::from(rule.gid) };
+    group << 32 | u64::from(rule.sid)
+}
+
+impl Controlled for Live {
+    fn handle(&self, request: Request) -> Response {
+        self.request(request).unwrap_or_else(|message| Response::Error { message })
+    }
+
+    fn is_long(&self, request: &Request) -> bool {
+        const LONG: usize = 1 << 16;
+        matches!(request, Request::Set { text } | Request::Add { text } if text.len() > LONG)
+    }
+
+    fn describe(&self) -> Description {
+        self.description.clone()
+    }
+}

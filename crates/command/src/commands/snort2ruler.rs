@@ -1,0 +1,115 @@
+//! `fyke snort2ruler`: translates rules of Snort and Suricata, and reports those that cannot be judged exactly.
+//!
+//! The report goes to standard output, or to standard error if the translated rules go there.
+
+use super::{Failure, one_line, output};
+use crate::cli::{Language, ReportForm, RuleArgs, Snort2rulerArgs};
+use anyhow::Context;
+use fyke_ids::engine::Armed;
+use fyke_ids::read::MAX_FILE_BYTES;
+use fyke_ids::{Dialect, Translation, Variables};
+use std::io::{BufWriter, Read, Write};
+use std::path::Path;
+
+/// Runs the command.
+pub fn run(args: Snort2rulerArgs) -> Result<(), Failure> {
+    let is_standard = |path: &Path| path.as_os_str() == "-";
+    if !is_standard(&args.file)
+        && let Some(out) = &args.output
+        && std::fs::canonicalize(out)
+            .ok()
+            .is_some_and(|out| std::fs::canonicalize(&args.file).ok() == Some(out))
+    {
+        return Err(Failure::Usage(format!(
+            "-o {}: the rules are read from this file",
+            out.display()
+        )));
+    }
+    let variables = variables(&args.rules)?;
+    let text = read(&args.file)?;
+    let translation = Translation::new(&text, dialect(&args.rules), &variables);
+    let mut out: Box<dyn Write> = Box::new(output());
+    if let Some(path) = &args.output {
+        if is_standard(path) {
+            out = Box::new(std::io::stderr());
+            write_rules(&translation, BufWriter::new(output()))?;
+        } else {
+            let file = std::fs::File::create(path)
+                .with_context(|| format!("cannot create {}", path.display()))?;
+            let written = write_rules(&translation, BufWriter::new(file));
+            written.with_context(|| format!("cannot write {}", path.display()))?;
+        }
+    }
+    match args.report.unwrap_or(ReportForm::Text) {
+        ReportForm::Json => writeln!(out, "{}", report(&translation))?,
+        ReportForm::Text => {
+            for refused in &translation.refused {
+                writeln!(out, "{}", one_line(&refused.to_string()))?;
+            }
+            let (all, translated) = (translation.total(), translation.rules.len());
+            writeln!(
+                out,
+                "{all} rules, {translated} translated, {} refused",
+                translation.refused.len()
+            )?;
+        }
+    }
+    out.flush()?;
+    Ok(())
+}
+
+/// Reads a file of rules, or standard input.
+pub fn read(file: &Path) -> Result<Vec<u8>, Failure> {
+    let name = || format!("cannot read {}", file.display());
+    let mut text = Vec::new();
+    let from: Box<dyn Read> = match file.as_os_str() == "-" {
+        true => Box::new(std::io::stdin().lock()),
+        false => Box::new(std::fs::File::open(file).with_context(name)?),
+    };
+    from.take(MAX_FILE_BYTES + 1).read_to_end(&mut text).with_context(name)?;
+    if text.len() as u64 > MAX_FILE_BYTES {
+        let message = format!("{}: longer than {MAX_FILE_BYTES} bytes", file.display());
+        return Err(Failure::Running(anyhow::anyhow!(message)));
+    }
+    Ok(text)
+}
+
+/// Returns the variables of the arguments.
+pub fn variables(args: &RuleArgs) -> Result<Variables, Failure> {
+    let mut variables = Variables::default();
+    for text in &args.variables {
+        variables.set(text).map_err(|error| Failure::Usage(format!("--set {error}")))?;
+    }
+    Ok(variables)
+}
+
+/// Returns the language of the arguments.
+pub fn dialect(args: &RuleArgs) -> Option<Dialect> {
+    args.language.map(|language| match language {
+        Language::Suricata => Dialect::Suricata,
+        Language::Snort2 => Dialect::Snort2,
+        Language::Snort3 => Dialect::Snort3,
+    })
+}
+
+fn report(translation: &Translation) -> String {
+    let refused = translation.refused.iter().map(|refused| {
+        serde_json::json!({ "sid": refused.sid, "line": refused.line, "reason": refused.reason })
+    });
+    // In the order in which the fields are documented.
+    format!(
+        "{{\"rules\":{},\"translated\":{},\"refused\":{}}}",
+        translation.total(),
+        translation.rules.len(),
+        serde_json::Value::Array(refused.collect())
+    )
+}
+
+/// Writes the translated rules.
+fn write_rules(translation: &Translation, mut out: impl Write) -> std::io::Result<()> {
+    for rule in &translation.rules {
+        writeln!(out, "# found by {}", Armed::new(rule.clone()).found_by())?;
+        writeln!(out, "{}", rule.text)?;
+    }
+    out.flush()
+}

@@ -1,0 +1,163 @@
+//! TLS: the server name of the ClientHello, and the certificates up to TLS 1.2. Source: RFC 8446, 5246, 6066.
+//!
+//! Handshake messages may be cut over records and records over pieces. After the first encrypted record of a
+//! direction nothing is read there.
+
+mod certificate;
+
+use super::{Give, Message};
+use crate::buffer::{Application, Buffer};
+
+/// Longest handshake message.
+const MAX_HANDSHAKE: usize = 1 << 16;
+/// Most certificates of a chain.
+const MAX_CERTIFICATES: usize = 16;
+const RECORD: usize = 5;
+const HANDSHAKE: u8 = 22;
+const ALERT: u8 = 21;
+const CLIENT_HELLO: u8 = 1;
+const SERVER_HELLO: u8 = 2;
+const CERTIFICATE: u8 = 11;
+
+/// The handshake of a connection, to the server and to the client.
+#[derive(Debug, Default)]
+pub struct Tls([Side; 2]);
+
+#[derive(Debug, Default)]
+struct Side {
+    records: Vec<u8>,
+    handshake: Vec<u8>,
+    ended: bool,
+}
+
+/// True if a stream begins with a hello, none if it is too short to tell.
+pub fn begins(bytes: &[u8]) -> Option<bool> {
+    let fits = |at: usize, test: fn(u8) -> bool| bytes.get(at).map(|byte| test(*byte));
+    let tests = [
+        fits(0, |byte| byte == HANDSHAKE),
+        fits(1, |byte| byte == 3),
+        fits(2, |byte| byte <= 4),
+        fits(RECORD, |byte| byte == CLIENT_HELLO || byte == SERVER_HELLO),
+    ];
+    if tests.contains(&Some(false)) { Some(false) } else { tests[3] }
+}
+
+impl Tls {
+    /// Bytes that it holds.
+    pub fn held(&self) -> usize {
+        self.0.iter().map(|side| side.records.capacity() + side.handshake.capacity()).sum()
+    }
+
+    /// Takes the next bytes of a direction.
+    pub fn bytes(&mut self, to_server: bool, missing: u64, bytes: &[u8], give: Give<'_>) {
+        let side = &mut self.0[usize::from(!to_server)];
+        side.ended |= missing > 0;
+        if side.ended {
+            return;
+        }
+        side.records.extend_from_slice(bytes);
+        let mut taken = 0;
+        while let Some(head) = side.records.get(taken..taken + RECORD) {
+            let len = usize::from(u16::from_be_bytes([head[3], head[4]]));
+            let (kind, start) = (head[0], taken + RECORD);
+            // An alert may come between; what follows another kind of record is encrypted.
+            side.ended |= kind != HANDSHAKE && kind != ALERT;
+            let Some(record) = side.records.get(start..start + len) else { break };
+            if kind == HANDSHAKE {
+                side.handshake.extend_from_slice(record);
+            }
+            taken = start + len;
+            if side.ended {
+                break;
+            }
+        }
+        side.records.drain(..taken);
+        side.messages(to_server, give);
+        if side.ended {
+            *side = Side { ended: true, ..Side::default() };
+        }
+    }
+}
+
+impl Side {
+    fn messages(&mut self, to_server: bool, give: Give<'_>) {
+        let mut taken = 0;
+        while let Some(head) = self.handshake.get(taken..taken + 4) {
+            let len = usize::from(head[1]) << 16 | usize::from(head[2]) << 8 | usize::from(head[3]);
+            if len > MAX_HANDSHAKE {
+                self.ended = true;
+                return;
+            }
+            let Some(body) = self.handshake.get(taken + 4..taken + 4 + len) else { break };
+            match (head[0], to_server) {
+                (CLIENT_HELLO, true) => give(client_hello(body)),
+                (CERTIFICATE, false) => give(certificates(body)),
+                _ => {}
+            }
+            taken += 4 + len;
+        }
+        self.handshake.drain(..taken);
+    }
+}
+
+fn message(to_server: bool, buffers: Vec<(Buffer, Vec<u8>)>) -> Message {
+    Message { application: Application::Tls, to_server, complete: true, buffers }
+}
+
+fn client_hello(body: &[u8]) -> Message {
+    let name = server_name(body).map(|name| (Buffer::TlsServerName, name.to_vec()));
+    message(true, name.into_iter().collect())
+}
+
+/// Takes a part with a length of `width` bytes before it.
+fn part<'b>(bytes: &mut &'b [u8], width: usize) -> Option<&'b [u8]> {
+    let head = bytes.get(..width)?;
+    let len = head.iter().fold(0, |len, byte| len << 8 | usize::from(*byte));
+    let (part, rest) = bytes[width..].split_at_checked(len)?;
+    *bytes = rest;
+    Some(part)
+}
+
+/// The name in the extension 0 of a ClientHello.
+fn server_name(body: &[u8]) -> Option<&[u8]> {
+    let mut rest = body.get(2 + 32..)?;
+    part(&mut rest, 1)?;
+    part(&mut rest, 2)?;
+    part(&mut rest, 1)?;
+    let mut extensions = part(&mut rest, 2)?;
+    while let Some((kind, after)) = extensions.split_first_chunk::<2>() {
+        extensions = after;
+        let mut value = part(&mut extensions, 2)?;
+        if *kind == [0, 0] {
+            let mut names = part(&mut value, 2)?;
+            while let Some((kind, after)) = names.split_first() {
+                names = after;
+                let name = part(&mut names, 2)?;
+                if *kind == 0 {
+                    return Some(name);
+                }
+            }
+        }
+    }
+    None
+}
+
+fn certificates(body: &[u8]) -> Message {
+    let mut buffers = Vec::new();
+    let mut rest = body;
+    let mut chain = part(&mut rest, 3).unwrap_or_default();
+    while let Some(certificate) = part(&mut chain, 3) {
+        if buffers.is_empty()
+            && let Some(found) = certificate::read(certificate)
+        {
+            buffers.push((Buffer::TlsSubject, found.subject));
+            buffers.push((Buffer::TlsIssuer, found.issuer));
+            buffers.push((Buffer::TlsSerial, found.serial));
+        }
+        buffers.push((Buffer::TlsCertificates, certificate.to_vec()));
+        if buffers.len() > MAX_CERTIFICATES + 3 {
+            break;
+        }
+    }
+    message(false, buffers)
+}

@@ -1,0 +1,195 @@
+//! A flow: its client, how far its handshake is, the last bytes of its streams, its application and its names.
+
+use super::packet::{End, Packet};
+use crate::app::{Message, Parser};
+use fyke_frame::walk::view::tcp_flags::{ACK, RST, SYN};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// Bytes of a stream that are judged together: what is older than this is forgotten.
+pub const WINDOW: usize = 32 << 10;
+/// Bytes of a direction that rules for streams see, as in Suricata.
+pub const MAX_STREAM: u64 = 1 << 20;
+
+/// Both ends of a flow, the smaller first, and its protocol.
+pub type FlowKey = (u8, End, End);
+
+/// The key of a packet's flow.
+pub fn key(packet: &Packet<'_>) -> FlowKey {
+    let (source, destination) = (packet.source, packet.destination);
+    (packet.protocol, source.min(destination), source.max(destination))
+}
+
+/// The last bytes of a stream.
+#[derive(Debug, Default)]
+pub struct Window {
+    /// The bytes.
+    pub bytes: Vec<u8>,
+    /// Place of the first in the stream.
+    pub start: u64,
+    /// Rules with a literal in the bytes that have not matched.
+    pub waiting: Vec<u32>,
+    /// Places up to which rules have alerted.
+    pub done: HashMap<u32, u64>,
+}
+
+impl Window {
+    /// Adds bytes; returns how many of them are new to rules.
+    pub fn add(&mut self, missing: u64, bytes: &[u8]) -> usize {
+        if missing > 0 {
+            // Nothing is known to join the bytes on both sides.
+            self.start += self.bytes.len() as u64 + missing;
+            self.bytes.clear();
+            self.waiting.clear();
+        }
+        let room = MAX_STREAM.saturating_sub(self.end());
+        let count = bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX));
+        if self.bytes.len() + count > 2 * WINDOW {
+            let dropped = self.bytes.len() - self.bytes.len().min(WINDOW);
+            self.bytes.drain(..dropped);
+            self.start += dropped as u64;
+        }
+        self.bytes.extend_from_slice(&bytes[..count]);
+        count
+    }
+
+    /// Place after the last byte.
+    pub fn end(&self) -> u64 {
+        self.start + self.bytes.len() as u64
+    }
+
+    /// The bytes that a rule has not alerted on, and whether they begin the stream.
+    pub fn open_to(&self, rule: u32) -> (&[u8], bool) {
+        let from = self.done.get(&rule).copied().unwrap_or(0).max(self.start);
+        let skipped = usize::try_from(from - self.start).unwrap_or(usize::MAX);
+        (self.bytes.get(skipped..).unwrap_or_default(), from == 0)
+    }
+}
+
+/// Progress of TCP's handshake.
+#[derive(Debug, Clone, Copy, Default)]
+struct Handshake {
+    asked: bool,
+    answered: bool,
+}
+
+/// A flow.
+#[derive(Debug)]
+pub struct Flow {
+    /// Number for alerts.
+    pub id: u64,
+    /// The end that began it.
+    pub client: End,
+    /// The other end.
+    pub server: End,
+    /// Time of the first packet.
+    pub start_ns: u64,
+    /// Packets and bytes, to the server and to the client.
+    pub packets: [u64; 2],
+    /// Bytes on the wire.
+    pub bytes: [u64; 2],
+    handshake: Handshake,
+    /// TCP: the handshake is complete; else: both ends have sent.
+    pub established: bool,
+    /// Number of the connection in the table of streams.
+    pub connection: Option<u64>,
+    /// Streams are not judged: the beginning was not captured.
+    pub midstream: bool,
+    /// The streams, to the server and to the client.
+    pub windows: [Window; 2],
+    /// The application.
+    pub parser: Parser,
+    /// Names that are set.
+    pub names: HashSet<Arc<str>>,
+    /// Bytes that it held when they were last counted.
+    pub held_bytes: usize,
+    /// A rule lets the flow pass.
+    pub passed: bool,
+    /// Rules that have alerted on the current message of each direction.
+    pub alerted: [Vec<u32>; 2],
+    /// Rules about addresses only, which alert once a direction.
+    pub alerted_once: HashSet<(u32, bool)>,
+}
+
+impl Flow {
+    /// The flow that a packet begins.
+    pub fn new(id: u64, packet: &Packet<'_>) -> Flow {
+        let answers = packet.flags().is_some_and(|flags| flags & (SYN | ACK) == SYN | ACK);
+        let (client, server) = match answers {
+            true => (packet.destination, packet.source),
+            false => (packet.source, packet.destination),
+        };
+        Flow {
+            id,
+            client,
+            server,
+            start_ns: packet.time_ns,
+            packets: [0; 2],
+            bytes: [0; 2],
+            handshake: Handshake::default(),
+            established: false,
+            connection: None,
+            midstream: false,
+            windows: Default::default(),
+            parser: Parser::New,
+            names: HashSet::new(),
+            held_bytes: 0,
+            passed: false,
+            alerted: Default::default(),
+            alerted_once: HashSet::new(),
+        }
+    }
+
+    /// True if the packet is sent to the server.
+    pub fn is_to_server(&self, packet: &Packet<'_>) -> bool {
+        packet.source == self.client && packet.destination == self.server
+    }
+
+    /// Bytes that the flow holds.
+    pub fn held(&self) -> usize {
+        self.windows.iter().map(|window| window.bytes.capacity()).sum::<usize>()
+            + self.parser.held()
+    }
+
+    /// Forgets what is known of rules.
+    pub fn forget_rules(&mut self) {
+        for window in &mut self.windows {
+            window.waiting.clear();
+            window.done.clear();
+        }
+        self.alerted.iter_mut().for_each(Vec::clear);
+        self.alerted_once.clear();
+    }
+
+    /// Counts a packet.
+    pub fn count(&mut self, packet: &Packet<'_>) {
+        let to_server = self.is_to_server(packet);
+        let at = usize::from(!to_server);
+        self.packets[at] += 1;
+        self.bytes[at] += u64::from(packet.wire_len);
+        match packet.flags() {
+            Some(flags) => {
+                self.handshake.asked |= to_server && flags & (SYN | ACK) == SYN;
+                self.handshake.answered |= !to_server && flags & (SYN | ACK) == SYN | ACK;
+                let acknowledges = to_server && flags & (SYN | RST | ACK) == ACK;
+                self.established |= acknowledges && self.handshake.asked && self.handshake.answered;
+            }
+            None => self.established |= self.packets.iter().all(|count| *count > 0),
+        }
+    }
+
+    /// Passes a piece of a stream to the application; an empty piece ends the direction. Returns the messages that are
+    /// complete now.
+    pub fn parse(&mut self, to_server: bool, missing: u64, bytes: &[u8]) -> Vec<Message> {
+        let mut messages = Vec::new();
+        if !self.midstream {
+            match bytes.is_empty() {
+                true => self.parser.end(to_server, &mut |message| messages.push(message)),
+                false => self
+                    .parser
+                    .stream(to_server, missing, bytes, &mut |message| messages.push(message)),
+            }
+        }
+        messages
+    }
+}

@@ -1,0 +1,363 @@
+//! The three steps: rules on a packet, on a stream, on a message.
+
+use super::flow::Flow;
+use super::index::{Armed, ArmedList, Candidates, Index};
+use super::packet::{Packet, TCP};
+use super::{Alert, Delivered, Engine, Give};
+use crate::app::Message;
+use crate::buffer::Buffer;
+use crate::rule::{Action, BitTest, Change, FlowTest, Mark, Owner, Protocol, ThresholdKind};
+use crate::verify::{Variables, Verdict};
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Bytes that the tests of a rule apply to.
+enum Bytes<'b> {
+    /// The payload of a packet, or of a stream.
+    Payload(&'b [u8]),
+    /// A message; its payload is the stream, or the packet.
+    Message(&'b Message, &'b [u8], &'b [u8]),
+}
+
+impl Engine {
+    /// Judges rules on a packet; returns those about payloads that have alerted.
+    pub(super) fn judge_packet(
+        &mut self,
+        packet: &Packet<'_>,
+        flow: &mut Flow,
+        give: Give<'_>,
+    ) -> Vec<u32> {
+        let index = Arc::clone(&self.rules);
+        let mut candidates = std::mem::take(&mut self.candidates);
+        candidates.clear();
+        index.plain().iter().for_each(|rule| candidates.add(*rule));
+        if !packet.payload.is_empty() {
+            index.scan(Buffer::Payload, packet.payload, &mut candidates);
+        }
+        sort(&index, &mut candidates);
+        let to_server = flow.is_to_server(packet);
+        // A segment that no stream takes is judged as a stream of its own.
+        let is_alone = packet.protocol != TCP || flow.midstream || flow.connection.is_none();
+        let mut alerted = Vec::new();
+        for rule in &candidates.rules {
+            let Some(armed) = index.get(*rule).filter(|armed| !armed.of_application) else {
+                continue;
+            };
+            let scope = armed.rule.scope;
+            let applies = !armed.has_payload || scope.packets || (is_alone && scope.alone);
+            if !applies || flow.passed {
+                continue;
+            }
+            let once = armed.lists.is_empty() && is_about_ends(armed);
+            if once && flow.alerted_once.contains(&(*rule, to_server)) {
+                continue;
+            }
+            let fits = fits_ends(armed, packet, flow, to_server)
+                && armed.rule.packet.iter().all(|test| packet.fits(test));
+            if fits && self.judge(armed, packet, flow, &Bytes::Payload(packet.payload)) {
+                if once {
+                    flow.alerted_once.insert((*rule, to_server));
+                }
+                if armed.has_payload {
+                    alerted.push(*rule);
+                }
+                self.fire(armed, packet, flow, to_server, None, give);
+            }
+        }
+        self.candidates = candidates;
+        alerted
+    }
+
+    /// Judges rules on the stream that a piece continues, and on the messages that it completes.
+    pub(super) fn judge_piece(
+        &mut self,
+        packet: &Packet<'_>,
+        flow: &mut Flow,
+        piece: &Delivered,
+        bytes: &[u8],
+        alerted: &[u32],
+        give: Give<'_>,
+    ) {
+        if flow.midstream {
+            return;
+        }
+        let to_server = piece.forward;
+        let packet = &oriented(packet, flow, to_server);
+        if !bytes.is_empty() {
+            self.judge_stream(packet, flow, (to_server, piece.missing), bytes, alerted, give);
+        }
+        for message in &piece.messages {
+            self.judge_message(packet, flow, message, give);
+        }
+    }
+
+    fn judge_stream(
+        &mut self,
+        packet: &Packet<'_>,
+        flow: &mut Flow,
+        (to_server, missing): (bool, u64),
+        bytes: &[u8],
+        alerted: &[u32],
+        give: Give<'_>,
+    ) {
+        let index = Arc::clone(&self.rules);
+        let at = usize::from(!to_server);
+        let new = flow.windows[at].add(missing, bytes);
+        let window = &mut flow.windows[at];
+        let end = window.end();
+        alerted.iter().for_each(|rule| _ = window.done.insert(*rule, end));
+        if new == 0 {
+            return;
+        }
+        // A literal may begin in earlier bytes.
+        let overlap = new + index.longest(Buffer::Payload).saturating_sub(1);
+        let start = window.bytes.len().saturating_sub(overlap);
+        let mut candidates = std::mem::take(&mut self.candidates);
+        candidates.clear();
+        std::mem::take(&mut window.waiting).into_iter().for_each(|rule| candidates.add(rule));
+        index.scan(Buffer::Payload, &window.bytes[start..], &mut candidates);
+        sort(&index, &mut candidates);
+        let mut waiting = Vec::new();
+        for rule in &candidates.rules {
+            let Some(armed) = index.get(*rule) else { continue };
+            if armed.of_application
+                || !armed.rule.scope.streams
+                || !fits_direction(armed, packet, to_server)
+            {
+                continue;
+            }
+            // The bytes are taken out of the flow while they are judged.
+            let window = std::mem::take(&mut flow.windows[at]);
+            let (open, from_start) = window.open_to(*rule);
+            let judged = from_start || !armed.anchored;
+            let holds = judged
+                && !flow.passed
+                && fits_ends(armed, packet, flow, to_server)
+                && self.judge_lists(armed, &Bytes::Payload(open));
+            flow.windows[at] = window;
+            match holds {
+                // Names are tested once, when the bytes are there; a name that is set later does not bring them back.
+                true => {
+                    flow.windows[at].done.insert(*rule, end);
+                    if self.has_all_names(armed, packet, flow) {
+                        self.fire(armed, packet, flow, to_server, None, give);
+                    }
+                }
+                false if judged => waiting.push(*rule),
+                false => {}
+            }
+        }
+        flow.windows[at].waiting = waiting;
+        self.candidates = candidates;
+    }
+
+    /// Judges rules on a message.
+    pub(super) fn judge_message(
+        &mut self,
+        packet: &Packet<'_>,
+        flow: &mut Flow,
+        message: &Message,
+        give: Give<'_>,
+    ) {
+        self.counters.messages += u64::from(message.complete);
+        let index = Arc::clone(&self.rules);
+        let packet = &oriented(packet, flow, message.to_server);
+        let at = usize::from(!message.to_server);
+        let mut candidates = std::mem::take(&mut self.candidates);
+        candidates.clear();
+        for (buffer, bytes) in &message.buffers {
+            index.scan(*buffer, bytes, &mut candidates);
+        }
+        sort(&index, &mut candidates);
+        for rule in &candidates.rules {
+            let Some(armed) = index.get(*rule) else { continue };
+            let early = armed.needs_body && !message.complete;
+            if early || flow.passed || flow.alerted[at].contains(rule) {
+                continue;
+            }
+            if !fits_ends(armed, packet, flow, message.to_server) {
+                continue;
+            }
+            let window = std::mem::take(&mut flow.windows[at]);
+            let stream = if armed.anchored && window.start > 0 { &[][..] } else { &window.bytes };
+            let holds =
+                self.judge(armed, packet, flow, &Bytes::Message(message, stream, packet.payload));
+            flow.windows[at] = window;
+            if holds {
+                flow.alerted[at].push(*rule);
+                self.fire(armed, packet, flow, message.to_server, Some(message), give);
+            }
+        }
+        if message.complete {
+            flow.alerted[at].clear();
+        }
+        self.candidates = candidates;
+    }
+
+    /// True if the lists of a rule and its tests of names hold.
+    fn judge(
+        &mut self,
+        armed: &Armed,
+        packet: &Packet<'_>,
+        flow: &Flow,
+        bytes: &Bytes<'_>,
+    ) -> bool {
+        self.has_all_names(armed, packet, flow) && self.judge_lists(armed, bytes)
+    }
+
+    fn has_all_names(&self, armed: &Armed, packet: &Packet<'_>, flow: &Flow) -> bool {
+        armed.rule.bits.iter().all(|test| self.has_names(test, packet, flow))
+    }
+
+    /// True if the lists of a rule hold.
+    fn judge_lists(&mut self, armed: &Armed, bytes: &Bytes<'_>) -> bool {
+        self.counters.verified += 1;
+        let mut variables = Variables::default();
+        armed.lists.iter().all(|list| {
+            let mut judge = |bytes: &[u8]| {
+                let mut changed = Cow::Borrowed(bytes);
+                for transform in &list.transforms {
+                    changed = transform.apply(changed);
+                }
+                let verdict = list.checks.judge(&changed, &mut variables);
+                self.counters.limited += u64::from(verdict == Verdict::Limit);
+                verdict == Verdict::Match
+            };
+            any_buffer(list, bytes, &mut judge)
+        })
+    }
+
+    fn has_names(&self, test: &BitTest, packet: &Packet<'_>, flow: &Flow) -> bool {
+        let has = |name: &Arc<str>| match test.owner {
+            Owner::Flow => flow.names.contains(name),
+            owner => self.names.has(owner, name, packet),
+        };
+        test.names.iter().any(|name| has(name) == test.set)
+    }
+
+    /// A rule has matched: names are set, and an alert is given unless it is held back.
+    fn fire(
+        &mut self,
+        armed: &Armed,
+        packet: &Packet<'_>,
+        flow: &mut Flow,
+        to_server: bool,
+        message: Option<&Message>,
+        give: Give<'_>,
+    ) {
+        let rule = &armed.rule;
+        self.counters.matches += 1;
+        armed.matches.fetch_add(1, Ordering::Relaxed);
+        let limit = rule.threshold.as_ref();
+        let alerts = limit.is_none_or(|limit| {
+            self.thresholds.alerts((rule.gid, rule.sid), limit, packet, flow.id)
+        });
+        // The filter is part of what a rule asks; a threshold only limits its alerts.
+        let is_filtered = limit.is_some_and(|limit| limit.kind == ThresholdKind::Detection);
+        if alerts || !is_filtered {
+            rule.marks.iter().for_each(|mark| self.mark(mark, packet, flow));
+        }
+        match () {
+            () if rule.action == Action::Pass => {
+                flow.passed = true;
+                self.counters.silent += 1;
+            }
+            () if rule.silent => self.counters.silent += 1,
+            () if !alerts => self.counters.held_back += 1,
+            () => {
+                self.counters.alerts += 1;
+                let (application, frame) = (flow.parser.application(), self.counters.frames);
+                give(&Alert { rule, packet, flow, to_server, application, message, frame });
+            }
+        }
+    }
+
+    fn mark(&mut self, mark: &Mark, packet: &Packet<'_>, flow: &mut Flow) {
+        if mark.owner != Owner::Flow {
+            return self.names.change(mark, packet);
+        }
+        let is_set = flow.names.contains(&mark.name);
+        match (mark.change, is_set) {
+            (Change::Set | Change::Toggle, false) => {
+                flow.names.insert(Arc::clone(&mark.name));
+            }
+            (Change::Unset | Change::Toggle, true) => {
+                flow.names.remove(&mark.name);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// True if one of the buffers that a list is about passes.
+fn any_buffer(list: &ArmedList, bytes: &Bytes<'_>, judge: &mut dyn FnMut(&[u8]) -> bool) -> bool {
+    match bytes {
+        Bytes::Payload(payload) => list.buffer == Buffer::Payload && judge(payload),
+        Bytes::Message(_, stream, payload) if list.buffer == Buffer::Payload => {
+            judge(stream) || judge(payload)
+        }
+        Bytes::Message(message, ..) => message
+            .buffers
+            .iter()
+            .filter(|(buffer, _)| *buffer == list.buffer)
+            .any(|(_, bytes)| judge(bytes)),
+    }
+}
+
+/// Puts the candidates into the order in which they are judged.
+fn sort(index: &Index, candidates: &mut Candidates) {
+    candidates
+        .rules
+        .sort_by_key(|rule| (index.get(*rule).map_or(u8::MAX, |armed| armed.rank), *rule));
+}
+
+/// A packet with the direction of a match. Another packet than that of the match has no bytes of it.
+fn oriented<'a>(packet: &Packet<'a>, flow: &Flow, to_server: bool) -> Packet<'a> {
+    let (source, destination) =
+        if to_server { (flow.client, flow.server) } else { (flow.server, flow.client) };
+    let mut packet = packet.clone();
+    if (packet.source, packet.destination) != (source, destination) {
+        (packet.payload, packet.payload_len) = (&[], 0);
+        (packet.source, packet.destination) = (source, destination);
+    }
+    packet
+}
+
+/// True if a rule asks nothing but certain addresses, or an application: it alerts once for a direction of a flow, as
+/// in Suricata. A rule for all addresses alerts on every packet.
+fn is_about_ends(armed: &Armed) -> bool {
+    let (rule, header) = (&armed.rule, &armed.rule.header);
+    let ports = header.source_ports.is_any() && header.destination_ports.is_any();
+    let addresses = !header.source.is_any() || !header.destination.is_any();
+    let plain = rule.packet.is_empty() && rule.bits.is_empty() && rule.threshold.is_none();
+    let application = matches!(header.protocol, Protocol::Application(_));
+    plain && (application || (ports && addresses && rule.flow == FlowTest::default()))
+}
+
+/// True if the ends and the direction fit, which never changes for a stream.
+fn fits_direction(armed: &Armed, packet: &Packet<'_>, to_server: bool) -> bool {
+    let rule = &armed.rule;
+    rule.flow.to_server.is_none_or(|own| own == to_server)
+        && rule.header.fits(packet.source, packet.destination)
+}
+
+/// True if protocol, ends and flow fit.
+fn fits_ends(armed: &Armed, packet: &Packet<'_>, flow: &Flow, to_server: bool) -> bool {
+    let rule = &armed.rule;
+    let application = flow.parser.application();
+    let protocol = match rule.header.protocol {
+        Protocol::Ip => true,
+        Protocol::IpVersion(version) => packet.source.0.is_ipv4() == (version == 4),
+        Protocol::Tcp => packet.protocol == TCP,
+        Protocol::Udp => packet.is_udp(),
+        Protocol::Icmp => packet.is_icmp(),
+        Protocol::Application(own) => application == Some(own),
+    };
+    protocol
+        && rule.flow.established.is_none_or(|own| own == flow.established)
+        && rule.flow.application.is_none_or(|(own, wanted)| {
+            flow.parser.is_decided() && (application == Some(own)) == wanted
+        })
+        && fits_direction(armed, packet, to_server)
+}

@@ -1,0 +1,202 @@
+//! A packet as rules see it: its ends, the fields that options test, and its payload.
+
+use crate::rule::PacketTest;
+use fyke_frame::walk::{FragmentInfo, Scope};
+use std::net::IpAddr;
+
+/// An address with a port; the port is 0 if the protocol has none.
+pub type End = (IpAddr, u16);
+
+/// Protocol numbers.
+pub const TCP: u8 = 6;
+const UDP: u8 = 17;
+const ICMP: u8 = 1;
+const ICMPV6: u8 = 58;
+
+/// A packet of one level of a frame.
+#[derive(Debug, Clone)]
+pub struct Packet<'a> {
+    /// Capture time, in nanoseconds since 1970.
+    pub time_ns: u64,
+    /// The sender.
+    pub source: End,
+    /// The receiver.
+    pub destination: End,
+    /// Protocol of IP.
+    pub protocol: u8,
+    /// The payload of the transport, or of IP.
+    pub payload: &'a [u8],
+    /// Length of the payload on the wire.
+    pub payload_len: usize,
+    /// Length of the frame on the wire.
+    pub wire_len: u32,
+    ttl: u8,
+    tos: u8,
+    id: Option<u16>,
+    fragment_bits: u8,
+    fragment_offset: u32,
+    tcp: Option<TcpFields>,
+    icmp: Option<IcmpFields>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct TcpFields {
+    flags: u8,
+    sequence: u32,
+    acknowledged: u32,
+    window: u16,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct IcmpFields {
+    kind: u8,
+    code: u8,
+    rest: Option<u32>,
+    is_echo: bool,
+}
+
+impl<'a> Packet<'a> {
+    /// The packet of a level; none if the level has no IP header.
+    pub fn of(level: &Scope<'_, 'a>, time_ns: u64, wire_len: u32) -> Option<Packet<'a>> {
+        let ip = level.ip()?;
+        let (mut tos, mut id, mut fragment_bits) = (0, None, 0);
+        if let Some(four) = level.ipv4() {
+            tos = four.tos();
+            id = Some(four.id());
+            fragment_bits = u8::from(four.reserved_flag()) << 2
+                | u8::from(four.dont_fragment()) << 1
+                | u8::from(four.more_fragments());
+        } else if let Some(six) = level.ipv6() {
+            tos = six.traffic_class();
+        }
+        let raw = match (level.ipv4(), level.ipv6()) {
+            (Some(four), _) => four.payload(),
+            (_, Some(six)) => six.payload(),
+            _ => &[],
+        };
+        let mut packet = Packet {
+            time_ns,
+            source: (ip.source(), 0),
+            destination: (ip.destination(), 0),
+            protocol: level.ip_protocol().unwrap_or(u8::MAX),
+            payload: raw,
+            payload_len: raw.len(),
+            wire_len,
+            ttl: ip.hop_limit(),
+            tos,
+            id,
+            fragment_bits,
+            fragment_offset: level.fragment().map_or(0, |info: FragmentInfo| info.offset),
+            tcp: None,
+            icmp: None,
+        };
+        packet.transport(level);
+        Some(packet)
+    }
+
+    /// A packet without bytes between two ends.
+    pub fn between(source: End, destination: End, protocol: u8, time_ns: u64) -> Packet<'static> {
+        Packet {
+            time_ns,
+            source,
+            destination,
+            protocol,
+            payload: &[],
+            payload_len: 0,
+            wire_len: 0,
+            ttl: 0,
+            tos: 0,
+            id: None,
+            fragment_bits: 0,
+            fragment_offset: 0,
+            tcp: None,
+            icmp: None,
+        }
+    }
+
+    /// Adds what the header of the transport has.
+    fn transport(&mut self, level: &Scope<'_, 'a>) {
+        if let Some(tcp) = level.tcp() {
+            (self.source.1, self.destination.1) = (tcp.source_port(), tcp.destination_port());
+            (self.payload, self.payload_len) = (tcp.payload(), tcp.wire_payload_len());
+            self.tcp = tcp.flags().map(|flags| TcpFields {
+                flags,
+                sequence: tcp.sequence().unwrap_or(0),
+                acknowledged: tcp.acknowledgement().unwrap_or(0),
+                window: tcp.window().unwrap_or(0),
+            });
+        } else if let Some(udp) = level.udp() {
+            (self.source.1, self.destination.1) = (udp.source_port(), udp.destination_port());
+            (self.payload, self.payload_len) = (udp.payload(), udp.wire_payload_len());
+        } else if let Some(icmp) = level.icmp() {
+            (self.payload, self.payload_len) = (icmp.payload(), icmp.payload().len());
+            let (kind, code, rest) = (icmp.kind(), icmp.code(), icmp.rest());
+            let is_echo = if icmp.is_v6() {
+                matches!(kind, 128 | 129)
+            } else {
+                matches!(kind, 0 | 8 | 13..=18)
+            };
+            self.icmp = Some(IcmpFields { kind, code, rest, is_echo });
+        } else if let Some(ports) = level.ports() {
+            (self.source.1, self.destination.1) = (ports.source, ports.destination);
+        }
+    }
+
+    /// Flags of TCP.
+    pub fn flags(&self) -> Option<u8> {
+        self.tcp.map(|tcp| tcp.flags)
+    }
+
+    /// True for UDP.
+    pub fn is_udp(&self) -> bool {
+        self.protocol == UDP
+    }
+
+    /// True for ICMP of either version.
+    pub fn is_icmp(&self) -> bool {
+        self.protocol == ICMP || self.protocol == ICMPV6
+    }
+
+    /// Type and code of ICMP.
+    pub fn icmp(&self) -> Option<(u8, u8)> {
+        self.icmp.map(|icmp| (icmp.kind, icmp.code))
+    }
+
+    /// Judges a test of the headers.
+    pub fn fits(&self, test: &PacketTest) -> bool {
+        let icmp = |fits: &dyn Fn(IcmpFields) -> bool| self.icmp.is_some_and(fits);
+        let echo = |shift: u32, value: u16| {
+            icmp(&|icmp| {
+                icmp.is_echo && icmp.rest.is_some_and(|rest| (rest >> shift) as u16 == value)
+            })
+        };
+        match test {
+            PacketTest::PayloadLen(bound) => bound.contains(self.payload_len as u64),
+            PacketTest::Flags { value, mask, mode } => {
+                self.tcp.is_some_and(|tcp| mode.fits(tcp.flags & mask, *value))
+            }
+            PacketTest::TimeToLive(bound) => bound.contains(self.ttl.into()),
+            PacketTest::TypeOfService(bound) => bound.contains(self.tos.into()),
+            PacketTest::Identification(id) => self.id == Some(*id),
+            PacketTest::IpProtocol(bound) => bound.contains(self.protocol.into()),
+            PacketTest::SameAddress => self.source.0 == self.destination.0,
+            PacketTest::IcmpType(bound) => icmp(&|icmp| bound.contains(icmp.kind.into())),
+            PacketTest::IcmpCode(bound) => icmp(&|icmp| bound.contains(icmp.code.into())),
+            PacketTest::IcmpId(id) => echo(16, *id),
+            PacketTest::IcmpSequence(number) => echo(0, *number),
+            PacketTest::Sequence(number) => self.tcp.is_some_and(|tcp| tcp.sequence == *number),
+            PacketTest::Acknowledged(number) => {
+                self.tcp.is_some_and(|tcp| tcp.acknowledged == *number)
+            }
+            PacketTest::Window(window, negated) => {
+                self.tcp.is_some_and(|tcp| (tcp.window == *window) != *negated)
+            }
+            PacketTest::FragmentBits { value, mode } => {
+                self.id.is_some() && mode.fits(self.fragment_bits, *value)
+            }
+            PacketTest::FragmentOffset(bound) => {
+                bound.contains(u64::from(self.fragment_offset / 8))
+            }
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Alerts as lines of JSON, with the names that Suricata's EVE output has.
+
+use crate::buffer::{Application, Buffer};
+use crate::engine::{Alert, Packet};
+use crate::rule::Action;
+use serde_json::{Map, Value, json};
+
+/// Most bytes of a text in an alert.
+const MAX_TEXT: usize = 4096;
+
+/// Additions to alerts.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Options {
+    /// The payload, in base 64.
+    pub payload: bool,
+}
+
+/// An alert as one line, without its end.
+pub fn line(alert: &Alert<'_>, options: Options) -> String {
+    let (rule, packet, flow) = (alert.rule, alert.packet, alert.flow);
+    let mut object = json!({
+        "timestamp": timestamp(packet.time_ns),
+        "flow_id": flow.id,
+        "pcap_cnt": alert.frame,
+        "event_type": "alert",
+        "src_ip": packet.source.0.to_string(),
+        "dest_ip": packet.destination.0.to_string(),
+        "proto": protocol(packet),
+        "direction": if alert.to_server { "to_server" } else { "to_client" },
+        "alert": {
+            "action": "allowed",
+            "gid": rule.gid,
+            "signature_id": rule.sid,
+            "rev": rule.rev,
+            "signature": rule.message,
+            "category": rule.category,
+            "severity": rule.priority,
+        },
+        "flow": {
+            "pkts_toserver": flow.packets[0],
+            "pkts_toclient": flow.packets[1],
+            "bytes_toserver": flow.bytes[0],
+            "bytes_toclient": flow.bytes[1],
+            "start": timestamp(flow.start_ns),
+        },
+    });
+    match packet.icmp() {
+        Some((kind, code)) => {
+            object["icmp_type"] = kind.into();
+            object["icmp_code"] = code.into();
+        }
+        None => {
+            object["src_port"] = packet.source.1.into();
+            object["dest_port"] = packet.destination.1.into();
+        }
+    }
+    if matches!(rule.action, Action::Drop | Action::Reject) {
+        let action = if rule.action == Action::Drop { "would drop" } else { "would reject" };
+        object["verdict"] = json!({ "action": action });
+    }
+    if !rule.metadata.is_empty() {
+        object["alert"]["metadata"] = metadata(&rule.metadata);
+    }
+    if let Some(application) = alert.application {
+        object["app_proto"] = application.name().into();
+        let fields = fields(alert, application);
+        if !fields.is_empty() {
+            object[application.name()] = Value::Object(fields);
+        }
+    }
+    if options.payload {
+        object["payload"] = base64(packet.payload).into();
+    }
+    object.to_string()
+}
+
+/// An alert as a line of text.
+pub fn text(alert: &Alert<'_>) -> String {
+    let (rule, packet) = (alert.rule, alert.packet);
+    let end = |(address, port): crate::engine::End| match (packet.icmp(), address.is_ipv6()) {
+        (Some(_), _) => address.to_string(),
+        (None, true) => format!("[{address}]:{port}"),
+        (None, false) => format!("{address}:{port}"),
+    };
+    let class = if rule.category.is_empty() { "none" } else { &rule.category };
+    format!(
+        "{} [{}:{}:{}] {} [class: {class}] [priority: {}] {{{}}} {} -> {}",
+        timestamp(packet.time_ns),
+        rule.gid,
+        rule.sid,
+        rule.rev,
+        rule.message,
+        rule.priority,
+        protocol(packet),
+        end(packet.source),
+        end(packet.destination)
+    )
+}
+
+/// Names of metadata in small letters with their values.
+fn metadata(pairs: &[(String, String)]) -> Value {
+    let mut object = Map::new();
+    for (name, value) in pairs {
+        let values = object.entry(name.to_ascii_lowercase()).or_insert_with(|| json!([]));
+        if let Some(values) = values.as_array_mut() {
+            values.push(value.as_str().into());
+        }
+    }
+    Value::Object(object)
+}
+
+/// Fields of the message.
+fn fields(alert: &Alert<'_>, application: Application) -> Map<String, Value> {
+    let mut fields = Map::new();
+    let Some(message) = alert.message else { return fields };
+    let names: &[(&str, Buffer)] = match application {
+        Application::Http => &[
+            ("hostname", Buffer::HttpHost),
+            ("url", Buffer::HttpUri),
+            ("http_user_agent", Buffer::HttpUserAgent),
+            ("http_content_type", Buffer::HttpContentType),
+            ("http_refer", Buffer::HttpReferer),
+            ("http_method", Buffer::HttpMethod),
+            ("protocol", Buffer::HttpProtocol),
+        ],
+        Application::Tls => &[
+            ("sni", Buffer::TlsServerName),
+            ("subject", Buffer::TlsSubject),
+            ("issuerdn", Buffer::TlsIssuer),
+            ("serial", Buffer::TlsSerial),
+        ],
+        Application::Dns => &[("rrname", Buffer::DnsQuery)],
+    };
+    for (name, buffer) in names {
+        if let Some(bytes) = message.get(*buffer) {
+            let text = String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_TEXT)]);
+            fields.insert((*name).to_owned(), text.into());
+        }
+    }
+    let status = message
+        .get(Buffer::HttpStatusCode)
+        .and_then(|text| std::str::from_utf8(text).ok()?.parse::<u16>().ok());
+    if let Some(status) = status {
+        fields.insert("status".to_owned(), status.into());
+    }
+    if application == Application::Dns && !fields.is_empty() {
+        let query = Value::Object(std::mem::take(&mut fields));
+        fields.insert("query".to_owned(), json!([query]));
+    }
+    fields
+}
+
+fn protocol(packet: &Packet<'_>) -> String {
+    match packet.protocol {
+        1 => "ICMP".to_owned(),
+        6 => "TCP".to_owned(),
+        17 => "UDP".to_owned(),
+        58 => "IPv6-ICMP".to_owned(),
+        132 => "SCTP".to_owned(),
+        47 => "GRE".to_owned(),
+        other => format!("{other:03}"),
+    }
+}
+
+/// A time as `2009-11-24T21:27:09.534255+0000`, in UTC.
+pub fn timestamp(time_ns: u64) -> String {
+    let (seconds, micros) = (time_ns / 1_000_000_000, time_ns % 1_000_000_000 / 1000);
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    let (year, month, day) = date(days);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}+0000")
+}
+
+/// Year, month and day of a day since 1970-01-01, counted in years that begin in March.
+fn date(days: u64) -> (u64, u64, u64) {
+    let days = days + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let of_year = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (era * 400 + year + u64::from(month <= 2), month, day)
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for part in bytes.chunks(3) {
+        let word = part.iter().fold(0u32, |word, byte| word << 8 | u32::from(*byte))
+            << (8 * (3 - part.len()));
+        for digit in 0..4 {
+            let value = word >> (18 - 6 * digit) & 63;
+            out.push(if digit <= part.len() { char::from(DIGITS[value as usize]) } else { '=' });
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_in_utc() {
+        assert_eq!(timestamp(0), "1970-01-01T00:00:00.000000+0000");
+        assert_eq!(timestamp(1_259_098_029_534_255_999), "2009-11-24T21:27:09.534255+0000");
+        assert_eq!(timestamp(951_782_400_000_000_000), "2000-02-29T00:00:00.000000+0000");
+        assert_eq!(timestamp(4_102_444_799_000_000_000), "2099-12-31T23:59:59.000000+0000");
+    }
+
+    #[test]
+    fn payloads_are_in_base_64() {
+        assert_eq!([&b""[..], b"a", b"ab", b"abc"].map(base64), ["", "YQ==", "YWI=", "YWJj"]);
+    }
+}

@@ -1,0 +1,184 @@
+//! Texts of rules: files into rules, rules into a header and options, without knowing what an option means.
+//!
+//! A rule is one line, or several: a line that ends with a backslash continues, and so does a rule with an open
+//! parenthesis (Snort 3). A line that begins with an action always begins a rule, so a broken rule never takes the
+//! next one with it. Bytes need not be UTF-8. Cost: one pass over the text; nothing is copied but rules of several
+//! lines.
+
+mod header;
+mod options;
+
+pub use header::{Direction, Header};
+pub use options::RawOption;
+
+use crate::error::Refused;
+use std::borrow::Cow;
+
+/// Largest file of rules, in bytes.
+pub const MAX_FILE_BYTES: u64 = 256 << 20;
+/// Most rules of a file.
+pub const MAX_RULES: usize = 1 << 18;
+/// Longest rule, in bytes.
+pub const MAX_RULE_BYTES: usize = 1 << 16;
+/// Most options of a rule.
+pub const MAX_OPTIONS: usize = 1024;
+
+/// Actions with which a rule begins.
+pub const ACTIONS: [&str; 14] = [
+    "alert",
+    "pass",
+    "drop",
+    "sdrop",
+    "reject",
+    "rejectsrc",
+    "rejectdst",
+    "rejectboth",
+    "log",
+    "block",
+    "activate",
+    "dynamic",
+    "react",
+    "rewrite",
+];
+
+/// A rule as it is written.
+#[derive(Debug, Clone)]
+pub struct RawRule {
+    /// Number of its first line, from 1.
+    pub line: usize,
+    /// Its header.
+    pub header: Header,
+    /// Its options, in order.
+    pub options: Vec<RawOption>,
+}
+
+impl RawRule {
+    /// The value of `sid`, if the rule has one that is a number.
+    pub fn sid(&self) -> Option<u32> {
+        let sid = self.options.iter().find(|option| option.name == "sid")?;
+        std::str::from_utf8(&sid.value).ok()?.trim().parse().ok()
+    }
+
+    /// Reads one rule.
+    ///
+    /// # Errors
+    /// If the text is no rule: the reason, with the part that is wrong.
+    pub fn parse(text: &[u8], line: usize) -> Result<RawRule, Refused> {
+        let refuse = |reason: String| Refused { line, sid: guess_sid(text), reason };
+        if text.len() > MAX_RULE_BYTES {
+            let reason =
+                format!("{} bytes are longer than a rule may be ({MAX_RULE_BYTES})", text.len());
+            return Err(refuse(reason));
+        }
+        let open = text.iter().position(|byte| *byte == b'(');
+        let open = open.ok_or_else(|| refuse("no options: \"(\" is missing".to_owned()))?;
+        let header = Header::parse(&text[..open]).map_err(refuse)?;
+        let body = text[open + 1..].trim_ascii_end();
+        let body = body
+            .strip_suffix(b")")
+            .ok_or_else(|| refuse("\")\" is missing at the end".to_owned()))?;
+        let options = options::split(body).map_err(refuse)?;
+        Ok(RawRule { line, header, options })
+    }
+}
+
+/// Finds the number after `sid:` in a text that may be no rule, for the report.
+fn guess_sid(text: &[u8]) -> Option<u32> {
+    let mut rest = text;
+    while let Some(at) = memchr::memmem::find(rest, b"sid") {
+        let before = at.checked_sub(1).map(|at| rest[at]);
+        rest = &rest[at + 3..];
+        let value = rest.trim_ascii_start().strip_prefix(b":").map(<[u8]>::trim_ascii_start);
+        let Some(value) = value.filter(|_| before.is_none_or(|byte| b" ;(\t".contains(&byte)))
+        else {
+            continue;
+        };
+        let digits = value.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        if let Ok(sid) = std::str::from_utf8(&value[..digits]).unwrap_or_default().parse() {
+            return Some(sid);
+        }
+    }
+    None
+}
+
+/// Splits a text into rules: the number of the first line, and the text, of each.
+pub fn rules(text: &[u8]) -> Vec<(usize, Cow<'_, [u8]>)> {
+    let mut found: Vec<(usize, Cow<'_, [u8]>)> = Vec::new();
+    // True while the last rule continues on the next line.
+    let mut open = false;
+    for (number, line) in (1..).zip(text.split(|byte| *byte == b'\n')) {
+        let line = line.trim_ascii();
+        let begins = begins_rule(line);
+        let comment = line.is_empty() || line.starts_with(b"#");
+        if comment || (open && !begins) {
+            if let (false, Some((_, rule))) = (comment, found.last_mut()) {
+                let (part, more) = unbroken(line);
+                let whole = rule.to_mut();
+                whole.push(b' ');
+                whole.extend_from_slice(part);
+                open = whole.len() <= MAX_RULE_BYTES && (more || !is_closed(whole));
+            }
+            continue;
+        }
+        let (part, more) = unbroken(line);
+        found.push((number, Cow::Borrowed(part)));
+        open = begins && (more || !is_closed(part));
+    }
+    found
+}
+
+/// True if a line begins with an action and a space.
+fn begins_rule(line: &[u8]) -> bool {
+    let word = line.split(|byte| byte.is_ascii_whitespace()).next().unwrap_or_default();
+    line.len() > word.len() && ACTIONS.iter().any(|action| action.as_bytes() == word)
+}
+
+/// A line without the backslash that continues it, and whether there was one.
+fn unbroken(line: &[u8]) -> (&[u8], bool) {
+    match line.strip_suffix(b"\\") {
+        Some(part) => (part.trim_ascii_end(), true),
+        None => (line, false),
+    }
+}
+
+/// True if the rule ends with its closing parenthesis.
+fn is_closed(rule: &[u8]) -> bool {
+    rule.ends_with(b")")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAIN: &str = "alert tcp any any -> any 80 (msg:\"a\"; sid:1;)";
+
+    #[test]
+    fn a_rule_continues_until_it_is_closed_and_never_takes_the_next_one() {
+        let text = format!(
+            "# comment\n\n{PLAIN}\nalert tcp any any -> any 80 \\\n (msg:\"b\"; \\\n sid:2;)\n\
+             alert http (\n  msg:\"c\";\n# inside\n  sid:3;\n)\nalert tcp broken (msg:\"d\"; sid:4;\n\
+             {PLAIN}\nwhat is this\n"
+        );
+        let found = rules(text.as_bytes());
+        let lines: Vec<usize> = found.iter().map(|(line, _)| *line).collect();
+        assert_eq!(lines, [3, 4, 7, 12, 13, 14]);
+        let sids: Vec<Option<u32>> = found
+            .iter()
+            .map(|(line, text)| RawRule::parse(text, *line).ok().and_then(|rule| rule.sid()))
+            .collect();
+        assert_eq!(sids, [Some(1), Some(2), Some(3), None, Some(1), None]);
+        let refused = RawRule::parse(&found[3].1, 12).unwrap_err();
+        assert_eq!((refused.line, refused.sid), (12, Some(4)));
+    }
+
+    #[test]
+    fn a_rule_that_is_too_long_is_refused() {
+        let text = format!(
+            "alert tcp any any -> any any (msg:\"{}\"; sid:9;)",
+            "x".repeat(MAX_RULE_BYTES)
+        );
+        let refused = RawRule::parse(text.as_bytes(), 1).unwrap_err();
+        assert!(refused.reason.contains("longer"), "{refused}");
+        assert_eq!(refused.sid, Some(9));
+    }
+}

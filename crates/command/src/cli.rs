@@ -18,6 +18,7 @@ mod machine;
 mod ruler;
 mod rules;
 mod run;
+mod serve;
 pub mod tcpdump;
 #[cfg(feature = "top")]
 mod top;
@@ -38,6 +39,7 @@ pub use machine::*;
 pub use ruler::*;
 pub use rules::*;
 pub use run::*;
+pub use serve::*;
 #[cfg(feature = "top")]
 pub use top::*;
 pub use track::*;
@@ -96,7 +98,10 @@ pub enum Command {
     Ruler(RulerArgs),
     /// Run an unmodified capturing program (tcpdump, …) with a filter that can be edited while it runs.
     Exec(ExecArgs),
-    /// Lend filters in the kernel, and sockets that use them, to other programs of root.
+    /// Capture once for many programs: each opens filters of its own and reads frames without a copy of its own.
+    Serve(ServeArgs),
+    /// Removed: `fyke serve` takes its place.
+    #[command(hide = true)]
     Lend(LendArgs),
     /// Show the main job on generated traffic: real FTP, live capture, one filter edit per connection.
     #[cfg(feature = "lab")]
@@ -124,7 +129,8 @@ pub struct PrivilegeArgs {
 #[command(next_help_heading = "Source")]
 pub struct SourceArgs {
     /// Interface to capture on, by name or by its number in `dump -D`; `any` for all interfaces; ring:PATH for a ring
-    /// of `fyke demux`. Several -i: one capture of all of them, in the order of time
+    /// of `fyke demux`; serve:NAME for the capture of `fyke serve`. Several -i: one capture of all of them, in the
+    /// order of time
     #[arg(short, long, value_name = "IF", conflicts_with = "read")]
     pub interface: Vec<String>,
     /// Network namespace to capture in: a name of `ip netns`, or the id of a process in it
@@ -158,7 +164,7 @@ pub struct SourceArgs {
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u16).range(1..=64))]
     pub workers: u16,
-    /// With -i ring:PATH: read the ring of USER too; without it, rings of root and of your own user are read
+    /// With -i ring:PATH or serve:NAME: read those of USER too; without it, those of root and of your own user
     #[arg(long, value_name = "USER")]
     pub ring_user: Option<String>,
 }

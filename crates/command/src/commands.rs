@@ -13,7 +13,6 @@ mod edits;
 pub mod exec;
 pub mod explain;
 mod graphs;
-pub mod lend;
 mod live;
 pub mod machine;
 mod output;
@@ -23,6 +22,7 @@ mod requests;
 pub mod ruler;
 pub mod rules;
 pub mod run;
+pub mod serve;
 mod signals;
 mod space;
 pub mod tcpdump;
@@ -187,6 +187,11 @@ pub fn open(args: &SourceArgs, look_back: bool) -> Result<Box<dyn Source>, Failu
     let interface = interface(args)?;
     if let Some(path) = interface.strip_prefix("ring:") {
         return Ok(Box::new(SharedSource::connect(&interface, Path::new(path), None)?));
+    }
+    if interface.starts_with("serve:") {
+        return Err(Failure::Usage(format!(
+            "-i {interface}: this command does not read a service"
+        )));
     }
     let options = RingOptions {
         interface: Some(interface).filter(|name| name != fyke_capture::ANY),

@@ -43,12 +43,13 @@ fn many_programs_read_one_capture_with_exact_counts() {
     veth();
     let (_folder, at) = folder();
     let service = serve(&[]);
-    let texts = ["udp port 5001", "udp", "udp port 5002 or arp", "tcp"];
+    let texts = ["udp port 5001", "udp and inbound", "udp port 5002 or arp", "outbound"];
     let readers = texts.map(|text| {
         let file = at(&text.replace(' ', "-")).with_extension("pcapng");
         (dump(&["-w", file.to_str().unwrap(), text]), file)
     });
     let mut all = dump(&["-c", "500", "--count"]);
+    let received = dump(&["-Q", "in", "-w", "/dev/null"]);
     send(2000, 100);
     assert!(all.end().success(), "{}", all.said());
     for ((reader, file), accepted) in readers.into_iter().zip([1000, 2000, 1000, 0]) {
@@ -56,6 +57,8 @@ fn many_programs_read_one_capture_with_exact_counts() {
         assert_eq!(stopped(reader), sum(2000, accepted));
         assert_eq!(frames_of(&file), accepted);
     }
+    received.settle(2000);
+    assert_eq!(stopped(received), sum(2000, 2000));
     let shown = service.ctl(&["stats"]);
     assert!(shown.contains(" 2000 seen ") && !shown.contains("reader "), "{shown}");
     assert_eq!(stopped(service).seen, 2000);

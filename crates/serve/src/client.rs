@@ -11,6 +11,7 @@ use crate::message::{Counts, Hello, Request, Response, Text, VERSIONS};
 use crate::place::{self, PlaceError};
 use crate::wire::{Assembler, BUFFERS, Incoming, send_json};
 use fyke_capture::{FrameServer, ServerCounts, SharedSource, Source};
+use fyke_graph::Classes;
 use fyke_graph::node::{Class, MakeError, Settings};
 use fyke_ring::{Reader, RingError};
 use rustix::io::Errno;
@@ -382,30 +383,34 @@ impl AsFd for Connection {
     }
 }
 
-/// Opens sources of the class `device`: services by `serve:NAME`, all others as the class does. For
-/// [`Classes::register_source`](fyke_graph::Classes::register_source).
-pub fn open_device(
-    device: Class,
-) -> impl Fn(&Settings) -> Result<Box<dyn Source>, MakeError> + Send + Sync + 'static {
-    move |settings| {
-        let Some(name) = settings.required("expression")?.strip_prefix("serve:") else {
-            return (device.open)(settings);
-        };
-        let user = match settings.text("user") {
-            None => None,
-            Some(user) => match user.parse() {
-                Ok(number) => Some(number),
-                Err(_) => {
-                    let found = fyke_privilege::user::User::named(user);
-                    Some(found.map_err(|error| MakeError::new("user", error))?.uid)
-                }
-            },
-        };
-        match connect_source(name, user) {
-            Ok(source) => Ok(Box::new(source)),
-            Err(error @ ConnectError::Name(_)) => Err(MakeError::new("expression", error)),
-            Err(error) => Err(MakeError::refused("expression", error)),
-        }
+/// The class `device` that also opens services by `serve:NAME`; for
+/// [`Classes::register`](fyke_graph::Classes::register).
+pub fn device() -> Class {
+    Class { open: open_device, ..built_in() }
+}
+
+fn built_in() -> Class {
+    Classes::new().find("device").expect("device is a built-in class")
+}
+
+fn open_device(settings: &Settings) -> Result<Box<dyn Source>, MakeError> {
+    let Some(name) = settings.required("expression")?.strip_prefix("serve:") else {
+        return (built_in().open)(settings);
+    };
+    let user = match settings.text("user") {
+        None => None,
+        Some(user) => match user.parse() {
+            Ok(number) => Some(number),
+            Err(_) => {
+                let found = fyke_privilege::user::User::named(user);
+                Some(found.map_err(|error| MakeError::new("user", error))?.uid)
+            }
+        },
+    };
+    match connect_source(name, user) {
+        Ok(source) => Ok(Box::new(source)),
+        Err(error @ ConnectError::Name(_)) => Err(MakeError::new("expression", error)),
+        Err(error) => Err(MakeError::refused("expression", error)),
     }
 }
 

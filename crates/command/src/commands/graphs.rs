@@ -49,9 +49,7 @@ pub const TRACK: &str = "track";
 pub fn classes() -> Classes {
     let mut classes = Classes::new();
     classes.register(fyke_track::CLASS);
-    if let Some(device) = classes.find("device") {
-        classes.register_source(device, fyke_serve::client::open_device(device));
-    }
+    classes.register(fyke_serve::client::device());
     classes
 }
 

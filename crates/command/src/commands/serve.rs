@@ -203,6 +203,7 @@ impl Live {
             text: described(reader),
             kind: EntryKind::Reader,
             accepted: reader.counts.accepted,
+            label: None,
         };
         (self.readers)().iter().map(entry).collect()
     }
@@ -242,6 +243,7 @@ impl Editable for Live {
             kind: one.kind,
             accepted: one.accepted,
             passes: Vec::new(),
+            label: None,
         };
         let view = self.handle.snapshot();
         Response::Passes {
@@ -265,6 +267,7 @@ impl Editable for Live {
             own_filter: None,
             no_counts: None,
             kernel: super::space::placement(&self.handle),
+            paused: self.handle.is_paused(),
         }
     }
 
@@ -275,7 +278,7 @@ impl Editable for Live {
 
 impl Controlled for Live {
     fn handle(&self, request: Request) -> Response {
-        requests::handle(self, request)
+        requests::handle(self, request, None)
     }
 
     fn describe(&self) -> Description {

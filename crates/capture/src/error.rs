@@ -48,6 +48,14 @@ pub enum ReadError {
         /// Name of the ring, as given.
         name: String,
     },
+    /// The process that stores the frames does not take a request.
+    #[error("{name}: {source}")]
+    Server {
+        /// Name of the source.
+        name: String,
+        /// The error.
+        source: io::Error,
+    },
     /// The number of files that are read as one capture is wrong.
     #[error("{given} files cannot be read as one capture: from 1 to {limit} can")]
     FileCount {

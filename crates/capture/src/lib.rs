@@ -4,7 +4,8 @@
 //! |---|---|---|
 //! | [`file`](mod@file) | pcap and pcapng files, gzip, zstd and lz4, pipes; several, merged by time | `-r` |
 //! | [`ring`] | live, from a ring that the kernel fills | `-i` |
-//! | [`shared`] | frames that another process stores in shared memory | `-i ring:NAME` |
+//! | [`shared`] | frames that another process stores in shared memory | `-i ring:NAME`, `-i serve:NAME` |
+//! | [`server`] | a process that stores the frames that texts accept | `-i serve:NAME` |
 //! | [`memory`] | stored frames, repeated | tests, generators, benches |
 //! | [`merged`] | several sources as one, in the order of time | `-i` several times |
 //! | [`mod@fan`] | a share of another source for each of several workers | more than one core |
@@ -45,6 +46,7 @@ pub mod memory;
 pub mod merged;
 mod rebind;
 pub mod ring;
+pub mod server;
 pub mod shared;
 pub mod sink;
 mod socket;
@@ -64,6 +66,7 @@ pub use memory::MemorySource;
 pub use merged::MergedSource;
 pub use rebind::PacketSockets;
 pub use ring::{RingOptions, RingSource};
+pub use server::{FrameServer, ServerCounts};
 pub use shared::SharedSource;
 pub use sink::{
     Account, Compression, Format, InterfaceLosses, InterfaceSink, Output, PRIVATE, Rotation, Sink,

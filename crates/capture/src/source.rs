@@ -5,6 +5,7 @@
 //! so that a filter that was edited because of a frame can be run over earlier frames.
 
 use crate::error::ReadError;
+use crate::server::FrameServer;
 use crate::socket::FilterSocket;
 use fyke_frame::{Batch, Frame, LinkType};
 use std::os::fd::BorrowedFd;
@@ -216,13 +217,21 @@ impl SourceStats {
     }
 }
 
-/// A filter that the kernel runs for a packet socket, before frames reach the source.
+/// A filter that the kernel, or another process, runs before frames reach the source.
 pub trait SocketFilter: Send + Sync {
     /// Receives the socket; from now on the filter attaches programs to it and opens it.
     ///
     /// # Errors
     /// If the kernel refuses; then every frame reaches the source.
     fn take_socket(&self, socket: Arc<FilterSocket>) -> io::Result<()>;
+
+    /// Receives the process that stores the frames; from now on the filter edits the texts there.
+    ///
+    /// # Errors
+    /// If the filter is none of texts, or the process refuses; then every frame reaches the source.
+    fn take_server(&self, _server: Arc<dyn FrameServer>) -> io::Result<()> {
+        Err(io::Error::new(io::ErrorKind::Unsupported, "the filter runs in the kernel only"))
+    }
 
     /// Number of frames that it rejected; `None` if it has rejected frames without counting them.
     fn rejected(&self) -> Option<u64>;

@@ -19,6 +19,7 @@ mod machine;
 mod ruler;
 mod rules;
 mod run;
+mod serve;
 mod snort2ruler;
 pub mod tcpdump;
 #[cfg(feature = "top")]
@@ -41,6 +42,7 @@ pub use machine::*;
 pub use ruler::*;
 pub use rules::*;
 pub use run::*;
+pub use serve::*;
 pub use snort2ruler::*;
 #[cfg(feature = "top")]
 pub use top::*;
@@ -104,7 +106,10 @@ pub enum Command {
     Snort2ruler(Snort2rulerArgs),
     /// Run an unmodified capturing program (tcpdump, …) with a filter that can be edited while it runs.
     Exec(ExecArgs),
-    /// Lend filters in the kernel, and sockets that use them, to other programs of root.
+    /// Capture once for many programs: each opens filters of its own and reads frames without a copy of its own.
+    Serve(ServeArgs),
+    /// Removed: `fyke serve` takes its place.
+    #[command(hide = true)]
     Lend(LendArgs),
     /// Show the main job on generated traffic: real FTP, live capture, one filter edit per connection.
     #[cfg(feature = "lab")]
@@ -132,7 +137,8 @@ pub struct PrivilegeArgs {
 #[command(next_help_heading = "Source")]
 pub struct SourceArgs {
     /// Interface to capture on, by name or by its number in `dump -D`; `any` for all interfaces; ring:PATH for a ring
-    /// of `fyke demux`. Several -i: one capture of all of them, in the order of time
+    /// of `fyke demux`; serve:NAME for the capture of `fyke serve`. Several -i: one capture of all of them, in the
+    /// order of time
     #[arg(short, long, value_name = "IF", conflicts_with = "read")]
     pub interface: Vec<String>,
     /// Network namespace to capture in: a name of `ip netns`, or the id of a process in it
@@ -166,7 +172,7 @@ pub struct SourceArgs {
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u16).range(1..=64))]
     pub workers: u16,
-    /// With -i ring:PATH: read the ring of USER too; without it, rings of root and of your own user are read
+    /// With -i ring:PATH or serve:NAME: read those of USER too; without it, those of root and of your own user
     #[arg(long, value_name = "USER")]
     pub ring_user: Option<String>,
 }

@@ -24,6 +24,7 @@ mod requests;
 pub mod ruler;
 pub mod rules;
 pub mod run;
+pub mod serve;
 mod signals;
 pub mod snort2ruler;
 mod space;
@@ -189,6 +190,11 @@ pub fn open(args: &SourceArgs, look_back: bool) -> Result<Box<dyn Source>, Failu
     let interface = interface(args)?;
     if let Some(path) = interface.strip_prefix("ring:") {
         return Ok(Box::new(SharedSource::connect(&interface, Path::new(path), None)?));
+    }
+    if interface.starts_with("serve:") {
+        return Err(Failure::Usage(format!(
+            "-i {interface}: this command does not read a service"
+        )));
     }
     let options = RingOptions {
         interface: Some(interface).filter(|name| name != fyke_capture::ANY),

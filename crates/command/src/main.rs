@@ -72,7 +72,13 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Ids(args) => commands::ids::run(*args),
         Command::Snort2ruler(args) => commands::snort2ruler::run(args),
         Command::Exec(args) => commands::exec::run(args),
-        Command::Lend(args) => commands::lend::run(args),
+        Command::Serve(args) => commands::serve::run(args),
+        Command::Lend(_) => Err(Failure::Usage(
+            "there is no `fyke lend` any more: `fyke serve -i IF` serves the capture of an interface to many \
+             programs, without a packet socket in their hands (docs/serve.md); the library still shares a filter \
+             in the kernel with a program of root (fyke_kernel::share)"
+                .to_owned(),
+        )),
         Command::Rules(args) => commands::rules::run(args),
         Command::Track(args) => commands::track::run(args),
         Command::Demux(args) => commands::demux::run(args),

@@ -60,7 +60,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("track ftp -r in.pcap -B 64 -w out.pcap", "-B: -r reads a file"),
     ("dump -i ring:x -p", "a ring is captured by the fyke that publishes it"),
     ("dump -i ring:x -B 64", "a ring is captured by the fyke that publishes it"),
-    ("dump -i lo --ring-user root", "only -i ring:PATH reads a ring"),
+    ("dump -i lo --ring-user root", "it is for -i ring:PATH and -i serve:NAME"),
     ("run --check (device,lo,user=root)>(accept)", "is for `ring:PATH`"),
     ("run --check (device,ring:x,user=nosuch)>(accept)", "no user nosuch"),
     ("dump -r in.pcap -D", "-D lists interfaces, -r reads a file"),

@@ -409,7 +409,7 @@ fn what_needs_one_worker_is_refused() {
         (&["dump", "-i", "lo", "-i", "v0", "--workers", "2"], "one thread merges the frames"),
         (
             &["dump", "-r", "x.pcap", "--workers", "2"],
-            "--workers: a file or a ring is read by one thread",
+            "--workers: a file, a ring or a service is read by one thread",
         ),
         (&["dump", "-i", "lo", "--workers", "65"], "65"),
         (

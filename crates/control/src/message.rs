@@ -528,6 +528,8 @@ pub enum EntryKind {
     Removed,
     /// The time without any filter, when every frame is accepted.
     Unfiltered,
+    /// A reader of `fyke serve` with its texts.
+    Reader,
     /// A kind that this version does not know.
     #[serde(other)]
     Other,

@@ -23,7 +23,7 @@
 //! |---|---|
 //! | [`open_file`]: pcap, pcapng, gzip, zstd, `-` | [`create_file`]: pcap, pcapng, rotation, `-` |
 //! | [`RingSource`]: a live interface (needs `CAP_NET_RAW`) | [`InterfaceSink`]: sends frames |
-//! | [`SharedSource`]: the [ring](crate::ring) of another process | [`fyke::ring`](crate::ring) |
+//! | [`SharedSource`]: the [ring](crate::ring), or [service](crate::serve), of a process | [`ring`](crate::ring) |
 //! | [`MemorySource`], [`FaultSource`]: for tests | |
 //! | [`fan_out`]: a share of another source for each worker | |
 //!
@@ -36,9 +36,9 @@
 #[doc(inline)]
 pub use fyke_capture::{
     ANY, Account, Available, DEFAULT_SNAPLEN, FanSource, FaultSource, FaultStats, Faults,
-    FileOptions, FileSource, Format, HeldFrames, HeldMark, Interface, InterfaceSink, LinkState,
-    LiveError, LookBack, MemorySource, Next, Notice, Output, PRIVATE, Problem, ReadError,
-    RingOptions, RingSource, Rotation, SharedSource, Sink, SinkStats, Source, SourceStats,
-    WriteError, WriteOptions, create_file, fan_out, interface_name, interfaces_available,
-    open_file, wait_for_any,
+    FileOptions, FileSource, Format, FrameServer, HeldFrames, HeldMark, Interface, InterfaceSink,
+    LinkState, LiveError, LookBack, MemorySource, Next, Notice, Output, PRIVATE, Problem,
+    ReadError, RingOptions, RingSource, Rotation, ServerCounts, SharedSource, Sink, SinkStats,
+    Source, SourceStats, WriteError, WriteOptions, create_file, fan_out, interface_name,
+    interfaces_available, open_file, wait_for_any,
 };

@@ -25,6 +25,7 @@
 //! | one line per frame | [`print`](mod@print) | |
 //! | patterns in payload, rewriting, anonymising | [`ruler`] | |
 //! | frames for other processes | [`ring`] | |
+//! | frames of a capture that another process owns | [`serve`] | |
 //! | filter in the kernel, before frames are copied | `filters::KernelFilters` (feature `kernel`) | |
 //! | let `fyke ctl` edit your program | [`control`] | |
 //!
@@ -74,6 +75,7 @@ pub mod pass;
 pub mod print;
 pub mod ring;
 pub mod ruler;
+pub mod serve;
 pub mod table;
 pub mod track;
 

@@ -48,6 +48,11 @@ pub trait LowerFilter: Superset + SocketFilter {
 
     /// The form in which it runs, and why not in a faster one.
     fn form(&self) -> String;
+
+    /// Name of the filtering part, for people.
+    fn place(&self) -> &'static str {
+        "the kernel"
+    }
 }
 
 /// Place of the filters after a device.
@@ -97,9 +102,10 @@ pub fn in_words(placements: &[Placement]) -> Option<String> {
     let text = |placement: &Placement| {
         let form = placement.lower.as_ref().map(|lower| format!(" ({})", lower.form()));
         let form = form.unwrap_or_default();
+        let place = placement.lower.as_ref().map_or("the kernel", |lower| lower.place());
         match placement.why_not_lower() {
-            None => format!("the filters run in the kernel, too{form}"),
-            Some(why) => format!("the kernel passes every frame{form}: {why}"),
+            None => format!("the filters run in {place}, too{form}"),
+            Some(why) => format!("{place} passes every frame{form}: {why}"),
         }
     };
     let mut texts: Vec<_> = placements.iter().map(text).collect();

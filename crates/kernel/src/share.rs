@@ -1,8 +1,8 @@
 //! Edits by programs without privilege: a privileged process lends them the memory of a filter, and a socket that runs
 //! the filter.
 //!
-//! A process that holds the socket can bind it to another interface and send on it. So the command lends to root only
-//! (`docs/security.md`).
+//! A process that holds the socket can bind it to another interface and send on it. So lend to root only; the
+//! command has `fyke serve` for other users.
 //!
 //! ```text
 //! privileged: Space, packet socket, filter locked ──(a Unix socket: four descriptors)──▶ client: stores, and frames

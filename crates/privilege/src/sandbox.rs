@@ -28,6 +28,8 @@ pub struct Rules {
     pub removes: Vec<PathBuf>,
     /// Allows the process to open internet and Unix sockets. Packet sockets are never allowed.
     pub opens_sockets: bool,
+    /// Allows the process to make memory that it shares with others.
+    pub makes_memory: bool,
     /// Allows the process to query interfaces and to bind sockets to them.
     pub looks_at_interfaces: bool,
     /// Allows the process to send frames through an interface.

@@ -15,7 +15,7 @@ const LEVELS: &[&[&str]] = &[
     &["kernel"],
     &["filters"],
     &["graph"],
-    &["track"],
+    &["serve", "track"],
     &["lab", "fyke"],
     &["command"],
 ];

@@ -146,6 +146,7 @@ pub fn entry(id: u64, kind: EntryKind) -> String {
         EntryKind::Tracker => "tracker".to_owned(),
         EntryKind::Removed => "removed".to_owned(),
         EntryKind::Unfiltered => "no filter".to_owned(),
+        EntryKind::Reader => format!("reader {id}"),
         EntryKind::Other => "other".to_owned(),
     }
 }

@@ -22,6 +22,7 @@ use fyke_graph::runtime::EditError;
 use fyke_graph::{
     Classes, Engine, GraphHandle, GraphView, Kept, KeptLimits, PASSED_OVER, Plan, UNFIT,
 };
+use fyke_serve::ServeSpace;
 use std::collections::HashSet;
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -46,6 +47,8 @@ const WAITING_BYTES: u32 = 1 << 28;
 const DIRECTION: &str = "direction";
 /// Name of the dispatching node in the graph of `demux`.
 pub const DEMUX: &str = "demux";
+/// Name of the node that stores frames for readers.
+pub const SERVE: &str = "serve";
 /// Name of the tracking node in the graph of `track`.
 pub const TRACK: &str = "track";
 
@@ -53,7 +56,19 @@ pub const TRACK: &str = "track";
 pub fn classes() -> Classes {
     let mut classes = Classes::new();
     classes.register(fyke_track::CLASS);
+    classes.register(fyke_serve::client::device());
     classes
+}
+
+/// True for the name of a source in another fyke: a ring, or a service.
+fn is_shared(name: &str) -> bool {
+    name.starts_with("ring:") || name.starts_with("serve:")
+}
+
+/// Builds the graph of `fyke serve`.
+pub fn serve(args: &SourceArgs) -> Result<String, Failure> {
+    let node = node(fyke_serve::class::NAME, &[]);
+    Ok(format!("{} > {{{SERVE}}}{node}", plain_source(args, false)?))
 }
 
 /// Formats a node with its parameters, without those that have no value.
@@ -118,19 +133,26 @@ fn source(
 
 /// Refuses options of a source that would do nothing.
 pub fn check_source(args: &SourceArgs) -> Result<(), Failure> {
-    let ring = args.interface.iter().any(|name| name.starts_with("ring:"));
-    if args.interface.iter().any(|name| name == "ring:") {
-        return Err(Failure::Usage("-i ring: the path of the ring is missing (ring:PATH)".into()));
+    let ring = args.interface.iter().any(|name| is_shared(name));
+    for name in &args.interface {
+        let problem = match name.as_str() {
+            "ring:" => "-i ring: the path of the ring is missing (ring:PATH)",
+            "serve:" => "-i serve: the name of the service is missing (serve:NAME)",
+            _ => continue,
+        };
+        return Err(Failure::Usage(problem.into()));
     }
+    let is_service = args.interface.iter().any(|name| name.starts_with("serve:"));
     let no_capture = match args.read.is_some() {
         true => Some("-r reads a file"),
+        false if is_service => Some("a service is captured by `fyke serve`"),
         false => ring.then_some("a ring is captured by the fyke that publishes it"),
     };
     let problem = match no_capture {
         Some(why) if args.no_promiscuous => format!("-p: {why}; omit this option"),
         Some(why) if args.buffer_size.is_some() => format!("-B: {why}; omit this option"),
         Some(_) if args.workers > 1 => {
-            "--workers: a file or a ring is read by one thread, in order; omit this option (`fyke run \
+            "--workers: a file, a ring or a service is read by one thread, in order; omit this option (`fyke run \
              --workers` distributes the frames of a file)"
                 .to_owned()
         }
@@ -140,7 +162,7 @@ pub fn check_source(args: &SourceArgs) -> Result<(), Failure> {
                 .to_owned()
         }
         _ if args.ring_user.is_some() && !ring => {
-            "--ring-user: only -i ring:PATH reads a ring; omit this option".to_owned()
+            "--ring-user: it is for -i ring:PATH and -i serve:NAME; omit this option".to_owned()
         }
         Some(why) if args.count_all => format!("--count-all: {why}; omit this option"),
         _ => return Ok(()),
@@ -150,14 +172,14 @@ pub fn check_source(args: &SourceArgs) -> Result<(), Failure> {
 
 /// Refuses options of `fyke dump` that would do nothing.
 pub fn check_dump(args: &DumpArgs) -> Result<(), Failure> {
-    let ring = args.source.interface.iter().any(|name| name.starts_with("ring:"));
+    let ring = args.source.interface.iter().any(|name| is_shared(name));
     let problem = match args.source.read.is_some() {
         true if args.look_back => {
             "--look-back: a file has no capture ring to look back into; read the file again with \
              the other expression"
         }
         false if args.look_back && ring => {
-            "--look-back: a ring of `fyke demux` holds no frames to look back at; capture on the \
+            "--look-back: a ring or a service holds no frames to look back at; capture on the \
              interface itself with -i"
         }
         _ if args.print && args.count => {
@@ -185,7 +207,7 @@ pub fn check_dump(args: &DumpArgs) -> Result<(), Failure> {
         }
         true if args.immediate_mode => "--immediate-mode: for a capture; omit this option",
         _ if args.immediate_mode && ring => {
-            "--immediate-mode: a ring is captured by the fyke that publishes it; omit this option"
+            "--immediate-mode: a ring or a service is captured by another fyke; omit this option"
         }
         _ => return Ok(()),
     };
@@ -526,7 +548,7 @@ pub fn start(
 ) -> Result<Started, Failure> {
     let opened = GraphHandle::open(&[text], classes(), args.workers.into());
     let mut opened = opened.map_err(refused)?;
-    opened.place(&Kernel { count_all: args.count_all });
+    opened.place(&ServeSpace(Kernel { count_all: args.count_all }));
     let of_node = opened.kept();
     let kept = of_node.clone().unwrap_or_else(|| Kept::new(KeptLimits::RECENT));
     let keeps =

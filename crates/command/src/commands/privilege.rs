@@ -75,6 +75,10 @@ pub struct Needs {
     pub makes_code: bool,
     /// Folder in which edits of a graph publish rings.
     pub rings: Option<PathBuf>,
+    /// True if memory for other processes is made.
+    pub makes_memory: bool,
+    /// Folders and files that are read later.
+    pub reads: Vec<PathBuf>,
 }
 
 /// Open control sockets, or the reason for none.
@@ -138,6 +142,8 @@ impl Needs {
             writes: self.later.iter().map(|later| later.folder.clone()).collect(),
             sends_frames: self.sends_frames,
             makes_code: self.makes_code,
+            makes_memory: self.makes_memory,
+            reads: self.reads.clone(),
             ..Rules::default()
         };
         if self.doors == Doors::Graph {

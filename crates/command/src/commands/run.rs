@@ -23,6 +23,7 @@ use fyke_control::{
 use fyke_graph::node::{COMMON, Kind};
 use fyke_graph::runtime::{EditError, NodeView};
 use fyke_graph::{Classes, GraphHandle, GraphView, Made, Plan};
+use fyke_serve::ServeSpace;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -59,7 +60,7 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
     let workers = usize::from(args.workers);
     let privileges = Privileges::prepare(&args.privilege, true)?;
     let mut opened = GraphHandle::open(&list, classes, workers).map_err(wrong_edit)?;
-    opened.place(&Kernel { count_all: args.count_all });
+    opened.place(&ServeSpace(Kernel { count_all: args.count_all }));
     let unseen = Unseen::start(opened.plan(), args.stats);
     let entered = privileges.enter(&needs(&args, opened.plan()))?;
     let (mut engine, handle) = opened.start().map_err(wrong_edit)?;

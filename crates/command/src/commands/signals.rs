@@ -3,7 +3,7 @@
 //! | signal | effect |
 //! |---|---|
 //! | SIGINT, SIGTERM | ends the capture with its summary in less than a second; a second signal ends it at once |
-//! | SIGHUP | the same, unless it is ignored (nohup) |
+//! | SIGHUP | the same, unless it is ignored (nohup); `fyke serve --config` reads its policy again |
 //! | SIGUSR1 | prints the counts; the capture continues |
 //! | SIGUSR2 | nothing: files are flushed every tenth of a second |
 //! | SIGXFSZ | nothing: the write fails, which ends the capture with its summary |
@@ -16,8 +16,23 @@ use std::sync::{Arc, OnceLock};
 
 /// Returns a flag that becomes true when a signal tells the process to end.
 pub fn stop_on_signals() -> Result<Arc<AtomicBool>, Failure> {
+    stop_on(&[SIGINT, SIGTERM, SIGHUP])
+}
+
+/// Returns a flag as [`stop_on_signals`] does; at every SIGHUP it calls `reload` instead, in a thread.
+pub fn stop_or_reload(reload: impl Fn() + Send + 'static) -> Result<Arc<AtomicBool>, Failure> {
+    let mut signals = Signals::new([SIGHUP])?;
+    std::thread::Builder::new().name("reload".to_owned()).spawn(move || {
+        for _ in signals.forever() {
+            reload();
+        }
+    })?;
+    stop_on(&[SIGINT, SIGTERM])
+}
+
+fn stop_on(signals: &[i32]) -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
+    for &signal in signals {
         if signal == SIGHUP && is_ignored(signal) {
             continue;
         }

@@ -95,6 +95,7 @@ impl Drop for Running {
             if name != own && !name.starts_with(&of_user) {
                 continue;
             }
+            let _others_still_use_it = std::fs::remove_dir(entry.path().join("serve"));
             let _others_still_use_it = std::fs::remove_dir(entry.path());
         }
     }

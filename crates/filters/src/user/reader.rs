@@ -3,13 +3,13 @@
 //! A reader waits at most for the exchange of a few references, even while texts are parsed, lowered, applied or
 //! formatted. Only the first frame of a new link type waits for an edit that is being applied.
 
-use super::{Shared, lock};
+use super::{Listed, Shared, lock};
 use crate::error::FilterError;
 use crate::received;
 use fyke_filter::scoped::Part;
 use fyke_frame::{Batch, LinkType, Mask};
-use fyke_pass::{MatchMode, Matches, Reader};
-use std::collections::BTreeMap;
+use fyke_pass::{FilterId, MatchMode, Matches, Reader};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -20,6 +20,8 @@ struct LinkReader {
     passes: Reader,
     /// True if there are filters and none of them fits the link type.
     unfit: bool,
+    /// Numbers of the filters, if all that accept a frame are reported.
+    numbers: HashMap<FilterId, u64>,
 }
 
 /// A worker's reader: evaluates batches under the filters of the last refresh.
@@ -58,6 +60,26 @@ impl FilterReader {
         self.matches = Some(Matches::new(MatchMode::First));
     }
 
+    /// Reports from now on all filters that accept a frame: [`FilterReader::accepting`]. To be called before the first
+    /// evaluation. An edit then costs a reader O(filters).
+    pub fn report_all(&mut self) {
+        self.matches = Some(Matches::new(MatchMode::All));
+    }
+
+    /// Adds the numbers of the filters that accepted frame `index` of the last evaluated batch, if they are
+    /// [reported](Self::report_all). A number may be added several times.
+    pub fn accepting(&self, index: usize, into: &mut Vec<u64>) {
+        let Some((matches, one)) = self.matches.as_ref().zip(self.links.get(self.current)) else {
+            return;
+        };
+        let numbers = matches.of(index).filter_map(|found| one.numbers.get(&found.filter?));
+        for &number in numbers {
+            if into.last() != Some(&number) {
+                into.push(number);
+            }
+        }
+    }
+
     /// Numbers of the filter and of the pass that accepted frame `index` of the last evaluated batch. `None` if there
     /// is no filter, or none is [reported](Self::report); no filter for a pass of a tracker, and for a filter that has
     /// been removed since the evaluation.
@@ -79,11 +101,13 @@ impl FilterReader {
         if epoch == self.epoch {
             return false;
         }
+        // The list is locked before, as by an edit that is being revealed: then the numbers are those of the epoch.
+        let listed = self.reports_all().then(|| lock(&self.shared.listed));
         // Makes an edit visible on all link types at once. Held for the exchange only.
         let _revealing = lock(&self.shared.revealing);
         self.epoch = self.shared.epoch.load(Ordering::Acquire);
         for one in &mut self.links {
-            one.refresh(&self.shared);
+            one.refresh(&self.shared, listed.as_deref());
         }
         true
     }
@@ -149,22 +173,32 @@ impl FilterReader {
         }
     }
 
+    fn reports_all(&self) -> bool {
+        self.matches.as_ref().is_some_and(|matches| matches.mode() == MatchMode::All)
+    }
+
     fn link(&mut self, link: LinkType) -> Result<usize, FilterError> {
         if let Some(index) = self.links.iter().position(|known| known.link == link) {
             return Ok(index);
         }
-        let mut one = LinkReader { link, passes: self.shared.reader(link)?, unfit: false };
+        let (passes, numbers) = (self.shared.reader(link)?, HashMap::new());
+        let mut one = LinkReader { link, passes, unfit: false, numbers };
+        let listed = self.reports_all().then(|| lock(&self.shared.listed));
         let _revealing = lock(&self.shared.revealing);
-        one.refresh(&self.shared);
+        one.refresh(&self.shared, listed.as_deref());
         self.links.push(one);
         Ok(self.links.len() - 1)
     }
 }
 
 impl LinkReader {
-    /// Adopts the newest edit; called while none is being revealed.
-    fn refresh(&mut self, shared: &Shared) {
+    /// Adopts the newest edit; called while none is being revealed. With the list, the numbers of the filters, too.
+    fn refresh(&mut self, shared: &Shared, listed: Option<&Listed>) {
         self.passes.refresh();
+        let filters = listed.and_then(|all| all.links.iter().find(|one| one.link == self.link));
+        if let Some(filters) = filters {
+            self.numbers = filters.ids.iter().map(|(&number, &filter)| (filter, number)).collect();
+        }
         self.unfit = self.passes.is_empty() && shared.filtered.load(Ordering::Relaxed);
     }
 }

@@ -15,6 +15,10 @@ use fyke_kernel::{AttachError, KernelEditError, OpenError, ebpf::ProgramError};
 use fyke_machine::{InstallError, SourceError, bpf, cspf, jit::JitError, load::LoadError};
 use fyke_pass::{InstructionError, LowerError};
 use fyke_ring::RingError;
+use fyke_serve::PlaceError;
+use fyke_serve::client::ConnectError as ServeError;
+use fyke_serve::policy::PolicyError;
+use fyke_serve::service::Refused;
 use fyke_table::prefilter::{PrefilterError, RuleTextError};
 use fyke_table::{PrefixError, TableError};
 use fyke_track::KeepError;
@@ -96,6 +100,9 @@ pub enum Error {
     /// An error of [`track`](crate::track).
     #[error(transparent)]
     Track(AnyError),
+    /// An error of [`serve`](crate::serve).
+    #[error(transparent)]
+    Serve(AnyError),
     /// The operating system refused.
     #[error(transparent)]
     Io(#[from] std::io::Error),
@@ -145,7 +152,8 @@ any!(
     Ring(RingError),
     Ruler(fyke_ruler::Error, fyke_ruler::CompileError),
     Table(PrefilterError, PrefixError, RuleTextError, TableError),
-    Track(KeepError)
+    Track(KeepError),
+    Serve(ServeError, PlaceError, PolicyError, Refused)
 );
 
 #[cfg(feature = "kernel")]

@@ -243,6 +243,8 @@ fn list(rules: &Rules) -> Result<List, SandboxError> {
     let mut plain: Vec<&[c_long]> = vec![ALWAYS, OLD];
     plain.extend(rules.opens_files().then_some(OPENS));
     plain.extend(rules.opens_sockets.then_some(SOCKETS));
+    let makes = rules.makes_memory.then_some(&[libc::SYS_memfd_create][..]);
+    plain.extend(makes);
     let binds = rules.looks_at_interfaces.then_some(&[libc::SYS_bind][..]);
     plain.extend(binds);
     plain.into_iter().flatten().for_each(|&call| drop(list.insert(call, Vec::new())));

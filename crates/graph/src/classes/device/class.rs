@@ -13,6 +13,11 @@ use std::time::Duration;
 /// the kernel hands over frames.
 const SLACK_MS: u32 = 10;
 
+/// True for the name of a source in another process: a ring, or a service.
+fn is_shared(name: &str) -> bool {
+    name.starts_with("ring:") || name.starts_with("serve:")
+}
+
 /// The names of the interfaces.
 fn names(settings: &Settings) -> Vec<&str> {
     let given = settings.pairs().iter().filter(|(name, _)| name == "expression");
@@ -61,9 +66,8 @@ fn user(settings: &Settings) -> Result<Option<u32>, MakeError> {
 /// Refuses parameters that would do nothing.
 fn check(settings: &Settings) -> Result<(), MakeError> {
     let name = settings.required("expression")?;
-    let is_ring = name.starts_with("ring:");
     let names = names(settings);
-    let alone = |name: &&str| *name == "any" || name.starts_with("ring:");
+    let alone = |name: &&str| *name == "any" || is_shared(name);
     if let Some(name) = names.iter().find(|name| names.len() > 1 && alone(name)) {
         let message = format!("{name} cannot be captured together with other interfaces");
         return Err(MakeError::new("expression", message));
@@ -78,8 +82,16 @@ fn check(settings: &Settings) -> Result<(), MakeError> {
     if name == "ring:" {
         return Err(MakeError::new("expression", "the path of the ring is missing (ring:PATH)"));
     }
-    if user(settings)?.is_some() && !is_ring {
-        return Err(MakeError::new("user", "is for `ring:PATH`, not for an interface"));
+    if name == "serve:" {
+        return Err(MakeError::new("expression", "the name of the service is missing (serve:NAME)"));
+    }
+    if user(settings)?.is_some() && !is_shared(name) {
+        let message = "is for `ring:PATH` and `serve:NAME`, not for an interface";
+        return Err(MakeError::new("user", message));
+    }
+    if settings.text("link").is_some() && is_shared(name) {
+        let of = if name.starts_with("ring:") { "a ring" } else { "a service" };
+        return Err(MakeError::new("link", format!("{of} has its own link type")));
     }
     options(settings, name).map(drop)
 }
@@ -87,14 +99,14 @@ fn check(settings: &Settings) -> Result<(), MakeError> {
 /// The class.
 pub const CLASS: Class = Class {
     name: "device",
-    summary: "frames of the interface `expression`; `any` for all, ring:PATH for a ring",
+    summary: "frames of the interface `expression`; `any` for all, ring:PATH, serve:NAME",
     parameters: &[
-        Parameter { name: "expression", summary: "interfaces, `any`, or ring:PATH" },
+        Parameter { name: "expression", summary: "interfaces, `any`, ring:PATH, or serve:NAME" },
         Parameter { name: "snaplen", summary: "bytes of a frame that filters, too, see (262144)" },
         Parameter { name: "link", summary: "for `any`: LINUX_SLL or LINUX_SLL2 (default)" },
         Parameter { name: "promiscuous", summary: "n: only frames addressed to this machine" },
         Parameter { name: "buffer", summary: "KiB of the capture ring, of each worker's (32768)" },
-        Parameter { name: "user", summary: "also reads rings of this user" },
+        Parameter { name: "user", summary: "also reads rings and services of this user" },
         Parameter { name: "immediate", summary: "y: frames within 1 ms, not 20" },
         Parameter { name: "lookback", summary: "y: hold frames for filters that look back" },
     ],
@@ -103,12 +115,13 @@ pub const CLASS: Class = Class {
     open: |settings| {
         let name = settings.required("expression")?;
         if let Some(path) = name.strip_prefix("ring:") {
-            if settings.text("link").is_some() {
-                return Err(MakeError::new("link", "a ring has its own link type"));
-            }
             let source = SharedSource::connect(name, Path::new(path), user(settings)?);
             let source = source.map_err(|error| MakeError::refused("expression", error))?;
             return Ok(Box::new(source) as Box<dyn Source>);
+        }
+        if is_shared(name) {
+            let message = "this program does not read the frames of `fyke serve`";
+            return Err(MakeError::new("expression", message));
         }
         let mut sources = Vec::new();
         let mut window_ms = SLACK_MS;
@@ -126,7 +139,7 @@ pub const CLASS: Class = Class {
         }
     },
     // Frames of several interfaces are merged by one thread.
-    shares: |settings| matches!(names(settings)[..], [name] if !name.starts_with("ring:")),
+    shares: |settings| matches!(names(settings)[..], [name] if !is_shared(name)),
     open_shares: |settings, workers| {
         let name = settings.required("expression")?;
         let opened = RingGroup::open(&options(settings, name)?, workers);

@@ -1,0 +1,287 @@
+//! `fyke serve`: captures once for many programs, which open filters of their own and read frames in shared memory.
+//!
+//! It runs the graph `device > serve`. Readers connect to its socket ([`Server`]); the control socket shows the
+//! readers, their texts, and the frames that they have not read yet or have lost ([`Live`]).
+
+use super::Failure;
+use super::counts;
+use super::dump::edit_hint;
+use super::graphs;
+use super::privilege::{Doors, Needs, Privileges};
+use super::requests::{self, Editable};
+use super::run::accounts;
+use super::signals::{report_on_signal, stop_on_signals, stop_or_reload};
+use super::space::Kernel;
+use super::unseen::Unseen;
+use crate::cli::{ServeArgs, SourceArgs};
+use anyhow::Context;
+use fyke_control::{
+    Controlled, Description, EntryKind, FilterCount, FilterPasses, Request, Response, Stats,
+};
+use fyke_graph::GraphHandle;
+use fyke_serve::policy::{self, Names};
+use fyke_serve::server::ReaderView;
+use fyke_serve::{Listening, PlaceError, Policy, Server, Service};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Runs the command until a signal ends it.
+pub fn run(args: ServeArgs) -> Result<(), Failure> {
+    let source = source(&args);
+    super::enter_namespace(&source)?;
+    let interface = super::interface(&source)?;
+    if interface.starts_with("ring:") || interface.starts_with("serve:") {
+        return Err(Failure::Usage(format!(
+            "-i {interface}: frames of another fyke are served by that one; name an interface"
+        )));
+    }
+    let given = Listening::given().map_err(refused)?;
+    let name = name(&args, &interface, given.as_ref())?;
+    let privileges = Privileges::prepare(&args.privilege, true)?;
+    let service = Service::new();
+    let mut classes = graphs::classes();
+    classes.register_with(fyke_serve::class::CLASS, fyke_serve::class::maker(&service));
+    let text = graphs::serve(&source)?;
+    let opened = GraphHandle::open(&[&text], classes, 1);
+    let mut opened = opened.map_err(graphs::refused)?;
+    opened.place(&Kernel { count_all: args.count_all });
+    let policy = policy(&args, &service)?;
+    let socket = given.map_or_else(|| Listening::open(&name), Ok).map_err(refused)?;
+    let unseen = Unseen::start(opened.plan(), false);
+    let doors = if args.no_control { Doors::Closed } else { Doors::Filters };
+    let reads = args.config.as_deref().map_or_else(Vec::new, files_of);
+    let mut needs = Needs::of(opened.plan(), doors);
+    (needs.makes_memory, needs.reads) = (true, reads);
+    let entered = privileges.enter(&needs)?;
+    let (mut engine, handle) = opened.start().map_err(graphs::refused)?;
+    engine.end_at_first_failure();
+    engine.on_notice(|notice| note!("fyke: {notice}"));
+    entered.say_missing();
+    service.begin(handle.clone());
+    let clients = entered.clients();
+    let server = Server::start(socket, Arc::clone(&service), policy)?;
+    let live = Arc::new(Live {
+        handle: handle.clone(),
+        readers: Box::new(server.readers()),
+        description: Description::of_this_process(interface.as_str(), link(&service)),
+    });
+    let control = match args.no_control {
+        true => None,
+        false => super::run::serve(&live, entered.sockets, true),
+    };
+    let hint = edit_hint(control.is_some().then_some(&*clients)).replace("edit:", "readers:");
+    note!("serving {interface}, link type {}, as serve:{name}{hint}", link(&service));
+    let stop = match args.config {
+        None => stop_on_signals()?,
+        Some(_) => {
+            let (set, service) = (server.set_policy(), Arc::clone(&service));
+            stop_or_reload(move || reload(&args, &service, &set))?
+        }
+    };
+    let (seen, drops) = (handle.clone(), unseen.clone());
+    report_on_signal(move || accounts(&seen.view()) + &drops.lines(true))?;
+    let result = engine.run(&stop);
+    drop(server);
+    let view = engine.view();
+    note!("{}", counts::sum(&counts::accounting(&view), 0, 0));
+    unseen.report(false);
+    graphs::node_failure(&view)?;
+    Ok(result?)
+}
+
+/// The name that readers use: that of the socket if the service manager has opened one.
+fn name(args: &ServeArgs, interface: &str, given: Option<&Listening>) -> Result<String, Failure> {
+    let path = given.map(|given| given.path().display().to_string());
+    let name = match (&args.name, path) {
+        (Some(name), Some(path)) => {
+            let message = format!("--name {name}: the service manager has opened {path}; omit it");
+            return Err(Failure::Usage(message));
+        }
+        (Some(name), None) => name.clone(),
+        (None, path) => path.unwrap_or_else(|| interface.to_owned()),
+    };
+    let checked = fyke_serve::place::check_name(&name);
+    checked.map(|()| name).map_err(|error| Failure::Usage(format!("--name: {error}")))
+}
+
+/// Reads the policy; without one, there are no rules.
+fn policy(args: &ServeArgs, service: &Service) -> Result<Policy, Failure> {
+    let Some(path) = &args.config else { return Ok(Policy::default()) };
+    let file = std::fs::File::open(path);
+    let file = file.with_context(|| format!("cannot open {}", path.display()))?;
+    let mut text = String::new();
+    let read = file.take(policy::MAX_BYTES + 1).read_to_string(&mut text);
+    read.with_context(|| format!("cannot read {}", path.display()))?;
+    if text.len() as u64 > policy::MAX_BYTES {
+        let message = format!("{}: longer than {} bytes", path.display(), policy::MAX_BYTES);
+        return Err(Failure::Running(anyhow::anyhow!(message)));
+    }
+    let check = |text: &str| service.check(text);
+    let policy = Policy::read(path, &text, &Names::of_system(), &check);
+    policy.map_err(|error| Failure::Usage(error.to_string()))
+}
+
+/// Reads the policy again. One that is wrong changes nothing.
+fn reload(args: &ServeArgs, service: &Service, set: &impl Fn(Policy) -> (usize, usize)) {
+    match policy(args, service) {
+        Ok(policy) => {
+            let (stay, ended) = set(policy);
+            note!("fyke: the policy has been read again: {stay} readers stay, {ended} are ended");
+        }
+        Err(error) => {
+            note!("fyke: {}; the policy before it stays in force", error.message());
+        }
+    }
+}
+
+/// Files that a reload of the policy reads: its folder, in which the file may be replaced, and the names of users.
+fn files_of(policy: &Path) -> Vec<PathBuf> {
+    let folder = match policy.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
+        _ => PathBuf::from("."),
+    };
+    let names = ["/etc/passwd", "/etc/group"].map(PathBuf::from);
+    names.into_iter().filter(|path| path.exists()).chain([folder]).collect()
+}
+
+fn link(service: &Service) -> String {
+    service.interface().map_or_else(String::new, |interface| interface.link.to_string())
+}
+
+/// Converts the failure to open the socket.
+fn refused(error: PlaceError) -> Failure {
+    match error {
+        PlaceError::Name { .. } => Failure::Usage(error.to_string()),
+        other => Failure::Running(other.into()),
+    }
+}
+
+/// The options of a capture.
+fn source(args: &ServeArgs) -> SourceArgs {
+    SourceArgs {
+        interface: args.interface.clone().into_iter().collect(),
+        netns: args.netns.clone(),
+        read: None,
+        file_list: None,
+        snaplen: 0,
+        no_promiscuous: args.no_promiscuous,
+        buffer_size: args.buffer_size,
+        count_all: args.count_all,
+        workers: 1,
+        ring_user: None,
+    }
+}
+
+/// The service as people see it on the control socket.
+struct Live {
+    handle: GraphHandle,
+    readers: Box<dyn Fn() -> Vec<ReaderView> + Send + Sync>,
+    description: Description,
+}
+
+/// Describes a reader on one line.
+fn described(reader: &ReaderView) -> String {
+    let texts: Vec<&str> = reader.texts.iter().map(String::as_str).collect();
+    let texts = match texts[..] {
+        [] => "(no text yet)".to_owned(),
+        [""] => "(every frame)".to_owned(),
+        _ => texts.join(" | "),
+    };
+    let unread = reader.counts.accepted.saturating_sub(reader.read + reader.lost);
+    let (rejected, lost) = (reader.counts.rejected, reader.lost + reader.counts.dropped);
+    format!(
+        "{texts}  (user {}, process {}, {}; {rejected} rejected, {unread} unread, {lost} lost)",
+        reader.user, reader.pid, reader.program
+    )
+}
+
+impl Live {
+    fn entries(&self) -> Vec<FilterCount> {
+        let entry = |reader: &ReaderView| FilterCount {
+            id: reader.number,
+            text: described(reader),
+            kind: EntryKind::Reader,
+            accepted: reader.counts.accepted,
+            label: None,
+        };
+        (self.readers)().iter().map(entry).collect()
+    }
+}
+
+/// The reason why the texts cannot be edited here.
+const OF_READERS: &str = "the texts of a service belong to its readers: edit a reader (fyke ctl --pid PID), or start \
+                          one with `fyke dump -i serve:NAME EXPR`";
+
+impl Editable for Live {
+    type Error = &'static str;
+
+    fn set(&self, _: &str) -> Result<Option<u64>, Self::Error> {
+        Err(OF_READERS)
+    }
+
+    fn add(&self, _: &str) -> Result<u64, Self::Error> {
+        Err(OF_READERS)
+    }
+
+    fn remove(&self, _: u64) -> Result<(), Self::Error> {
+        Err(OF_READERS)
+    }
+
+    fn epoch(&self) -> u64 {
+        self.handle.epoch()
+    }
+
+    fn notes(&self, _: &[u64]) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn show(&self) -> Response {
+        let entry = |one: FilterCount| FilterPasses {
+            id: one.id,
+            text: one.text,
+            kind: one.kind,
+            accepted: one.accepted,
+            passes: Vec::new(),
+            label: None,
+        };
+        let view = self.handle.snapshot();
+        Response::Passes {
+            epoch: view.epoch,
+            filters: self.entries().into_iter().map(entry).collect(),
+            nodes: counts::nodes(&view),
+            own_filter: None,
+            no_counts: None,
+            kernel: super::space::placement(&self.handle),
+        }
+    }
+
+    fn stats(&self) -> Stats {
+        let view = self.handle.snapshot();
+        Stats {
+            epoch: view.epoch,
+            uptime_ms: u64::try_from(view.elapsed.as_millis()).unwrap_or(u64::MAX),
+            accounting: counts::accounting(&view),
+            filters: self.entries(),
+            nodes: counts::nodes(&view),
+            own_filter: None,
+            no_counts: None,
+            kernel: super::space::placement(&self.handle),
+            paused: self.handle.is_paused(),
+        }
+    }
+
+    fn rules(&self, _: &str) -> Response {
+        Response::Error { message: "a service has no rules; its readers may have".to_owned() }
+    }
+}
+
+impl Controlled for Live {
+    fn handle(&self, request: Request) -> Response {
+        requests::handle(self, request, None)
+    }
+
+    fn describe(&self) -> Description {
+        self.description.clone()
+    }
+}

@@ -1,0 +1,426 @@
+//! A reader's end of the connection, and the source of its frames.
+//!
+//! ```text
+//! connect ─▶ look at the user of the service ─▶ greet ─▶ open: two descriptors ─▶ edit texts … ─▶ end
+//! ```
+//!
+//! The packet loop of a reader also asks for counts and for the end here. It never waits for a service that is busy
+//! with an edit or stopped: it then has the last counts.
+
+use crate::message::{Counts, Hello, Request, Response, Text, VERSIONS};
+use crate::place::{self, PlaceError};
+use crate::wire::{Assembler, BUFFERS, Incoming, send_json};
+use fyke_capture::{FrameServer, ServerCounts, SharedSource, Source};
+use fyke_graph::Classes;
+use fyke_graph::node::{Class, MakeError, Settings};
+use fyke_ring::{Reader, RingError};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, Shutdown, recv, shutdown, sockopt};
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+/// Most bytes of a response.
+const MAX_RESPONSE: usize = 4 << 20;
+/// Time limit for the greeting and the buffers.
+const GREETING_LIMIT: Duration = Duration::from_secs(10);
+/// Time limit for an edit: a long text is compiled, and other readers' edits come first.
+const EDIT_LIMIT: Duration = Duration::from_secs(10);
+/// Longest wait of a packet loop for counts.
+const MOMENT: Duration = Duration::from_millis(50);
+/// Shortest wait that the system has.
+const GLANCE: Duration = Duration::from_millis(1);
+/// Shortest time between two requests for counts.
+const COUNTS_PAUSE: Duration = Duration::from_millis(20);
+
+/// Reasons why there is no connection to a service.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The name is not one.
+    #[error(transparent)]
+    Name(#[from] PlaceError),
+    /// No service has this name.
+    #[error(
+        "no fyke serves {name:?} (looked for {looked}); start one with `fyke serve -i IF --name {name}`"
+    )]
+    NotThere {
+        /// The name.
+        name: String,
+        /// The sockets.
+        looked: String,
+    },
+    /// The service belongs to another user.
+    #[error(
+        "{}: user {user} serves there, and services of root and of your own user are read; --ring-user {user} \
+         reads this one (in a graph: user={user})",
+        path.display()
+    )]
+    Stranger {
+        /// The socket.
+        path: PathBuf,
+        /// The user id of the service.
+        user: u32,
+    },
+    /// The service does not serve this reader.
+    #[error("{}: {message}", path.display())]
+    Refused {
+        /// The socket.
+        path: PathBuf,
+        /// The reason that it gives.
+        message: String,
+    },
+    /// The process at the other end does not follow the protocol.
+    #[error("{}: not a service of fyke: {problem}", path.display())]
+    Foreign {
+        /// The socket.
+        path: PathBuf,
+        /// The problem.
+        problem: String,
+    },
+    /// The received buffers are not those of a service.
+    #[error("{}: {source}", path.display())]
+    Ring {
+        /// The socket.
+        path: PathBuf,
+        /// The problem.
+        source: RingError,
+    },
+    /// The system refuses.
+    #[error("{}: {source}", path.display())]
+    Call {
+        /// The socket.
+        path: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
+}
+
+/// Requests and responses in flight.
+#[derive(Debug)]
+struct Calls {
+    assembler: Assembler,
+    /// Responses that were not waited for long enough.
+    owed: usize,
+    asked_end: bool,
+}
+
+/// Last counts of the service.
+#[derive(Debug, Default)]
+struct Last {
+    counts: Counts,
+    at: Option<Instant>,
+    ended: bool,
+    /// Reason why the service has ended this reader alone.
+    reason: Option<String>,
+}
+
+/// A connection to a service.
+#[derive(Debug)]
+pub struct Connection {
+    socket: OwnedFd,
+    path: PathBuf,
+    hello: Hello,
+    calls: Mutex<Calls>,
+    last: Mutex<Last>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Connects to the service of a name or path, of root, of our own user, or of `user`.
+fn reach(name: &str, user: Option<u32>) -> Result<(OwnedFd, PathBuf), ConnectError> {
+    let paths = place::candidates(name)?;
+    for path in &paths {
+        let call = |error: Errno| ConnectError::Call { path: path.clone(), source: error.into() };
+        let socket = match place::connect(path) {
+            Ok(socket) => socket,
+            Err(Errno::NOENT | Errno::CONNREFUSED) => continue,
+            Err(error) => return Err(call(error)),
+        };
+        let peer = sockopt::socket_peercred(&socket).map_err(call)?.uid.as_raw();
+        let ours = rustix::process::geteuid().as_raw();
+        let trusted = [Some(0), Some(ours), fyke_privilege::user::owner_of_new_files(), user];
+        if !trusted.contains(&Some(peer)) {
+            return Err(ConnectError::Stranger { path: path.clone(), user: peer });
+        }
+        return Ok((socket, path.clone()));
+    }
+    let looked: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
+    Err(ConnectError::NotThere { name: name.to_owned(), looked: looked.join(", ") })
+}
+
+impl Connection {
+    /// Connects and greets.
+    ///
+    /// # Errors
+    /// There is no such service, or it refuses this process.
+    pub fn open(name: &str, user: Option<u32>) -> Result<Connection, ConnectError> {
+        let (socket, path) = reach(name, user)?;
+        let program = std::env::args().next().unwrap_or_default();
+        let program = Path::new(&program).file_name().unwrap_or_default().to_string_lossy();
+        let calls = Calls { assembler: Assembler::new(MAX_RESPONSE), owed: 0, asked_end: false };
+        let (calls, last) = (Mutex::new(calls), Mutex::default());
+        let mut new = Connection { socket, path, hello: Hello::default(), calls, last };
+        let greeting =
+            Request::Hello { versions: VERSIONS.to_vec(), program: program.into_owned() };
+        match new.greet(&greeting, None)? {
+            Response::Hello(hello) if VERSIONS.contains(&hello.version) => new.hello = hello,
+            other => return Err(new.foreign(format!("it answers the greeting with {other:?}"))),
+        }
+        Ok(new)
+    }
+
+    /// The greeting of the service.
+    pub fn hello(&self) -> &Hello {
+        &self.hello
+    }
+
+    /// Opens the buffers; frames are stored once there are texts.
+    ///
+    /// # Errors
+    /// The service refuses, or what it sends are not the buffers of a reader.
+    pub fn buffers(&self, texts: Vec<Text>, snaplen: u32) -> Result<Reader, ConnectError> {
+        let mut buffers = Vec::new();
+        match self.greet(&Request::Open { texts, snaplen }, Some(&mut buffers))? {
+            Response::Opened(_) if buffers.len() == BUFFERS => {}
+            other => {
+                let count = buffers.len();
+                return Err(self.foreign(format!("{other:?} with {count} buffers")));
+            }
+        }
+        let mut buffers = buffers.into_iter();
+        let (Some(packets), Some(index)) = (buffers.next(), buffers.next()) else {
+            return Err(self.foreign("buffers are missing".to_owned()));
+        };
+        let opened = Reader::open(packets, index);
+        opened.map_err(|source| ConnectError::Ring { path: self.path.clone(), source })
+    }
+
+    fn foreign(&self, problem: String) -> ConnectError {
+        ConnectError::Foreign { path: self.path.clone(), problem }
+    }
+
+    /// A request before the frames flow.
+    fn greet(
+        &self,
+        request: &Request,
+        descriptors: Option<&mut Vec<OwnedFd>>,
+    ) -> Result<Response, ConnectError> {
+        let answer = self.call(&mut lock(&self.calls), request, GREETING_LIMIT, descriptors);
+        let path = self.path.clone();
+        match answer {
+            Ok(Response::Error { message }) => Err(ConnectError::Refused { path, message }),
+            Ok(response) => Ok(response),
+            Err(error) if error.kind() == ErrorKind::InvalidData => {
+                Err(self.foreign(error.to_string()))
+            }
+            Err(source) => Err(ConnectError::Call { path, source }),
+        }
+    }
+
+    /// Sends a request and waits for its response.
+    ///
+    /// # Errors
+    /// `InvalidInput` if the service refuses it, with the reason; else the error of the system.
+    pub fn request(&self, request: &Request) -> io::Result<Response> {
+        match self.call(&mut lock(&self.calls), request, EDIT_LIMIT, None)? {
+            Response::Error { message } => Err(io::Error::new(ErrorKind::InvalidInput, message)),
+            response => Ok(response),
+        }
+    }
+
+    fn call(
+        &self,
+        calls: &mut Calls,
+        request: &Request,
+        patience: Duration,
+        mut descriptors: Option<&mut Vec<OwnedFd>>,
+    ) -> io::Result<Response> {
+        // A service that has ended cannot be written to, but its last message may be here.
+        let sent = send_json(&self.socket, request, &[], patience);
+        calls.owed += usize::from(sent.is_ok());
+        loop {
+            let response = self.receive(calls, patience, descriptors.as_deref_mut())?;
+            match response {
+                Some(response) if calls.owed == 0 => return Ok(response),
+                Some(_) => {}
+                None => return Err(sent.err().unwrap_or(ErrorKind::TimedOut.into())),
+            }
+        }
+    }
+
+    /// Waits for a message; `None` if none arrives in time.
+    fn receive(
+        &self,
+        calls: &mut Calls,
+        patience: Duration,
+        descriptors: Option<&mut Vec<OwnedFd>>,
+    ) -> io::Result<Option<Response>> {
+        let message = match calls.assembler.receive(&self.socket, Some(patience), descriptors)? {
+            Incoming::Message(message) => message,
+            Incoming::Quiet | Incoming::More => return Ok(None),
+            Incoming::Closed => {
+                return Err(io::Error::new(ErrorKind::UnexpectedEof, "the service has ended"));
+            }
+            Incoming::TooLong => {
+                return Err(io::Error::new(ErrorKind::InvalidData, "its answer is too long"));
+            }
+        };
+        let response: Response = serde_json::from_slice(&message)
+            .map_err(|error| io::Error::new(ErrorKind::InvalidData, error.to_string()))?;
+        let mut last = lock(&self.last);
+        match &response {
+            Response::Ended { counts, reason } => {
+                // Nothing follows it, so no other response is owed.
+                calls.owed = 0;
+                let reason = Some(reason.clone()).filter(|reason| !reason.is_empty());
+                *last = Last { counts: *counts, at: Some(Instant::now()), ended: true, reason };
+            }
+            Response::Counts(counts) => {
+                calls.owed = calls.owed.saturating_sub(1);
+                (last.counts, last.at) = (*counts, Some(Instant::now()));
+            }
+            _ => calls.owed = calls.owed.saturating_sub(1),
+        }
+        Ok(Some(response))
+    }
+
+    /// The calls, unless another thread has one in flight.
+    fn try_calls(&self) -> Option<MutexGuard<'_, Calls>> {
+        match self.calls.try_lock() {
+            Ok(calls) => Some(calls),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Asks for new counts unless the last ones are new or the service is busy.
+    fn look(&self, read: u64, lost: u64) {
+        let is_new =
+            |last: &Last| last.ended || last.at.is_some_and(|at| at.elapsed() < COUNTS_PAUSE);
+        if is_new(&lock(&self.last)) {
+            return;
+        }
+        let Some(mut calls) = self.try_calls() else { return };
+        while calls.owed > 0 {
+            match self.receive(&mut calls, GLANCE, None) {
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => return,
+            }
+        }
+        // If it does not answer in time, the counts are those before.
+        let _late = self.call(&mut calls, &Request::Counts { read, lost }, MOMENT, None);
+    }
+}
+
+impl FrameServer for Connection {
+    fn edit(&self, removed: &[u64], added: &[(u64, &str)]) -> io::Result<()> {
+        let add = added.iter().map(|&(id, text)| Text { id, text: text.to_owned() }).collect();
+        let edit = Request::Edit { remove: removed.to_vec(), add };
+        let error = match self.request(&edit) {
+            Ok(Response::Edited(_)) => return Ok(()),
+            Ok(other) => io::Error::new(ErrorKind::InvalidData, format!("{other:?}")),
+            Err(error) if error.kind() == ErrorKind::InvalidInput => return Err(error),
+            Err(error) => error,
+        };
+        // The service may have made the edit or not: without its answer, the texts there are not known.
+        let _closed_already = shutdown(&self.socket, Shutdown::Both);
+        Err(error)
+    }
+
+    fn counts(&self, read: u64, lost: u64) -> ServerCounts {
+        self.look(read, lost);
+        // The index tells the reader how many frames were refused.
+        let Counts { rejected, dropped, is_partial, .. } = lock(&self.last).counts;
+        ServerCounts { rejected, dropped, is_partial }
+    }
+
+    fn end(&self) -> bool {
+        if lock(&self.last).ended {
+            return true;
+        }
+        let Some(mut calls) = self.try_calls() else { return false };
+        if !calls.asked_end {
+            calls.asked_end = true;
+            let sent = send_json(&self.socket, &Request::End {}, &[], MOMENT);
+            calls.owed += usize::from(sent.is_ok());
+        }
+        let _none_yet = self.receive(&mut calls, GLANCE, None);
+        lock(&self.last).ended
+    }
+
+    fn end_reason(&self) -> Option<String> {
+        if !lock(&self.last).ended {
+            let calls = self.try_calls();
+            let _none_came = calls.map(|mut calls| self.receive(&mut calls, MOMENT, None));
+        }
+        lock(&self.last).reason.take()
+    }
+
+    fn is_gone(&self) -> bool {
+        let mut byte = [0_u8; 1];
+        let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
+        match recv(&self.socket, &mut byte[..], flags) {
+            Ok((_, 0)) => true,
+            // A message that was not waited for, perhaps the last one.
+            Ok(_) => {
+                let calls = self.try_calls();
+                let got = calls.map(|mut calls| self.receive(&mut calls, GLANCE, None));
+                matches!(got, Some(Err(_)))
+            }
+            Err(error) => error != Errno::AGAIN && error != Errno::INTR,
+        }
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// The class `device` that also opens services by `serve:NAME`; for
+/// [`Classes::register`](fyke_graph::Classes::register).
+pub fn device() -> Class {
+    Class { open: open_device, ..built_in() }
+}
+
+fn built_in() -> Class {
+    Classes::new().find("device").expect("device is a built-in class")
+}
+
+fn open_device(settings: &Settings) -> Result<Box<dyn Source>, MakeError> {
+    let Some(name) = settings.required("expression")?.strip_prefix("serve:") else {
+        return (built_in().open)(settings);
+    };
+    let user = match settings.text("user") {
+        None => None,
+        Some(user) => match user.parse() {
+            Ok(number) => Some(number),
+            Err(_) => {
+                let found = fyke_privilege::user::User::named(user);
+                Some(found.map_err(|error| MakeError::new("user", error))?.uid)
+            }
+        },
+    };
+    match connect_source(name, user) {
+        Ok(source) => Ok(Box::new(source)),
+        Err(error @ ConnectError::Name(_)) => Err(MakeError::new("expression", error)),
+        Err(error) => Err(MakeError::refused("expression", error)),
+    }
+}
+
+/// Connects to a service as the source `serve:NAME`.
+///
+/// # Errors
+/// There is no such service, or it refuses this process.
+pub fn connect_source(name: &str, user: Option<u32>) -> Result<SharedSource, ConnectError> {
+    let connection = Connection::open(name, user)?;
+    let reader = connection.buffers(Vec::new(), 0)?;
+    let name = format!("serve:{name}");
+    Ok(SharedSource::served(&name, reader, std::sync::Arc::new(connection)))
+}

@@ -1,0 +1,250 @@
+//! The service as the space below a reader's own graph: the filters after `serve:NAME` also run in the service.
+//!
+//! As the kernel does for a device, the service passes a superset of what the reader's nodes need, and these decide
+//! under which epoch a frame is evaluated. An edit reaches the service before it takes effect in the reader, and leaves
+//! it afterwards. A text that the service refuses makes it pass every frame to this reader; the reason is shown.
+
+use fyke_capture::{FilterSocket, FrameServer, Interface, SocketFilter};
+use fyke_filter::Options;
+use fyke_filters::{Listing, Superset};
+use fyke_graph::placement::{LowerFilter, Space};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Number of the text that accepts every frame.
+const EVERY_FRAME: u64 = u64::MAX;
+
+/// Services for sources `serve:NAME`, and another space for all other sources.
+pub struct ServeSpace<S>(pub S);
+
+impl<S: Space> Space for ServeSpace<S> {
+    fn filter(
+        &self,
+        interface: &Interface,
+        reading: Options,
+    ) -> Result<Arc<dyn LowerFilter>, String> {
+        match interface.name.starts_with("serve:") {
+            true => Ok(Arc::new(Lower::of(&interface.name))),
+            false => self.0.filter(interface, reading),
+        }
+    }
+}
+
+/// The texts of a reader's filters at the service.
+#[derive(Debug, Default)]
+pub struct Lower(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// Name of the source.
+    name: String,
+    server: Option<Arc<dyn FrameServer>>,
+    /// Texts that the filters need.
+    wanted: BTreeMap<u64, Arc<str>>,
+    /// True if the filters need every frame.
+    unfiltered: bool,
+    /// Texts that the service has, by number; [`EVERY_FRAME`] among them if it passes every frame.
+    there: BTreeMap<u64, Arc<str>>,
+    /// Reason why something else than texts accepts frames.
+    for_good: Option<&'static str>,
+    /// Reason why the service does not have the texts.
+    refused: Option<String>,
+}
+
+impl State {
+    /// The texts that the service should have.
+    fn target(&self) -> BTreeMap<u64, Arc<str>> {
+        let passes_all = self.unfiltered || self.for_good.is_some() || self.refused.is_some();
+        match passes_all || self.wanted.is_empty() {
+            true => BTreeMap::from([(EVERY_FRAME, Arc::from(""))]),
+            false => self.wanted.clone(),
+        }
+    }
+
+    /// Brings the texts to the service. While it only adds, it keeps those that are not needed any more.
+    fn sync(&mut self, only_add: bool) {
+        let Some(server) = self.server.clone() else { return };
+        for _ in 0..2 {
+            let target = self.target();
+            let missing = target.iter().filter(|(id, _)| !self.there.contains_key(id));
+            let missing: Vec<_> = missing.map(|(&id, text)| (id, &**text)).collect();
+            let gone = self.there.keys().filter(|id| !only_add && !target.contains_key(id));
+            let gone: Vec<u64> = gone.copied().collect();
+            if missing.is_empty() && gone.is_empty() {
+                return;
+            }
+            match server.edit(&gone, &missing) {
+                Ok(()) => {
+                    gone.iter().for_each(|id| drop(self.there.remove(id)));
+                    let missing: Vec<_> = missing.iter().map(|(id, _)| *id).collect();
+                    self.there.extend(
+                        missing
+                            .into_iter()
+                            .filter_map(|id| target.get(&id).map(|text| (id, Arc::clone(text)))),
+                    );
+                    return;
+                }
+                // The second round asks for every frame. If the service is gone, the source ends.
+                Err(error) => self.refused = Some(first_line(&error.to_string())),
+            }
+        }
+    }
+}
+
+fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
+impl Lower {
+    fn of(name: &str) -> Lower {
+        Lower(Mutex::new(State { name: name.to_owned(), ..State::default() }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic elsewhere leaves texts too many at the service.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Superset for Lower {
+    fn widen(&self, added: &[(u64, &str)], unfiltered: bool) {
+        let state = &mut *self.lock();
+        state.wanted.extend(added.iter().map(|&(id, text)| (id, Arc::from(text))));
+        state.unfiltered |= unfiltered;
+        state.sync(true);
+    }
+
+    fn narrow(&self, texts: &dyn Fn() -> Listing, _removed: &[u64]) {
+        let state = &mut *self.lock();
+        state.wanted = texts();
+        state.unfiltered = state.wanted.is_empty();
+        // The refused text may be gone.
+        state.refused = None;
+        state.sync(false);
+    }
+
+    fn open_for_good(&self, reason: &'static str) {
+        let state = &mut *self.lock();
+        state.for_good = Some(reason);
+        state.sync(false);
+    }
+}
+
+impl SocketFilter for Lower {
+    fn take_socket(&self, _socket: Arc<FilterSocket>) -> io::Result<()> {
+        Err(io::Error::new(io::ErrorKind::Unsupported, "the frames come from a service"))
+    }
+
+    fn take_server(&self, server: Arc<dyn FrameServer>) -> io::Result<()> {
+        let state = &mut *self.lock();
+        state.server = Some(server);
+        state.sync(false);
+        match state.there.is_empty() {
+            true => Err(io::Error::other(state.refused.clone().unwrap_or_default())),
+            false => Ok(()),
+        }
+    }
+
+    fn rejected(&self) -> Option<u64> {
+        // The source has the counts of the service.
+        None
+    }
+}
+
+impl LowerFilter for Lower {
+    fn passes_all(&self) -> Option<String> {
+        let state = self.lock();
+        let refused = state.refused.as_ref().map(|why| format!("it refuses a text: {why}"));
+        let all = || state.unfiltered.then(|| "no filter rejects a frame".to_owned());
+        refused.or_else(|| state.for_good.map(str::to_owned)).or_else(all)
+    }
+
+    fn form(&self) -> String {
+        self.lock().name.clone()
+    }
+
+    fn place(&self) -> &'static str {
+        "fyke serve"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fyke_capture::ServerCounts;
+
+    /// A service that refuses texts with `wrong`, and writes down its texts after each edit.
+    #[derive(Debug, Default)]
+    struct Peer(Mutex<BTreeMap<u64, String>>, Mutex<Vec<String>>);
+
+    impl FrameServer for Peer {
+        fn edit(&self, removed: &[u64], added: &[(u64, &str)]) -> io::Result<()> {
+            if added.iter().any(|(_, text)| text.contains("wrong")) {
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, "wrong\n^"));
+            }
+            let mut texts = self.0.lock().unwrap();
+            for id in removed {
+                assert!(texts.remove(id).is_some(), "{id} is not there");
+            }
+            for (id, text) in added {
+                assert!(texts.insert(*id, (*text).to_owned()).is_none(), "{id} is there");
+            }
+            let all: Vec<&str> = texts.values().map(String::as_str).collect();
+            self.1.lock().unwrap().push(all.join("|"));
+            Ok(())
+        }
+
+        fn counts(&self, _: u64, _: u64) -> ServerCounts {
+            ServerCounts::default()
+        }
+
+        fn end(&self) -> bool {
+            true
+        }
+
+        fn end_reason(&self) -> Option<String> {
+            None
+        }
+
+        fn is_gone(&self) -> bool {
+            false
+        }
+    }
+
+    fn narrow(lower: &Lower, texts: &[(u64, &str)]) {
+        let listing: Listing = texts.iter().map(|(id, text)| (*id, Arc::from(*text))).collect();
+        lower.narrow(&|| listing.clone(), &[]);
+    }
+
+    #[test]
+    fn the_service_has_a_superset_of_the_texts_at_every_moment() {
+        let (lower, peer) = (Lower::default(), Arc::new(Peer::default()));
+        lower.widen(&[(1, "udp")], false);
+        lower.take_server(Arc::clone(&peer) as _).unwrap();
+        lower.widen(&[(2, "tcp")], false);
+        narrow(&lower, &[(2, "tcp")]);
+        // The last filter goes: every frame is accepted.
+        lower.widen(&[], true);
+        narrow(&lower, &[]);
+        lower.widen(&[(3, "arp")], false);
+        narrow(&lower, &[(3, "arp")]);
+        let seen = peer.1.lock().unwrap().clone();
+        assert_eq!(seen, ["udp", "udp|tcp", "tcp", "tcp|", "", "arp"]);
+        assert_eq!(lower.passes_all(), None);
+    }
+
+    #[test]
+    fn a_refused_text_opens_the_service_until_it_is_gone() {
+        let (lower, peer) = (Lower::default(), Arc::new(Peer::default()));
+        lower.widen(&[(1, "udp")], false);
+        lower.take_server(Arc::clone(&peer) as _).unwrap();
+        lower.widen(&[(2, "wrong")], false);
+        narrow(&lower, &[(1, "udp"), (2, "wrong")]);
+        assert_eq!(lower.passes_all().unwrap(), "it refuses a text: wrong");
+        assert_eq!(peer.0.lock().unwrap().get(&EVERY_FRAME).unwrap(), "");
+        narrow(&lower, &[(1, "udp")]);
+        assert_eq!(lower.passes_all(), None);
+        assert_eq!(peer.0.lock().unwrap().values().collect::<Vec<_>>(), ["udp"]);
+    }
+}

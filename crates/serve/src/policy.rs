@@ -1,0 +1,436 @@
+//! The policy of a service: users that are served, with their frames and limits.
+//!
+//! ```toml
+//! [[rule]]                       # the first rule that names a user decides
+//! users = ["alice", 1001]        # names or numbers
+//! groups = ["netops"]            # of the user's process, or with the user as a member
+//! interfaces = ["eth0"]          # all, if not given
+//! filter = "net 10.0.0.0/8"      # frames that no text of these readers reaches beyond
+//! snaplen = 96                   # most bytes of a frame
+//! share = "user"                 # readers that share memory: "user", "group" or "everyone" of this rule
+//! texts = 64                     # most texts of a reader
+//! text_bytes = 1048576           # most bytes of a text
+//! readers = 64                   # most readers of one user
+//! memory_mib = 64                # for the frames of readers that share memory
+//! ```
+//!
+//! Root and the user of the service need no rule; one that names them applies to them, too. Everybody else is
+//! refused without a rule. Without a policy there are no rules. Names are looked up in `/etc/passwd` and `/etc/group`
+//! when the policy is read.
+
+use crate::group::{Group, PACKET_BYTES, Sharing};
+use crate::message::Limits;
+use serde::Deserialize;
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Most bytes of a policy.
+pub const MAX_BYTES: u64 = 1 << 20;
+/// Most readers in all.
+pub const MAX_READERS: usize = 256;
+/// Most readers of one user, unless a rule has another limit; root may have as many as there are in all.
+pub const MAX_OF_USER: usize = 64;
+/// Most rules.
+pub const MAX_RULES: usize = 1_000;
+
+/// A policy that cannot be used; the old one stays in force.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{file}:{line}: {problem}")]
+pub struct PolicyError {
+    /// The file.
+    pub file: String,
+    /// Line, from 1.
+    pub line: usize,
+    /// The problem.
+    pub problem: String,
+}
+
+/// A user or group in a file: a name or a number.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+enum Id {
+    Number(u32),
+    Name(String),
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    rule: Vec<toml::Spanned<Entry>>,
+}
+
+/// A rule as it is written.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    #[serde(default)]
+    users: Vec<toml::Spanned<Id>>,
+    #[serde(default)]
+    groups: Vec<toml::Spanned<Id>>,
+    interfaces: Option<Vec<String>>,
+    filter: Option<toml::Spanned<String>>,
+    snaplen: Option<toml::Spanned<u32>>,
+    share: Option<toml::Spanned<String>>,
+    texts: Option<toml::Spanned<u64>>,
+    text_bytes: Option<toml::Spanned<u64>>,
+    readers: Option<toml::Spanned<u64>>,
+    memory_mib: Option<toml::Spanned<u64>>,
+}
+
+/// Rights and limits of a reader.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Terms {
+    /// The readers with which it shares memory, and what these frames are.
+    pub group: Group,
+    /// Limits of its texts.
+    pub limits: Limits,
+    /// Most readers of its user.
+    pub readers: usize,
+    /// Memory for the frames of its group, in bytes.
+    pub memory: usize,
+}
+
+/// A rule: the users that it names, and their terms.
+#[derive(Debug, Clone)]
+struct Rule {
+    users: BTreeSet<u32>,
+    groups: BTreeSet<u32>,
+    interfaces: Option<Vec<String>>,
+    filter: Arc<str>,
+    snaplen: u32,
+    share: Share,
+    limits: Limits,
+    readers: usize,
+    memory: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Share {
+    User,
+    Group,
+    Everyone,
+}
+
+/// The rules, in the order of the file.
+#[derive(Debug, Clone, Default)]
+pub struct Policy {
+    rules: Vec<Rule>,
+}
+
+/// A process that wants to read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peer {
+    /// Its user id.
+    pub user: u32,
+    /// Its group id.
+    pub group: u32,
+}
+
+/// The databases of users and groups, as text.
+#[derive(Debug, Clone, Default)]
+pub struct Names {
+    /// `/etc/passwd`.
+    pub users: String,
+    /// `/etc/group`.
+    pub groups: String,
+}
+
+impl Names {
+    /// Reads the files of this system; a file that cannot be read has no names.
+    pub fn of_system() -> Names {
+        let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+        Names { users: read("/etc/passwd"), groups: read("/etc/group") }
+    }
+
+    /// The number in the third field of the line of a name.
+    fn number(lines: &str, name: &str) -> Option<u32> {
+        let line = lines.lines().find(|line| line.split(':').next() == Some(name))?;
+        line.split(':').nth(2)?.parse().ok()
+    }
+
+    fn user(&self, name: &str) -> Option<u32> {
+        Names::number(&self.users, name)
+    }
+
+    fn group(&self, name: &str) -> Option<u32> {
+        Names::number(&self.groups, name)
+    }
+
+    /// The users that are members of a group by its line, beside those that have it as their own group.
+    fn members(&self, group: u32) -> impl Iterator<Item = u32> {
+        let of = |line: &&str| line.split(':').nth(2).and_then(|id| id.parse().ok()) == Some(group);
+        let line = self.groups.lines().find(of).unwrap_or_default();
+        let names = line.split(':').nth(3).unwrap_or_default().split(',');
+        names.filter_map(|name| self.user(name.trim()))
+    }
+}
+
+/// Reads a policy file.
+struct Reading<'t> {
+    file: &'t str,
+    text: &'t str,
+    names: &'t Names,
+}
+
+impl Reading<'_> {
+    fn error(&self, at: Range<usize>, problem: impl Into<String>) -> PolicyError {
+        let before = self.text.get(..at.start.min(self.text.len())).unwrap_or(self.text);
+        let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
+        PolicyError { file: self.file.to_owned(), line, problem: problem.into() }
+    }
+
+    fn id(
+        &self,
+        given: &toml::Spanned<Id>,
+        what: &str,
+        find: impl Fn(&str) -> Option<u32>,
+    ) -> Result<u32, PolicyError> {
+        match given.get_ref() {
+            Id::Number(number) => Ok(*number),
+            Id::Name(name) => find(name).ok_or_else(|| {
+                let problem = format!(
+                    "there is no {what} {name:?} in /etc/{}; give its number if it is elsewhere",
+                    if what == "user" { "passwd" } else { "group" }
+                );
+                self.error(given.span(), problem)
+            }),
+        }
+    }
+
+    fn number(
+        &self,
+        given: Option<&toml::Spanned<u64>>,
+        name: &str,
+        range: std::ops::RangeInclusive<u64>,
+        default: usize,
+    ) -> Result<usize, PolicyError> {
+        let Some(given) = given else { return Ok(default) };
+        let (start, end) = (range.start(), range.end());
+        match range.contains(given.get_ref()) {
+            true => Ok(*given.get_ref() as usize),
+            false => {
+                let problem = format!("{name} is {}, expected {start} to {end}", given.get_ref());
+                Err(self.error(given.span(), problem))
+            }
+        }
+    }
+
+    fn rule(
+        &self,
+        entry: &toml::Spanned<Entry>,
+        check: &dyn Fn(&str) -> Result<(), String>,
+    ) -> Result<Rule, PolicyError> {
+        let (at, entry) = (entry.span(), entry.get_ref());
+        if entry.users.is_empty() && entry.groups.is_empty() {
+            return Err(self.error(at, "the rule names no user; give users or groups"));
+        }
+        let users = entry.users.iter().map(|id| self.id(id, "user", |name| self.names.user(name)));
+        let mut users: BTreeSet<u32> = users.collect::<Result<_, _>>()?;
+        let groups =
+            entry.groups.iter().map(|id| self.id(id, "group", |name| self.names.group(name)));
+        let groups: BTreeSet<u32> = groups.collect::<Result<_, _>>()?;
+        users.extend(groups.iter().flat_map(|&group| self.names.members(group)));
+        if let Some(filter) = &entry.filter {
+            check(filter.get_ref()).map_err(|problem| {
+                self.error(filter.span(), format!("the filter is wrong: {problem}"))
+            })?;
+        }
+        let longest = fyke_capture::DEFAULT_SNAPLEN;
+        let snaplen = match &entry.snaplen {
+            None => longest,
+            Some(given) if (1..=longest).contains(given.get_ref()) => *given.get_ref(),
+            Some(given) => {
+                let problem = format!("snaplen is {}, expected 1 to {longest}", given.get_ref());
+                return Err(self.error(given.span(), problem));
+            }
+        };
+        let share = match entry.share.as_ref().map(|share| (share.get_ref().as_str(), share)) {
+            None | Some(("user", _)) => Share::User,
+            Some(("group", _)) => Share::Group,
+            Some(("everyone", _)) => Share::Everyone,
+            Some((other, share)) => {
+                let problem = format!("share is {other:?}, expected user, group or everyone");
+                return Err(self.error(share.span(), problem));
+            }
+        };
+        let defaults = Limits::default();
+        let limits = Limits {
+            texts: self.number(entry.texts.as_ref(), "texts", 1..=10_000, defaults.texts)?,
+            text_bytes: self.number(
+                entry.text_bytes.as_ref(),
+                "text_bytes",
+                1..=4 << 20,
+                defaults.text_bytes,
+            )?,
+        };
+        let most = MAX_READERS as u64;
+        let mib =
+            self.number(entry.memory_mib.as_ref(), "memory_mib", 1..=1024, PACKET_BYTES >> 20)?;
+        Ok(Rule {
+            users,
+            groups,
+            interfaces: entry.interfaces.clone(),
+            filter: entry.filter.as_ref().map_or("", |filter| filter.get_ref().trim()).into(),
+            snaplen,
+            share,
+            limits,
+            readers: self.number(entry.readers.as_ref(), "readers", 1..=most, MAX_OF_USER)?,
+            memory: mib << 20,
+        })
+    }
+}
+
+impl Policy {
+    /// Reads a policy. `check` checks a filter text.
+    ///
+    /// # Errors
+    /// The first problem, with its line.
+    pub fn read(
+        file: &Path,
+        text: &str,
+        names: &Names,
+        check: &dyn Fn(&str) -> Result<(), String>,
+    ) -> Result<Policy, PolicyError> {
+        let file = file.display().to_string();
+        let reading = Reading { file: &file, text, names };
+        let parsed: File = toml::from_str(text).map_err(|error| {
+            reading.error(error.span().unwrap_or(0..0), error.message().to_owned())
+        })?;
+        if let Some(beyond) = parsed.rule.get(MAX_RULES) {
+            let problem = format!("there are more than {MAX_RULES} rules");
+            return Err(reading.error(beyond.span(), problem));
+        }
+        let rules = parsed.rule.iter().map(|entry| reading.rule(entry, check));
+        Ok(Policy { rules: rules.collect::<Result<_, _>>()? })
+    }
+
+    /// The terms of a process for an interface; `ours` is the user of the service.
+    ///
+    /// # Errors
+    /// The reason why it is refused.
+    pub fn terms(&self, peer: Peer, ours: u32, interface: &str) -> Result<Terms, String> {
+        let names =
+            |rule: &&Rule| rule.users.contains(&peer.user) || rule.groups.contains(&peer.group);
+        let is_here = |rule: &&Rule| {
+            rule.interfaces.as_ref().is_none_or(|all| all.iter().any(|one| one == interface))
+        };
+        if let Some(rule) = self.rules.iter().filter(names).find(is_here) {
+            return Ok(rule.terms(peer));
+        }
+        if peer.user == 0 || peer.user == ours {
+            return Ok(Terms::of_user(peer.user));
+        }
+        let user = peer.user;
+        Err(match self.rules.is_empty() {
+            true => format!(
+                "this service runs as user {ours} and serves that user and root, not user {user}; \
+                 fyke serve --config FILE serves others"
+            ),
+            false => {
+                format!("the policy of this service has no rule for user {user} on {interface}")
+            }
+        })
+    }
+}
+
+impl Rule {
+    fn terms(&self, peer: Peer) -> Terms {
+        let sharing = match self.share {
+            Share::User => Sharing::User(peer.user),
+            Share::Group => Sharing::Group(peer.group),
+            Share::Everyone => Sharing::Everyone,
+        };
+        let group = Group { sharing, filter: Arc::clone(&self.filter), snaplen: self.snaplen };
+        Terms { group, limits: self.limits, readers: self.readers, memory: self.memory }
+    }
+}
+
+impl Terms {
+    /// The terms of a user without a rule: root, and the user of the service.
+    pub fn of_user(user: u32) -> Terms {
+        let (filter, snaplen) = (Arc::from(""), fyke_capture::DEFAULT_SNAPLEN);
+        let group = Group { sharing: Sharing::User(user), filter, snaplen };
+        let readers = if user == 0 { MAX_READERS } else { MAX_OF_USER };
+        Terms { group, limits: Limits::default(), readers, memory: PACKET_BYTES }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names() -> Names {
+        Names {
+            users: "root:x:0:0::/:\nalice:x:1000:1000::/:\nbob:x:1001:100::/:".into(),
+            groups: "root:x:0:\nusers:x:100:\nnetops:x:200:alice,ghost".into(),
+        }
+    }
+
+    fn read(text: &str) -> Result<Policy, PolicyError> {
+        let check = |text: &str| match text.contains("wrong") {
+            true => Err("wrong\n^".to_owned()),
+            false => Ok(()),
+        };
+        Policy::read(Path::new("p.toml"), text, &names(), &check)
+    }
+
+    const fn peer(user: u32, group: u32) -> Peer {
+        Peer { user, group }
+    }
+
+    #[test]
+    fn the_first_rule_that_names_a_user_on_the_interface_decides() {
+        let policy = read(
+            "[[rule]]\nusers = [\"bob\"]\ninterfaces = [\"eth1\"]\n\
+             [[rule]]\ngroups = [\"netops\", 100]\nfilter = \" net 10.0.0.0/8 \"\nsnaplen = 96\n\
+             share = \"everyone\"\ntexts = 3\nreaders = 2\nmemory_mib = 8\n",
+        );
+        let policy = policy.unwrap();
+        let of = |peer| policy.terms(peer, 65534, "eth0");
+        let alice = of(peer(1000, 1000)).unwrap();
+        assert_eq!(alice, of(peer(1001, 100)).unwrap(), "a member and one of the group");
+        assert_eq!((&*alice.group.filter, alice.group.snaplen), ("net 10.0.0.0/8", 96));
+        assert_eq!((alice.limits.texts, alice.readers, alice.memory), (3, 2, 8 << 20));
+        assert_eq!(
+            policy.terms(peer(1001, 100), 65534, "eth1"),
+            Ok(Terms {
+                group: Group { sharing: Sharing::User(1001), ..Terms::of_user(1001).group },
+                ..Terms::of_user(1001)
+            })
+        );
+        assert_eq!(of(peer(0, 0)).unwrap(), Terms::of_user(0));
+        assert_eq!(of(peer(65534, 65534)).unwrap(), Terms::of_user(65534));
+        assert!(of(peer(4711, 4711)).unwrap_err().contains("no rule for user 4711 on eth0"));
+        let none = Policy::default().terms(peer(4711, 0), 7, "eth0").unwrap_err();
+        assert!(none.contains("runs as user 7") && none.contains("--config"), "{none}");
+    }
+
+    #[test]
+    fn a_wrong_policy_names_the_line_and_the_problem() {
+        let two_lines = "# a comment\n\n";
+        for (text, line, problem) in [
+            ("[[rule]]\n", 1, "the rule names no user"),
+            ("[[rule]]\nusers = [\"eve\"]\n", 2, "there is no user \"eve\" in /etc/passwd"),
+            ("[[rule]]\nusers = [1]\ngroups = [\"x\"]", 3, "there is no group \"x\" in /etc/group"),
+            ("[[rule]]\nusers = [-1]\n", 2, ""),
+            ("[[rule]]\nusers = [1]\nfilter = \"wrong\"", 3, "the filter is wrong: wrong"),
+            ("[[rule]]\nusers = [1]\nsnaplen = 0", 3, "snaplen is 0, expected 1 to 262144"),
+            ("[[rule]]\nusers = [1]\nshare = \"all\"", 3, "expected user, group or everyone"),
+            ("[[rule]]\nusers = [1]\nreaders = 1000", 3, "readers is 1000, expected 1 to 256"),
+            ("[[rule]]\nusers = [1]\nmemory_mib = 0", 3, "memory_mib is 0, expected 1 to 1024"),
+            ("[[rule]]\nusers = [1]\nfilters = \"udp\"", 3, "unknown field `filters`"),
+            ("rules = 1", 1, "unknown field `rules`"),
+            ("[[rule]\n", 1, ""),
+        ] {
+            let error = read(&format!("{two_lines}{text}")).unwrap_err();
+            assert_eq!((error.file.as_str(), error.line), ("p.toml", line + 2), "{text}: {error}");
+            assert!(error.problem.contains(problem), "{text}: {error}");
+        }
+        let many = "[[rule]]\nusers = [1]\n".repeat(MAX_RULES + 1);
+        assert!(read(&many).unwrap_err().problem.contains("more than 1000 rules"));
+        assert!(read("").is_ok());
+    }
+}

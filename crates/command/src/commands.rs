@@ -14,7 +14,6 @@ pub mod exec;
 pub mod explain;
 mod graphs;
 pub mod ids;
-pub mod lend;
 mod live;
 pub mod machine;
 mod output;

@@ -35,6 +35,8 @@ enum Edit {
 
 /// Answer of the packet loop: whether the edit has changed something.
 type Answer = Sender<bool>;
+/// An edit that a client waits for.
+type Wanted = (Edit, Answer);
 
 /// The state that the packet loop and the clients share.
 pub struct Live {
@@ -42,7 +44,7 @@ pub struct Live {
     started: Instant,
     dialect: Option<Dialect>,
     variables: Variables,
-    edits: (Sender<(Edit, Answer)>, Mutex<Receiver<(Edit, Answer)>>),
+    edits: (Sender<Wanted>, Mutex<Receiver<Wanted>>),
     shared: Mutex<Shared>,
 }
 

@@ -16,7 +16,7 @@
 //! put together any more, and its segments cost a look-up. Flows of UDP and others have numbers,
 //! too, and no pieces ([`Streams::datagram`]).
 //!
-//! Memory: at most [`Limits`]; 152 bytes for a flow that waits for nothing. If the table is full,
+//! Memory: at most [`Limits`]; 153 bytes for a flow that waits for nothing. If the table is full,
 //! flows that have ended are removed first, then those that have had one segment for longest. Cost:
 //! one look-up per segment, O(log n) for an early segment. Source: RFC 9293; overlaps as in
 //! Suricata's table.

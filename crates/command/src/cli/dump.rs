@@ -90,10 +90,16 @@ pub struct DumpArgs {
     #[arg(long)]
     #[arg(help_heading = "Filter")]
     pub scoped: bool,
-    /// Accept only frames with PATTERN in their payload, as in '"GET /" [a-z]{1,8}' (docs/ruler-language.md)
+    /// Accept only connections with PATTERN in their payload, also across segments, from the match on; other packets
+    /// one by one. PATTERN as in '"GET /" [a-z]{1,8}' (docs/ruler-language.md)
     #[arg(long, value_name = "PATTERN")]
     #[arg(help_heading = "Filter")]
     pub payload: Option<String>,
+    /// With --payload: accept the frames of the connection before the match too, up to 4 MiB for each and 256 MiB in
+    /// all, and in a capture up to 30 seconds
+    #[arg(long, requires = "payload")]
+    #[arg(help_heading = "Filter")]
+    pub conversation: bool,
     /// Print what Wireshark's dissectors say: tshark reads the accepted frames (with -v: all details)
     #[arg(long, conflicts_with = "count")]
     #[arg(help_heading = "Lines")]
@@ -275,6 +281,7 @@ Examples:
   Filter   fyke dump -nr in.pcapng 'tcp[tcpflags] & tcp-syn != 0'
            fyke dump -i any -w ftp.pcapng -c 1000 tcp port ftp
            fyke dump -ni eth0 -Q in --payload '\"GET /\"' port 80
+           fyke dump -r in.pcap --payload '\"evil\"' --conversation -w evil.pcap
   Files    fyke dump -r in.pcap.gz -w - udp | tcpdump -nr -
            fyke dump -i eth0 -G 60 -w 'web-%H%M%S.pcap' port 80
            fyke dump -i eth0 -C 100 -W 10 -w ring.pcap      the last 1000 MB

@@ -35,6 +35,13 @@ pub const FILTER: &str = "filter";
 pub const RULES: &str = "rules";
 /// Name of the node that matches payloads.
 pub const PAYLOAD: &str = "payload";
+/// Most connections that `--payload` follows at a time.
+const CONNECTIONS: u32 = 1 << 18;
+/// Longest wait of a frame for the verdict about its conversation.
+const LIVE_WAIT_SECONDS: u32 = 30;
+const FILE_WAIT_SECONDS: u32 = 86_400;
+/// Most bytes of frames that wait.
+const WAITING_BYTES: u32 = 1 << 28;
 /// Name of the node that matches the direction of frames.
 const DIRECTION: &str = "direction";
 /// Name of the dispatching node in the graph of `demux`.
@@ -211,11 +218,8 @@ pub fn dump(args: &DumpArgs, dissector: Option<&Path>) -> Result<String, Failure
     chain.extend(args.source.read.is_none().then(|| rules_node(&[])));
     chain.push(format!("{{{FILTER}}}{filter}"));
     chain.extend(args.direction.and_then(direction));
-    if let Some(pattern) = &args.payload {
-        let rules = node("ruler", &[("pattern", Some(pattern.clone()))]);
-        chain.push(format!("{{{PAYLOAD}}}{rules}"));
-    }
-    chain.extend(args.count_limit.map(limit));
+    chain.extend(payload(args));
+    chain.extend(args.count_limit.map(|frames| limit_of_dump(args, frames)));
     let mut ends = Vec::new();
     if let Some(file) = &args.write {
         ends.push(node(
@@ -260,6 +264,26 @@ pub fn dump(args: &DumpArgs, dissector: Option<&Path>) -> Result<String, Failure
         _ => chain.push(format!("[{}]", ends.join(" | "))),
     }
     Ok(chain.join(" > "))
+}
+
+/// Builds the nodes of `--payload`: streams, and the pattern that they have to match. Frames of a file wait for the
+/// verdict as long as there is room; those of a capture also for a limited time, since they wait for each other.
+fn payload(args: &DumpArgs) -> Option<String> {
+    let pattern = args.payload.clone()?;
+    let streams = node("tcp", &[("connections", Some(CONNECTIONS.to_string()))]);
+    let is_live = args.source.read.is_none();
+    let wait = if is_live { LIVE_WAIT_SECONDS } else { FILE_WAIT_SECONDS };
+    let rules = node(
+        "ruler",
+        &[
+            ("pattern", Some(pattern)),
+            ("stream", yes(true)),
+            ("conversation", yes(args.conversation)),
+            ("wait", args.conversation.then(|| wait.to_string())),
+            ("waiting", args.conversation.then(|| WAITING_BYTES.to_string())),
+        ],
+    );
+    Some(format!("{streams} > {{{PAYLOAD}}}{rules}"))
 }
 
 /// Builds the graph of `fyke track`.
@@ -446,6 +470,12 @@ fn direction(given: Direction) -> Option<String> {
     let text = Some(expression.to_owned());
     let filter = node("filter", &[("expression", text), ("live", yes(true))]);
     Some(format!("{{{DIRECTION}}}{filter}"))
+}
+
+/// Builds the limit of `fyke dump`: a batch is not cut after streams, which are put together once.
+fn limit_of_dump(args: &DumpArgs, frames: u64) -> String {
+    let cut = args.payload.is_some().then(|| "n".to_owned());
+    node("limit", &[("expression", Some(frames.to_string())), ("cut", cut)])
 }
 
 fn limit(frames: u64) -> String {

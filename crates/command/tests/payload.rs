@@ -1,0 +1,173 @@
+//! `fyke dump --payload`: connections with a match in their payload, also across segments, from the match on or whole.
+
+mod common;
+
+use common::FYKE;
+use fyke_capture::{Next, Source, open_file};
+use fyke_testkit::corpus::Corpus;
+use fyke_testkit::packet::Packet;
+use fyke_testkit::pcap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+fn dump(arguments: &[&str]) -> Output {
+    Command::new(FYKE).arg("dump").args(arguments).output().unwrap()
+}
+
+fn succeeds(arguments: &[&str]) -> Output {
+    let output = dump(arguments);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {said}");
+    output
+}
+
+/// A connection of two directions from `port`, and the text in segments of `len` bytes; the second one is late.
+fn connection(port: u16, text: &[u8], len: usize) -> Vec<Vec<u8>> {
+    let (near, far) = ([10, 0, 0, 1], [10, 0, 0, 2]);
+    let there = |sequence: u32, flags: u8, payload: &[u8]| {
+        let packet = Packet::ethernet().ipv4(near, far).tcp(port, 80).seq_ack(sequence, 500);
+        packet.flags(flags).payload(payload).build()
+    };
+    let back = |flags: u8| {
+        let packet = Packet::ethernet().ipv4(far, near).tcp(80, port).seq_ack(499, 100);
+        packet.flags(flags).build()
+    };
+    let mut frames = vec![there(99, 0x02, b""), back(0x12), there(100, 0x10, b"")];
+    let parts = (0..).zip(text.chunks(len));
+    frames.extend(parts.map(|(at, part)| there(100 + at * len as u32, 0x18, part)));
+    frames.swap(4, 5);
+    frames.push(there(100 + text.len() as u32, 0x11, b""));
+    frames.push(back(0x11));
+    frames
+}
+
+/// Frames of a file, by their bytes.
+fn frames_of(path: &Path) -> Vec<Vec<u8>> {
+    let mut source = open_file(path).unwrap();
+    let mut all = Vec::new();
+    while let Next::Frames(batch, _) = source.next().unwrap() {
+        all.extend(batch.frames().iter().map(|frame| frame.data.to_vec()));
+    }
+    all
+}
+
+#[test]
+fn connections_pass_from_the_match_on_or_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let good = connection(1, b"nothing to be found in this text", 5);
+    let evil = connection(2, b"there is something evil in this text", 5);
+    // Both at the same time.
+    let mut frames = Vec::new();
+    for index in 0..good.len().max(evil.len()) {
+        frames.extend(good.get(index).cloned());
+        frames.extend(evil.get(index).cloned());
+    }
+    std::fs::write(path("in.pcap"), pcap::file(1, &frames)).unwrap();
+    let input = path("in.pcap");
+    let (out, whole) = (path("out.pcap"), path("whole.pcap"));
+    succeeds(&["-r", &input, "--payload", "\"evil\"", "-w", &out]);
+    // `evil` ends in the fifth part.
+    assert_eq!(frames_of(Path::new(&out)), evil[7..]);
+    let options = ["--conversation", "--stats", "-w", &whole];
+    let output = succeeds(&[&["-r", &input, "--payload", "\"evil\""][..], &options].concat());
+    assert_eq!(frames_of(Path::new(&whole)), evil);
+    let said = String::from_utf8_lossy(&output.stderr);
+    let (seen, accepted) = (frames.len(), evil.len());
+    let sum = format!("{seen} seen = {accepted} accepted + {} rejected + 0", seen - accepted);
+    assert!(said.contains(&sum), "{said}");
+    // The filter decides first.
+    let count = |more: &[&str]| {
+        let mut arguments =
+            vec!["--count", "-r", &input, "--payload", "\"evil\"", "--conversation"];
+        arguments.extend(more);
+        String::from_utf8_lossy(&succeeds(&arguments).stdout).trim().to_owned()
+    };
+    assert_eq!(count(&["src port 2"]), (evil.len() - 2).to_string());
+    assert_eq!(count(&["port 3"]), "0");
+    // The first frames of the conversation, and no more.
+    let limited = ["-c", "3", "--conversation", "-w", &out];
+    succeeds(&[&["-r", &input, "--payload", "\"evil\""][..], &limited].concat());
+    assert_eq!(frames_of(Path::new(&out)), evil[..3]);
+    assert_eq!(count(&["-c", "4"]), "4");
+    let output = dump(&["-r", &input, "--conversation"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--payload"));
+}
+
+/// Numbers of the frames of a stream, and the bytes of its directions.
+type Followed = (Vec<usize>, [Vec<u8>; 2]);
+
+/// The streams of a file, by tshark.
+fn tshark_streams(path: &Path) -> Option<Vec<Followed>> {
+    let run = |arguments: &[String]| {
+        let mut command = Command::new("tshark");
+        command.args(["-n", "-r"]).arg(path).args(arguments).stdin(Stdio::null());
+        let output = command.stderr(Stdio::null()).output().ok()?;
+        Some(String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let fields = ["-T", "fields", "-e", "frame.number", "-e", "tcp.stream"].map(str::to_owned);
+    let mut numbers: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for line in run(&fields)?.lines() {
+        let (frame, stream) = line.split_once('\t')?;
+        if let Ok(stream) = stream.split(',').next_back().unwrap_or_default().parse() {
+            numbers.entry(stream).or_default().push(frame.parse().ok()?);
+        }
+    }
+    let follow = numbers.keys().flat_map(|at| ["-z".into(), format!("follow,tcp,raw,{at}")]);
+    let text = run(&std::iter::once("-q".to_owned()).chain(follow).collect::<Vec<_>>())?;
+    let mut streams = Vec::new();
+    for part in text.split("Follow: tcp,raw").skip(1) {
+        let number = part.split_once("tcp.stream eq ")?.1.lines().next()?.parse().ok()?;
+        let frames = numbers.remove(&number)?;
+        let mut bytes = [Vec::new(), Vec::new()];
+        for line in part.lines().skip(4).take_while(|line| !line.starts_with('=')) {
+            let direction = usize::from(line.starts_with('\t'));
+            let digits = line.trim().as_bytes().chunks(2);
+            let pairs = digits.filter_map(|pair| std::str::from_utf8(pair).ok());
+            bytes[direction].extend(pairs.filter_map(|pair| u8::from_str_radix(pair, 16).ok()));
+        }
+        streams.push((frames, bytes));
+    }
+    Some(streams)
+}
+
+/// Captures without gaps and ports used twice, and a string in some of their streams.
+const SAMPLES: [(&str, &str); 5] = [
+    ("snabb__lamernews.pcap", "lamernews.com"),
+    ("ndpi__waze.pcap", "gpsonextra"),
+    ("suricata__smtp-long-DATA-line.pcap", "AUTH LOGIN"),
+    ("suricata__file76.pcap", "no-cache"),
+    ("pcpp__tcp-reassembly.pcap", "crsspxl"),
+];
+
+/// With --conversation, the frames are those of the streams in which tshark finds the string.
+#[test]
+fn conversations_are_the_streams_of_tshark() {
+    let corpus = Corpus::open();
+    let Some(folder) = corpus.shared("traces/tcp-streams") else {
+        return println!("skipped: no shared captures");
+    };
+    if Command::new("tshark").arg("-v").stdout(Stdio::null()).status().is_err() {
+        return println!("skipped: no tshark");
+    }
+    let out = tempfile::tempdir().unwrap();
+    let out = out.path().join("out.pcapng");
+    for (name, text) in SAMPLES {
+        let path = folder.join(name);
+        let streams = tshark_streams(&path).unwrap();
+        let has = |bytes: &Vec<u8>| bytes.windows(text.len()).any(|one| one == text.as_bytes());
+        let matching = streams.iter().filter(|(_, sides)| sides.iter().any(has));
+        let expected: BTreeSet<usize> =
+            matching.flat_map(|(frames, _)| frames.iter().copied()).collect();
+        let all = frames_of(&path);
+        let expected: Vec<_> = expected.iter().map(|number| all[number - 1].clone()).collect();
+        assert!(!expected.is_empty() && expected.len() <= all.len(), "{name}");
+        let pattern = format!("{:?}", text);
+        let (input, output) = (path.to_str().unwrap(), out.to_str().unwrap());
+        succeeds(&["-r", input, "--payload", &pattern, "--conversation", "-w", output, "tcp"]);
+        let got = frames_of(&out);
+        assert!(got == expected, "{name}: {} frames, {} expected", got.len(), expected.len());
+    }
+}

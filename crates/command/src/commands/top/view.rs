@@ -60,9 +60,10 @@ fn title(model: &Model) -> Line<'static> {
         (None, false) => Span::raw(""),
     };
     let seconds = stats.uptime_ms as f64 / 1_000.0;
-    let text =
-        format!("fyke top  {}  {seconds:.1} s  epoch {}", one_line(&model.title), stats.epoch);
-    Line::from(vec![Span::styled(text, Style::new().add_modifier(Modifier::BOLD)), state])
+    let text = format!("  {seconds:.1} s  epoch {}  {}", stats.epoch, one_line(&model.title));
+    let bold = Style::new().add_modifier(Modifier::BOLD);
+    // The command line is long, so it comes last.
+    Line::from(vec![Span::styled("fyke top", bold), state, Span::styled(text, bold)])
 }
 
 /// The sum that must close, and its rates.
@@ -203,7 +204,7 @@ mod tests {
         let mut model = model();
         let shown = drawn(&model, 100, 24);
         for part in [
-            "fyke top  process 7 v1  2.0 s",
+            "fyke top  2.0 s  epoch 0  process 7 v1",
             "110 seen = 110 accepted + 0 rejected + 0 lost",
             "per second: 100 seen = 100 accepted",
             "filter 3",

@@ -12,7 +12,7 @@ use super::live::apply_rules;
 use super::privilege::{Doors, Needs, Privileges, Sockets};
 use super::requests::{self, Editable};
 use super::signals::{report_on_signal, stop_on_signals};
-use super::space::Kernel;
+use super::space::{Kernel, owned_rules, say_rules};
 use super::unseen::Unseen;
 use crate::cli::RunArgs;
 use anyhow::Context;
@@ -63,12 +63,14 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
     let unseen = Unseen::start(opened.plan(), args.stats);
     let entered = privileges.enter(&needs(&args, opened.plan()))?;
     let (mut engine, handle) = opened.start().map_err(wrong_edit)?;
+    say_rules(&handle);
     report_passed_over(rotates(&plan), &handle)?;
     let clients = entered.clients();
     if live {
         entered.say_missing();
     }
     let sources = plan.nodes.iter().filter(|node| node.class.kind == Kind::Source);
+    let interfaces: Vec<_> = engine.interfaces().cloned().collect();
     // `fyke rules` finds a live graph by the names of its interfaces.
     let sources: Vec<_> = match live {
         true => engine.interfaces().map(|interface| interface.name.clone()).collect(),
@@ -77,6 +79,7 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
     let shared = Arc::new(Live {
         description: Description {
             live,
+            rules: owned_rules(&handle, &interfaces),
             ..Description::of_this_process(sources.join(", "), String::new())
         },
         limits: entered.limits(),

@@ -14,6 +14,7 @@ const FUNCTIONS: &str = r#"
     set -eu
     veth
     owned() { wait_for "$FYKE" rules far list; }
+    refuse() { set +e; "$FYKE" rules "$@" 2>> refused; echo "$? $*" >> status; set -e; }
     listens() { grep -q "listening on" "$1"; }
 "#;
 
@@ -116,7 +117,7 @@ fn captures_read_the_rules_of_an_interface_in_the_kernel() {
 
 /// A capture with --rules owns the rules if no other fyke does: others join it.
 #[test]
-fn a_capture_owns_the_rules_that_nobody_has() {
+fn a_capture_owns_the_rules_that_are_free() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let script = r#"
@@ -151,15 +152,24 @@ fn a_capture_owns_the_rules_that_nobody_has() {
     assert!(!read(folder, "listed").contains("port=1\n"), "all lines or none");
 }
 
-/// XDP drops what the rules reject, is refused where the host uses the interface or another program is there, and a
-/// kill takes it off.
+/// Checks the exit statuses that a script has recorded, and the reasons of its refusals.
+fn check_refusals(folder: &Path, statuses: &str, reasons: &[&str]) {
+    let refused = read(folder, "refused");
+    for reason in reasons {
+        assert!(refused.contains(reason), "{reason}\n{refused}");
+    }
+    let status = read(folder, "status");
+    assert_eq!(status.lines().map(|line| &line[..1]).collect::<String>(), statuses, "{status}");
+}
+
+/// Dropping at XDP is refused, with the reason, where the host uses the interface; nonsense is, too.
 #[test]
-fn rules_drop_at_xdp_and_a_kill_leaves_nothing() {
+fn dropping_is_refused_where_the_host_needs_frames() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let script = r#"
-        refuse() { set +e; "$FYKE" rules "$@" 2>> refused; echo "$? $*" >> status; set -e; }
         refuse nowhere --drop
+        refuse nowhere --own
         ip link set lo up
         refuse lo --drop
         ip addr add 10.1.2.3/24 dev far
@@ -175,7 +185,33 @@ fn rules_drop_at_xdp_and_a_kill_leaves_nothing() {
         refuse far --take
         refuse far --drop --own
         refuse far --drop --bits 7
+        refuse far --own --bits 536870912
+        refuse far --bits 64
         refuse far --drop +port=99999
+        refuse far --own -F absent
+    "#;
+    let Some(()) = run(folder, script) else { return };
+    let reasons = [
+        "no interface nowhere",
+        "lo has the address 127.0.0.1",
+        "far has the address 10.1.2.3",
+        "far carries the route to 10.7.0.0/16",
+        "far is a port of the bridge bridge0",
+        "take more than 64 MiB",
+        "sizes are set at the start",
+        "1 to 65535",
+        "cannot read absent",
+    ];
+    check_refusals(folder, "1111112221221", &reasons);
+}
+
+/// XDP drops what the rules reject and is refused where another program is; a kill takes it off; it ends with its
+/// interface.
+#[test]
+fn rules_drop_at_xdp_and_a_kill_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let script = r#"
         printf '+port=5001\nenable 1\n' > rules.txt
         "$FYKE" rules far --drop -F rules.txt 2> owner.log &
         owner=$!
@@ -211,22 +247,8 @@ fn rules_drop_at_xdp_and_a_kill_leaves_nothing() {
     let Some(()) = run(folder, script) else { return };
     assert_eq!(count(folder, "out.pcapng", "port 5001"), 300);
     assert_eq!(count(folder, "out.pcapng", "port 5002"), 100, "only after the kill");
-    let refused = read(folder, "refused");
-    for reason in [
-        "no interface nowhere",
-        "lo has the address 127.0.0.1",
-        "far has the address 10.1.2.3",
-        "far carries the route to 10.7.0.0/16",
-        "far is a port of the bridge bridge0",
-        "has the rules of far already",
-        "runs the XDP program fyke_drop",
-        "1 to 65535",
-    ] {
-        assert!(refused.contains(reason), "{reason}\n{refused}");
-    }
-    let statuses: Vec<_> =
-        read(folder, "status").lines().map(|line| line[..1].to_owned()).collect();
-    assert_eq!(statuses.concat(), "111112222111", "{}", read(folder, "status"));
+    let reasons = ["has the rules of far already", "runs the XDP program fyke_drop"];
+    check_refusals(folder, "111", &reasons);
     assert!(read(folder, "linked").contains("xdp"), "{}", read(folder, "linked"));
     assert!(read(folder, "stats").contains("400 seen"), "{}", read(folder, "stats"));
     let log = read(folder, "owner.log");

@@ -16,7 +16,6 @@
 //! # Ok::<(), fyke::graph::RulesError>(())
 //! ```
 
-use crate::placement::RulesTap;
 use fyke_table::Seed;
 use fyke_table::prefilter::{
     Command, Prefilter, PrefilterError, PrefilterOptions, PrefilterReader, Rule, RuleTextError,
@@ -57,10 +56,13 @@ pub enum RulesError {
 #[derive(Debug, Clone)]
 pub struct RuleSet(Arc<Shared>);
 
+/// A count of frames.
+type CountBelow = Box<dyn Fn() -> u64 + Send + Sync>;
+
 struct Shared {
     rules: Mutex<Prefilter>,
-    /// The rules in the space below.
-    tap: OnceLock<Arc<dyn RulesTap>>,
+    /// Counts the frames that the rules rejected in the space below.
+    below: OnceLock<CountBelow>,
     /// The process that owns the rules, if it is another one.
     owner: OnceLock<String>,
 }
@@ -82,8 +84,8 @@ impl RuleSet {
     pub fn with_options(options: PrefilterOptions, enabled: bool) -> RuleSet {
         let mut rules = Prefilter::new(options, Seed::random());
         rules.set_enabled(enabled);
-        let (rules, tap, owner) = (Mutex::new(rules), OnceLock::new(), OnceLock::new());
-        RuleSet(Arc::new(Shared { rules, tap, owner }))
+        let (rules, below, owner) = (Mutex::new(rules), OnceLock::new(), OnceLock::new());
+        RuleSet(Arc::new(Shared { rules, below, owner }))
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Prefilter> {
@@ -103,15 +105,15 @@ impl RuleSet {
         let _known = self.0.owner.set(owner);
     }
 
-    /// Tells which tap has the rules, too. To be called once.
-    pub(crate) fn set_tap(&self, tap: Arc<dyn RulesTap>) {
+    /// Sets the count of the frames that the rules reject in the space below. To be called once.
+    pub(crate) fn count_below(&self, count: impl Fn() -> u64 + Send + Sync + 'static) {
         // A node has one place.
-        let _known = self.0.tap.set(tap);
+        let _known = self.0.below.set(Box::new(count));
     }
 
     /// Number of frames that the rules rejected in the space below; `None` if they are not there.
     pub fn rejected_below(&self) -> Option<u64> {
-        self.0.tap.get().map(|tap| tap.rejected_by_rules())
+        self.0.below.get().map(|count| count())
     }
 
     /// A reader for one worker.

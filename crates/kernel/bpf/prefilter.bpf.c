@@ -3,9 +3,9 @@
  * writes into mapped memory.
  *
  * Two programs read the same arrays. `fyke_tap` is the first filter of a monitoring socket, before the passes
- * (fyke.bpf.c): the host's own traffic is untouched. `fyke_drop` runs at XDP: what it rejects is lost for the host, too.
+ * (fyke.bpf.c): the host's own traffic is untouched. `fyke_drop` runs at XDP: its rejects are lost for the host, too.
  *
- * The programs read frames whose headers are plain, as crates/table's prefilter/plain.rs does: Ethernet, at most one
+ * The programs read frames with plain headers, as crates/table's prefilter/plain.rs does: Ethernet, at most one
  * VLAN tag, IPv4 without options or IPv6 without extension headers, and a transport that carries no other packet. All
  * other frames pass, and user space decides about them. So a frame that matches a rule is never rejected, whatever its
  * encapsulation.

@@ -8,11 +8,12 @@
 //! | program | what it rejects | the host | Linux |
 //! |---|---|---|---|
 //! | [`Tap`] | does not reach its sockets; [`Tap::follow`] names the filter after it | sees every frame | 5.5 |
-//! | [`Dropper`] | nobody gets it | loses these frames, too | 5.9 |
+//! | [`Dropper`] | is dropped before all sockets | loses these frames, too | 5.9 |
 //!
-//! Any number of programs, of several processes, read the arrays of one [`Prefilter`](fyke_table::prefilter::Prefilter);
-//! only its process writes them. A rule is in force after a few stores, without a system call. A program decides about
-//! frames with plain headers and passes all others, so user space can decide about those.
+//! Any number of programs, of several processes, read the arrays of one pre-filter
+//! ([`Prefilter`](fyke_table::prefilter::Prefilter)); only its process writes them. A rule is in force
+//! after a few stores, without a system call. A program decides about frames with plain headers and passes all others,
+//! so user space can decide about those.
 //!
 //! Cost: `fyke bench bloom --live`. Source: Deri, *High-Speed Dynamic Packet Filtering* (2007);
 //! `kernel/bpf/prefilter.bpf.c` are the programs.

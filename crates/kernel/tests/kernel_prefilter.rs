@@ -38,7 +38,7 @@ impl Programs {
     }
 }
 
-/// Frames of every kind that the header walk knows; `plain`: those whose headers the programs read.
+/// Frames of every kind that the header walk knows; true: the programs read its headers.
 fn bases() -> Vec<(bool, Packet)> {
     let ethernet = Packet::ethernet;
     let v4 = |outer: Packet| outer.ipv4([10, 0, 0, 1], [192, 168, 0, 10]);
@@ -91,7 +91,7 @@ fn rule(random: &mut Random, is_tagged: bool) -> Rule {
     if rule == Rule::default() { rule.with_port(80) } else { rule }
 }
 
-/// What user space answers.
+/// Answer of user space.
 fn answer(reader: &mut PrefilterReader, frame: &[u8]) -> Answer {
     reader.ask(&Frame::new(LinkType::EN10MB, frame))
 }

@@ -11,8 +11,8 @@ destination, at any level of encapsulation, has all of the named values. False p
 at 1,000 rules); false negatives are not. Enabled rules reject frames that match none of them: without a rule, all.
 
 Without --own or --drop, the command goes to the fyke that has the rules of the interface, or else to the only capture
-there. With one of them, this fyke has the rules until it ends (root only); then every frame passes. Its rules also
-take lines from the pipes rules, enable and reset in its folder, which it prints; refused lines go to rules.error.
+there. With one of them, this fyke has the rules until it ends (root only); then every frame passes. They also take
+lines from the pipes rules, enable and reset in a folder, which is printed; refused lines go to rules.error.
 
 Examples:
   fyke rules eth0 +ip=192.168.0.10,port=80    add a rule
@@ -23,7 +23,7 @@ Examples:
   fyke rules eth0 reset                       remove all rules
   fyke rules eth0 -F rules.txt                one command per line, all of them or none
   fyke rules eth0 --own                       have the rules; captures read them with `fyke dump --rules`
-  fyke rules mon0 --drop -F rules.txt         drop what the rules reject at XDP, before the host gets it")]
+  fyke rules mon0 --drop -F rules.txt         drop what the rules reject before the host gets it")]
 pub struct RulesArgs {
     /// Interface that a running fyke captures on, or that this one is to have the rules of
     #[arg(value_name = "IF")]

@@ -421,7 +421,7 @@ fn endpoint(name: &str, snaplen: &Option<String>, nano: bool) -> String {
     }
 }
 
-/// Returns the parameters of a capture's rules: those of the interface if they are asked for, else its own.
+/// Returns the parameters of a capture's rules: the interface's with `--rules`, else its own.
 fn own_rules(shared: bool) -> Vec<(&'static str, Option<String>)> {
     vec![("own", yes(!shared))]
 }

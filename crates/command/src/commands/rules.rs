@@ -1,6 +1,6 @@
 //! `fyke rules`: edits the Bloom pre-filter of an interface, or owns it.
 //!
-//! | who has the rules | how they get there |
+//! | owner of the rules | way to them |
 //! |---|---|
 //! | `fyke rules IF --own`, `--drop` ([`owner`]) | the control socket, or pipes ([`pipes`]) |
 //! | a capture with `--rules`, a graph with `(bloom)` | the control socket |

@@ -22,7 +22,7 @@ use fyke_control::{
 };
 use fyke_graph::node::{COMMON, Kind};
 use fyke_graph::runtime::{EditError, NodeView};
-use fyke_graph::{Classes, GraphHandle, GraphView, Made, Plan};
+use fyke_graph::{Classes, Engine, GraphHandle, GraphView, Made, Plan};
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -69,19 +69,8 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
     if live {
         entered.say_missing();
     }
-    let sources = plan.nodes.iter().filter(|node| node.class.kind == Kind::Source);
-    let interfaces: Vec<_> = engine.interfaces().cloned().collect();
-    // `fyke rules` finds a live graph by the names of its interfaces.
-    let sources: Vec<_> = match live {
-        true => engine.interfaces().map(|interface| interface.name.clone()).collect(),
-        false => sources.map(|node| node.text.to_string()).collect(),
-    };
     let shared = Arc::new(Live {
-        description: Description {
-            live,
-            rules: owned_rules(&handle, &interfaces),
-            ..Description::of_this_process(sources.join(", "), String::new())
-        },
+        description: description(&plan, &engine, &handle, live),
         limits: entered.limits(),
         handle: handle.clone(),
     });
@@ -103,6 +92,18 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
         true => Err(Failure::Status(1)),
         false => Ok(()),
     }
+}
+
+/// Describes a run; `fyke rules` finds a live graph by the names of its interfaces.
+fn description(plan: &Plan, engine: &Engine, handle: &GraphHandle, live: bool) -> Description {
+    let interfaces: Vec<_> = engine.interfaces().cloned().collect();
+    let sources = plan.nodes.iter().filter(|node| node.class.kind == Kind::Source);
+    let names: Vec<_> = match live {
+        true => interfaces.iter().map(|interface| interface.name.clone()).collect(),
+        false => sources.map(|node| node.text.to_string()).collect(),
+    };
+    let description = Description::of_this_process(names.join(", "), String::new());
+    Description { live, rules: owned_rules(handle, &interfaces), ..description }
 }
 
 /// Prints the counts at a signal.

@@ -41,7 +41,7 @@ pub fn placement(handle: &GraphHandle) -> Option<String> {
     fyke_graph::placement::in_words(&handle.placements())
 }
 
-/// Reports on standard error where the rules of captures are, if they were asked for.
+/// Reports on standard error where the rules of a capture are; nothing without `--rules` and `(bloom)`.
 pub fn say_rules(handle: &GraphHandle) {
     let placements = handle.placements();
     for place in placements.iter().filter_map(|placement| placement.tap.as_ref()) {

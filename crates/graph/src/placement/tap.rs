@@ -35,7 +35,7 @@ pub trait RulesTap: SocketFilter {
     /// Number of frames that the rules rejected.
     fn rejected_by_rules(&self) -> u64;
 
-    /// Describes whose rules these are, for the start of a capture.
+    /// Describes the owner of the rules, for the start of a capture.
     fn describe(&self) -> String;
 
     /// Number by which other processes find the arrays, if these are the rules of the interface and this process owns
@@ -102,7 +102,8 @@ impl TapPlace {
         let rules = super::node_of(made, self.node).and_then(|node| node.rules());
         if let (Ok(tap), Some(rules)) = (&self.tap, rules) {
             tap.set_on(true);
-            rules.set_tap(Arc::clone(tap));
+            let tap = Arc::clone(tap);
+            rules.count_below(move || tap.rejected_by_rules());
         }
     }
 

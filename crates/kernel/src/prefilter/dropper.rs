@@ -122,7 +122,7 @@ impl Dropper {
     /// # Errors
     /// The kernel does not tell.
     pub fn is_detached(&self) -> io::Result<bool> {
-        self.link.as_ref().map_or(Ok(true), |link| objects::is_detached(link))
+        self.link.as_ref().map_or(Ok(true), objects::is_detached)
     }
 
     /// Number of frames that it dropped.

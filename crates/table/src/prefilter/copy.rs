@@ -1,7 +1,7 @@
 //! A second place for the arrays, such as memory that a kernel program reads.
 //!
-//! The writer stores each change into its own arrays and into the copy, so a look-up in either gives the same answer. An
-//! edit is a few stores there, too. The order keeps every rule in force in sight: bits before the look-up that reads
+//! The writer stores each change into its own arrays and into the copy, so a look-up in either gives the same answer.
+//! An edit is a few stores there, too. The order keeps every rule in force in sight: bits before the look-up that reads
 //! them, and at the end the look-up before the bits.
 
 use super::space::{IpKind, PORT, SpaceKind, VLAN, Words, field_masks};

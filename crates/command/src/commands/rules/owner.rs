@@ -5,8 +5,8 @@
 //! echo +… > rules  ─▶ pipe ───────────┴─▶ rules ─▶ arrays ┴─▶ --drop: XDP
 //! ```
 //!
-//! It stays root and reads no frame. When it ends, however, the kernel takes the XDP program off, and captures let every
-//! frame pass.
+//! It stays root and reads no frame. When it ends, however, the kernel takes the XDP program off, and captures let
+//! every frame pass.
 
 use super::super::{Failure, counts, signals};
 use super::pipes::Pipes;

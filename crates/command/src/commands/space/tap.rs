@@ -27,7 +27,7 @@ struct Owner {
     process: OwnedFd,
 }
 
-/// What the thread that waits for the end of the owner shares with the capture.
+/// State that the capture shares with the thread that waits for the end of the owner.
 struct Program {
     tap: Tap,
     interface: String,

@@ -1,8 +1,8 @@
 //! `fyke bench bloom --live`: the pre-filter in the kernel, by cost: a frame, and a rule.
 //!
-//! The kernel itself measures (`BPF_PROG_TEST_RUN`) one frame that the rules reject and one that they pass; engines take
-//! turns, and the time of an empty program of the same kind is subtracted. A veth cannot show what XDP saves: frames
-//! there are buffers already.
+//! The kernel itself measures (`BPF_PROG_TEST_RUN`) one frame that the rules reject and one that they pass; engines
+//! take turns, and the time of an empty program of the same kind is subtracted. A veth cannot show what XDP
+//! saves: frames there are buffers already.
 //!
 //! | engine | program |
 //! |---|---|
@@ -12,8 +12,8 @@
 //! | `fyke-kernel` | the pass engine in the kernel, with the same rules as filters |
 //! | `libpcap-jit` | libpcap's program of the same rules, as the kernel's JIT runs it |
 //!
-//! Cases: `array1` to `array3`: a rule in each of so many arrays, no wildcard; `array1-more`: 300 more rules in the
-//! array; `edit`: rules added and removed in the memory that the kernel reads.
+//! Cases: `array1` to `array3`: one to three arrays with a rule in each, no wildcard; `array1-more`: 300 more rules
+//! in the array; `edit`: rules added and removed in the memory that the kernel reads.
 
 use super::BENCH;
 use crate::bench::measure::{Samples, Turn, rounds, time_of};

@@ -205,6 +205,31 @@ fn dropping_is_refused_where_the_host_needs_frames() {
     check_refusals(folder, "1111112221221", &reasons);
 }
 
+/// Of several fykes that begin at the same time, one owns the rules; the others join it or are refused.
+#[test]
+fn one_of_several_owns_the_rules() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let script = r#"
+        pids=
+        for n in 1 2; do
+            "$FYKE" rules far --own 2> own$n & pids="$pids $!"
+        done
+        for n in 3 4; do
+            "$FYKE" dump -i far --rules -w out$n.pcapng 2> own$n & pids="$pids $!"
+        done
+        settled() { [ $(cat own? | grep -cE 'owned by|--rules; edit|those of|already') = 4 ]; }
+        wait_for settled
+        cat own? > all
+        kill -INT $pids 2> /dev/null || true
+        wait
+    "#;
+    let Some(()) = run(folder, script) else { return };
+    let all = read(folder, "all");
+    let owners = all.matches("owned by this fyke").count() + all.matches("read them with").count();
+    assert_eq!(owners, 1, "{all}");
+}
+
 /// XDP drops what the rules reject and is refused where another program is; a kill takes it off; it ends with its
 /// interface.
 #[test]

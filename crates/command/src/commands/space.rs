@@ -23,7 +23,7 @@ use fyke_graph::{GraphHandle, RuleSet};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tap::SocketTap;
-pub use tap::{namespace, owner_of};
+pub use tap::{Claim, claim, namespace, owner_of};
 
 /// Link types of sockets that the eBPF program can filter.
 const LINKS: [LinkType; 3] = [LinkType::EN10MB, LinkType::LINUX_SLL2, LinkType::RAW];

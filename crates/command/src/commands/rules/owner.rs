@@ -8,6 +8,7 @@
 //! It stays root and reads no frame. When it ends, however, the kernel takes the XDP program off, and captures let
 //! every frame pass.
 
+use super::super::space::Claim;
 use super::super::{Failure, counts, signals};
 use super::pipes::Pipes;
 use super::refusal;
@@ -20,6 +21,7 @@ use fyke_graph::RuleSet;
 use fyke_kernel::prefilter::{Arrays, Dropper};
 use fyke_kernel::sys::objects;
 use fyke_table::prefilter::PrefilterOptions;
+use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -40,6 +42,7 @@ struct Owner {
 pub fn run(args: &RulesArgs, command: Option<String>) -> Result<(), Failure> {
     let interface = super::super::numbered(&args.interface)?;
     check(args, &interface)?;
+    let _lock = lock(&interface)?;
     let options = options(args);
     let rules = RuleSet::with_options(options, false);
     if let Some(command) = &command {
@@ -92,14 +95,9 @@ fn options(args: &RulesArgs) -> PrefilterOptions {
     }
 }
 
-/// Refuses an interface that does not exist, has an owner, or is used by the host.
+/// Refuses an interface that does not exist or is used by the host.
 fn check(args: &RulesArgs, interface: &str) -> Result<(), Failure> {
     objects::interface_index(interface).map_err(|_absent| absent(interface))?;
-    if let Some((pid, _)) = super::super::space::owner_of(interface) {
-        return Err(Failure::Running(anyhow!(
-            "process {pid} has the rules of {interface} already"
-        )));
-    }
     if !args.drop || args.take {
         return Ok(());
     }
@@ -109,6 +107,17 @@ fn check(args: &RulesArgs, interface: &str) -> Result<(), Failure> {
         Some(why) => Err(Failure::Running(anyhow!(
             "{why}, so the host would lose frames; --drop is for monitoring ports (--take drops here, too)"
         ))),
+    }
+}
+
+/// Keeps other owners out until the end of the process.
+fn lock(interface: &str) -> Result<File, Failure> {
+    match super::super::space::claim(interface) {
+        Ok(Claim::Ours(lock)) => Ok(lock),
+        Ok(Claim::Of(pid, _)) => {
+            Err(Failure::Running(anyhow!("process {pid} has the rules of {interface} already")))
+        }
+        Err(why) => Err(Failure::Running(anyhow!(why))),
     }
 }
 

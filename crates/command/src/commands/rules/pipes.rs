@@ -7,12 +7,11 @@
 //! | `reset` | `1` | removes all rules |
 //! | `rules.error` | (to read) | the lines that were refused, with the reason |
 //!
-//! They are in the folder `rules-IF` beside the control socket, mode 0600; a lock there keeps a second fyke out. Each
-//! pipe has a thread, which reads lines: writers of a whole line at a time (up to 4,096 bytes) do not mix. The files go
+//! They are in the folder `rules-IF` beside the control socket, mode 0600. Each pipe has a thread, which reads lines: writers of a whole line at a time (up to 4,096 bytes) do not mix. The files go
 //! when this value is dropped; after a kill, the next fyke replaces them.
 
 use fyke_graph::RuleSet;
-use rustix::fs::{CWD, FileType, FlockOperation, Mode, flock, mknodat};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -28,34 +27,25 @@ const RULES: &str = "rules";
 const ENABLE: &str = "enable";
 const RESET: &str = "reset";
 const ERRORS: &str = "rules.error";
-const LOCK: &str = "lock";
 
 /// The files of one interface.
 pub struct Pipes {
     folder: PathBuf,
-    /// Keeps a second fyke out.
-    _lock: File,
 }
 
 impl Pipes {
-    /// Makes the files in `runtime`, the folder of control sockets, and begins to read them.
+    /// Makes the files in `runtime`, the folder of control sockets, and begins to read them. Those of an owner that was
+    /// killed are replaced.
     ///
     /// # Errors
-    /// Another fyke has the rules of the interface, or the files cannot be made.
+    /// The files cannot be made.
     pub fn open(runtime: &Path, interface: &str, rules: &RuleSet) -> io::Result<Pipes> {
         let folder = runtime.join(format!("rules-{interface}"));
         match DirBuilder::new().mode(0o700).create(&folder) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(false).mode(0o600);
-        let lock = options.open(folder.join(LOCK))?;
-        flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_held| {
-            let text = format!("another fyke has the rules of {interface}");
-            io::Error::new(io::ErrorKind::AddrInUse, text)
-        })?;
-        let pipes = Pipes { folder, _lock: lock };
+        let pipes = Pipes { folder };
         pipes.remove_files();
         let path = pipes.folder.join(ERRORS);
         let errors = OpenOptions::new().append(true).create_new(true).mode(0o600).open(path)?;
@@ -110,7 +100,6 @@ impl Pipes {
 impl Drop for Pipes {
     fn drop(&mut self) {
         self.remove_files();
-        let _gone = std::fs::remove_file(self.folder.join(LOCK));
         let _gone = std::fs::remove_dir(&self.folder);
     }
 }

@@ -9,15 +9,22 @@
 //! If the owner ends, however, the tap is switched off, and every frame passes.
 
 use fyke_capture::{FilterSocket, SocketFilter};
-use fyke_control::OwnedRules;
+use fyke_control::{OwnedRules, RuntimeDir};
 use fyke_graph::RuleSet;
 use fyke_graph::placement::RulesTap;
 use fyke_kernel::prefilter::{Arrays, Tap};
 use fyke_kernel::sys;
+use std::fs::File;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Time limit for another fyke to answer as the owner of rules.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Interval between attempts.
+const TICK: Duration = Duration::from_millis(50);
 
 /// The process that owns rules which this one reads.
 #[derive(Debug)]
@@ -36,6 +43,8 @@ struct Program {
 /// The tap of one capture.
 pub struct SocketTap {
     program: Arc<Program>,
+    /// Keeps other owners out.
+    _lock: Option<File>,
     /// Number of the map, if the rules are those of the interface and ours.
     number: Option<u32>,
     owner: Mutex<Option<Owner>>,
@@ -58,6 +67,38 @@ pub fn owner_of(interface: &str) -> Option<(u32, OwnedRules)> {
     })
 }
 
+/// Result of a claim for the rules of an interface.
+pub enum Claim {
+    /// No other fyke has them, as long as this file is open.
+    Ours(File),
+    /// This process has them.
+    Of(u32, OwnedRules),
+}
+
+/// Claims the rules of an interface of this network namespace. Waits for another fyke that is about to own them.
+///
+/// # Errors
+/// The reason why they cannot be had.
+pub fn claim(interface: &str) -> Result<Claim, String> {
+    let namespace = namespace().map_err(|error| error.to_string())?;
+    let name = format!("rules-{interface}-{namespace}");
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some((pid, rules)) = owner_of(interface) {
+            return Ok(Claim::Of(pid, rules));
+        }
+        let locked = RuntimeDir::try_lock(&name).map_err(|error| error.to_string())?;
+        match locked {
+            Some(lock) => return Ok(Claim::Ours(lock)),
+            None if Instant::now() > deadline => {
+                let what = "another fyke has the rules of";
+                return Err(format!("{what} {interface} and does not answer"));
+            }
+            None => std::thread::sleep(TICK),
+        }
+    }
+}
+
 impl SocketTap {
     /// Makes the tap for the rules of a node; `shared`: those of the interface. Of a frame that passes, the sockets get
     /// `bytes`.
@@ -70,9 +111,13 @@ impl SocketTap {
         rules: &RuleSet,
         shared: bool,
     ) -> Result<SocketTap, String> {
-        if let Some((pid, owned)) = shared.then(|| owner_of(interface)).flatten() {
-            return SocketTap::join(interface, bytes, rules, pid, &owned);
-        }
+        let lock = match shared.then(|| claim(interface)).transpose()? {
+            Some(Claim::Of(pid, owned)) => {
+                return SocketTap::join(interface, bytes, rules, pid, &owned);
+            }
+            Some(Claim::Ours(lock)) => Some(lock),
+            None => None,
+        };
         let arrays = rules.with(|rules| Arrays::new(rules.options()));
         let arrays = arrays.map_err(|error| error.to_string())?;
         rules.with(|rules| arrays.follow(rules)).map_err(|error| error.to_string())?;
@@ -80,7 +125,7 @@ impl SocketTap {
             Tap::open(&arrays, bytes).map_err(|error| super::first_line(&error.to_string()))?;
         let number = shared.then(|| arrays.number()).transpose();
         let number = number.map_err(|error| error.to_string())?;
-        Ok(SocketTap::new(tap, interface, number, None))
+        Ok(SocketTap { _lock: lock, ..SocketTap::new(tap, interface, number, None) })
     }
 
     fn join(
@@ -107,6 +152,7 @@ impl SocketTap {
         SocketTap {
             program: Arc::new(Program { tap, interface: interface.to_owned() }),
             number,
+            _lock: None,
             owner_pid: owner.as_ref().map(|owner| owner.pid),
             owner: Mutex::new(owner),
             sockets: Mutex::default(),

@@ -244,6 +244,12 @@ fn rules_drop_at_xdp_and_a_kill_leaves_nothing() {
         ip -d link show far > linked
         refuse far --drop --take
         FYKE_RUNTIME_DIR=$PWD/other refuse far --drop
+        ip link set lo up
+        "$FYKE" rules lo --drop --take 2> lo.log &
+        generic=$!
+        wait_for "$FYKE" rules lo list
+        kill -INT $generic
+        wait $generic
         "$FYKE" dump -i far -w out.pcapng 2> log &
         dump=$!
         wait_for "$FYKE" ctl --pid $dump show
@@ -274,6 +280,7 @@ fn rules_drop_at_xdp_and_a_kill_leaves_nothing() {
     assert_eq!(count(folder, "out.pcapng", "port 5002"), 100, "only after the kill");
     let reasons = ["has the rules of far already", "runs the XDP program fyke_drop"];
     check_refusals(folder, "111", &reasons);
+    assert!(read(folder, "lo.log").contains("generic XDP"), "{}", read(folder, "lo.log"));
     assert!(read(folder, "linked").contains("xdp"), "{}", read(folder, "linked"));
     assert!(read(folder, "stats").contains("400 seen"), "{}", read(folder, "stats"));
     let log = read(folder, "owner.log");

@@ -7,8 +7,9 @@
 //! | `reset` | `1` | removes all rules |
 //! | `rules.error` | (to read) | the lines that were refused, with the reason |
 //!
-//! They are in the folder `rules-IF` beside the control socket, mode 0600. Each pipe has a thread, which reads lines: writers of a whole line at a time (up to 4,096 bytes) do not mix. The files go
-//! when this value is dropped; after a kill, the next fyke replaces them.
+//! They are in the folder `rules-IF` beside the control socket, mode 0600. Each pipe has a thread, which reads lines:
+//! writers of a whole line at a time (up to 4,096 bytes) do not mix. The files go when this value is dropped; after a
+//! kill, the next fyke replaces them.
 
 use fyke_graph::RuleSet;
 use rustix::fs::{CWD, FileType, Mode, mknodat};

@@ -1,4 +1,4 @@
-//! Compiles the kernel program with clang, once for each of its forms. Without clang the crate builds without the
+//! Compiles the kernel programs with clang, once for each of their forms. Without clang the crate builds without the
 //! program, and opening a space reports this.
 
 use std::path::PathBuf;
@@ -10,22 +10,26 @@ fn main() {
     println!("cargo::rerun-if-env-changed=CLANG");
     println!("cargo::rustc-check-cfg=cfg(fyke_object)");
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
-    let forms: [(&str, &[&str]); 3] = [
-        ("fyke.bpf.o", &[]),
-        ("fyke_direct.bpf.o", &["-DFYKE_DIRECT"]),
-        ("fyke_callbacks.bpf.o", &["-DFYKE_CALLBACKS"]),
+    let (passes, prefilter) = ("bpf/fyke.bpf.c", "bpf/prefilter.bpf.c");
+    let forms: [(&str, &str, &[&str]); 5] = [
+        ("fyke.bpf.o", passes, &[]),
+        ("fyke_direct.bpf.o", passes, &["-DFYKE_DIRECT"]),
+        ("fyke_callbacks.bpf.o", passes, &["-DFYKE_CALLBACKS"]),
+        ("prefilter.bpf.o", prefilter, &[]),
+        ("prefilter_direct.bpf.o", prefilter, &["-DFYKE_DIRECT"]),
     ];
-    let compiled = forms.iter().try_for_each(|(name, flags)| compile(&out.join(name), flags));
+    let compiled =
+        forms.iter().try_for_each(|(name, source, flags)| compile(&out.join(name), source, flags));
     match compiled {
         Ok(()) => println!("cargo::rustc-cfg=fyke_object"),
         Err(why) => println!("cargo::rustc-env=FYKE_NO_OBJECT={why}"),
     }
 }
 
-fn compile(object: &std::path::Path, flags: &[&str]) -> Result<(), String> {
+fn compile(object: &std::path::Path, source: &str, flags: &[&str]) -> Result<(), String> {
     let clang = env::var("CLANG").unwrap_or_else(|_| "clang".into());
     let mut command = Command::new(&clang);
-    command.args(["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-c", "bpf/fyke.bpf.c"]);
+    command.args(["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-c", source]);
     command.args(flags);
     // Debian has <asm/types.h> in a folder named after the machine.
     if let Ok(folders) = fs::read_dir("/usr/include") {

@@ -78,7 +78,7 @@ fn track_and_count_are_graphs_and_others_say_that_they_are_not() {
     let track = graph_of(&["track", "ftp", "-i", "lo", "-w", "a b.pcapng", "-c", "9"]);
     assert_eq!(
         track,
-        "(device, expression=lo, buffer=32768, lookback=y) > {rules}(bloom) > \
+        "(device, expression=lo, buffer=32768, lookback=y) > {rules}(bloom, own=y) > \
          {filter}(filter, expression=\"tcp port ftp\", live=y, tags=skip, \
          lookback=y) > (limit, expression=9) > \
          {track}(track, expression=ftp, live=y) > (tofile, expression=\"a b.pcapng\")"
@@ -157,11 +157,11 @@ fn demuxes_alike(mixed: &Path, path: &Path) {
 #[test]
 fn rules_edit_a_node_of_a_graph() {
     let shown = graph_of(&["rules", "lo", "+ip=10.0.0.1,port=80"]);
-    let expected = "(device, expression=lo) > {rules}(bloom, expression=\"ip=10.0.0.1,port=80\", \
-                    enable=n) > {filter}(filter)";
+    let expected = "(device, expression=lo) > {rules}(bloom, own=y, \
+                    expression=\"ip=10.0.0.1,port=80\", enable=n) > {filter}(filter)";
     assert_eq!(shown, expected);
     let negative = graph_of(&["rules", "lo", "negative", "1"]);
-    assert!(negative.contains("{rules}(bloom, negative=1)"), "{negative}");
+    assert!(negative.contains("{rules}(bloom, own=y, negative=1)"), "{negative}");
 }
 
 /// In a network namespace: frames are sent through an interface, and a live graph is drawn, watched and edited.

@@ -118,6 +118,7 @@ fn benches_refuse_what_they_do_not_read() {
         ("bench update --trace in.pcap", "these do: static, ruler, workers, streams, scan"),
         ("bench dynamic --trace in.pcap", "these do: static, ruler, workers, streams, scan"),
         ("bench bloom --real-filters in.pcap", "these do: static, ruler"),
+        ("bench scan --live", "these do: bloom"),
         ("bench bloom --engine fyke-blocked --engine TYPO", "there are: fyke, fyke-blocked"),
         ("bench graph --engine TYPO", "there are: fyke, per-packet, source"),
         ("bench demux --engine TYPO", "there are: bpf, "),

@@ -434,6 +434,20 @@ pub struct Description {
     /// True if its frames come from the network, false if they come from files.
     #[serde(default)]
     pub live: bool,
+    /// The rules of an interface that it owns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rules: Option<OwnedRules>,
+}
+
+/// Rules of a Bloom pre-filter for all captures on an interface, which one process owns.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnedRules {
+    /// The interface.
+    pub interface: String,
+    /// Number of the interface's network namespace.
+    pub namespace: u64,
+    /// Number of the kernel's map with the arrays.
+    pub map: u32,
 }
 
 impl Description {
@@ -449,6 +463,7 @@ impl Description {
             link: link.into(),
             started_unix_ms: u64::try_from(millis).unwrap_or(u64::MAX),
             live: true,
+            rules: None,
         }
     }
 }
@@ -601,6 +616,9 @@ pub struct Accounting {
     pub delivered: u64,
     /// Frames that reached no end.
     pub rejected: u64,
+    /// Those of the rejected frames that rules of a Bloom pre-filter rejected, if the kernel has these rules, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rejected_by_rules: Option<u64>,
     /// Frames that a node holds or has replaced by others, and that reached no end themselves.
     #[serde(default)]
     pub taken: u64,
@@ -704,7 +722,16 @@ mod tests {
         let lost = BTreeMap::from([("kernel".to_owned(), 3)]);
         let rejected_in_kernel = Some(NOT_COUNTED.to_owned());
         let (seen, delivered, rejected, taken) = (u64::MAX, 1, 2, 0);
-        let accounting = Accounting { seen, delivered, rejected, taken, lost, rejected_in_kernel };
+        let rejected_by_rules = Some(1);
+        let accounting = Accounting {
+            seen,
+            delivered,
+            rejected,
+            rejected_by_rules,
+            taken,
+            lost,
+            rejected_in_kernel,
+        };
         let kind = EntryKind::Tracker;
         let filters =
             vec![FilterCount { id: 1, text: "ip\n^".into(), kind, accepted: 1, label: None }];

@@ -21,11 +21,13 @@
 //! assert!(!RuntimeDir::candidates().is_empty());
 //! ```
 
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use rustix::process::geteuid;
 use std::ffi::OsString;
-use std::fs::{DirBuilder, Metadata};
+use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The environment variable that overrides all other folders.
@@ -117,6 +119,31 @@ impl RuntimeDir {
             Some(value)
         };
         candidates(variable, ours, uid)
+    }
+
+    /// Locks a name among the processes of this user, until the file is closed; `None` while another process has it.
+    /// The file stays in the first folder that can be used.
+    ///
+    /// # Errors
+    /// No folder can be used.
+    pub fn try_lock(name: &str) -> io::Result<Option<File>> {
+        let mut refused = io::Error::other("no folder");
+        for dir in RuntimeDir::candidates() {
+            match dir.prepare(std::process::id()) {
+                Err(error) => refused = io::Error::other(error),
+                Ok(_socket) => {
+                    let mut options = OpenOptions::new();
+                    options.write(true).create(true).truncate(false).mode(0o600);
+                    let file = options.open(dir.path.join(format!("{name}.lock")))?;
+                    return match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                        Ok(()) => Ok(Some(file)),
+                        Err(Errno::WOULDBLOCK) => Ok(None),
+                        Err(error) => Err(error.into()),
+                    };
+                }
+            }
+        }
+        Err(refused)
     }
 
     /// The folder.

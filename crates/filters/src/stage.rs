@@ -18,6 +18,7 @@ use fyke_frame::LinkType;
 use fyke_kernel::direct::Access;
 use fyke_kernel::{CountReader, Form, OpenError, Options as ProgramOptions};
 use std::collections::BTreeMap;
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -87,6 +88,23 @@ impl KernelStage {
             let _interpreted = self.0.kernel.specialise(link);
         }
         self.0.kernel.attach(socket, link)
+    }
+
+    /// Has a tap give the frames that it passes to the filter, in place of [`attach`](Self::attach).
+    ///
+    /// # Errors
+    /// The error of `follow`.
+    pub fn follow(
+        &self,
+        link: LinkType,
+        follow: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let state = self.0.lock();
+        if !state.begun && !state.ids.is_empty() {
+            // The interpreter, which runs without it, has the same verdicts.
+            let _interpreted = self.0.kernel.specialise(link);
+        }
+        self.0.kernel.space(|space| space.with_socket_program(follow))?
     }
 
     /// The texts in the kernel, to look at; only the set before it edits them.

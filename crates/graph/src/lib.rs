@@ -59,5 +59,5 @@ pub use classes::Classes;
 pub use fits::{PASSED_OVER, UNFIT};
 pub use kept::{Kept, KeptLimits};
 pub use plan::Plan;
-pub use rules::{RuleSet, RulesError};
+pub use rules::{REJECTED_IN_KERNEL, RuleSet, RulesError};
 pub use runtime::{Engine, GraphHandle, GraphView, Made, Opened};

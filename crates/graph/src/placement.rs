@@ -10,6 +10,8 @@
 //! | demultiplexers | what one of their texts accepts |
 //! | anything else | every frame |
 //!
+//! The rules of a Bloom pre-filter that all frames of a device reach may be there, too ([`RulesTap`]).
+//!
 //! Every class declares what it needs ([`Class::needs`]). An edit of the graph widens the lower filter before it takes
 //! effect and narrows it afterwards. Cost: O(nodes · edges) for an edit of the graph.
 //!
@@ -18,17 +20,35 @@
 //! [`Node::held`]: crate::node::Node::held
 //! [`Class::needs`]: crate::node::Class::needs
 
+mod tap;
+
 use crate::node::{Needs, Node};
 use crate::plan::{Plan, PlanNode};
+use crate::rules::RuleSet;
 use crate::runtime::Made;
-use fyke_capture::{Interface, SocketFilter};
+use fyke_capture::{Interface, SocketFilter, Source};
 use fyke_filter::Options;
 use fyke_filters::{FilterSet, Member, Superset, Union};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+pub use tap::{RulesTap, TapPlace};
 
 /// A space below the graph.
 pub trait Space {
+    /// Makes a tap for the rules of a Bloom pre-filter that gets all frames of an interface. `shared`: the rules are
+    /// those of the interface, which another process may own.
+    ///
+    /// # Errors
+    /// The reason why the space cannot have them.
+    fn rules(
+        &self,
+        _interface: &Interface,
+        _rules: &RuleSet,
+        _shared: bool,
+    ) -> Result<Arc<dyn RulesTap>, String> {
+        Err("it has no rules".to_owned())
+    }
+
     /// Makes a filter for the frames of an interface; it passes everything until texts arrive. `reading` is how the
     /// node reads its texts.
     ///
@@ -53,6 +73,14 @@ pub trait LowerFilter: Superset + SocketFilter {
     fn place(&self) -> &'static str {
         "the kernel"
     }
+
+    /// Filters only the frames that pass a tap; called before it gets a socket, which it then gives to the tap.
+    ///
+    /// # Errors
+    /// The reason why it cannot.
+    fn run_after(&self, _tap: &Arc<dyn RulesTap>) -> Result<(), String> {
+        Err("the filter in the kernel cannot run after them".to_owned())
+    }
 }
 
 /// Place of the filters after a device.
@@ -62,6 +90,8 @@ pub struct Placement {
     pub device: u64,
     /// The filter in the lower space, or the reason why there is none.
     pub lower: Result<Arc<dyn LowerFilter>, String>,
+    /// Rules of a node after the device that the lower space has, too.
+    pub tap: Option<TapPlace>,
     members: Option<Members>,
 }
 
@@ -304,14 +334,51 @@ pub(crate) fn place(plan: &Plan, made: &mut [(u64, Made)], space: &dyn Space) ->
     let held = held(made);
     let mut placements = Vec::new();
     for (index, device) in devices(plan) {
-        let placed = place_one(plan, index, made, &held, space);
+        let mut tap = tap::node_after(plan, index).map(|at| {
+            let interface = interface_of(made, device.key).ok();
+            let make = |interface: &Interface, rules: &RuleSet, shared| {
+                space.rules(interface, rules, shared)
+            };
+            TapPlace::make(plan, at, made, interface.as_ref(), make)
+        });
+        let placed = place_one(plan, index, made, &held, space, tap.as_mut());
         let (lower, members) = match placed {
             Ok((lower, members)) => (Ok(lower), Some(members)),
             Err(why) => (Err(why), None),
         };
-        placements.push(Placement { device: device.key, lower, members });
+        if let (Some(place), true) = (&mut tap, lower.is_err())
+            && let Ok(rules) = &place.tap
+        {
+            let filter = Arc::clone(rules);
+            let attached = attach(sources_of(made, device.key), |source| {
+                source.set_filter(Arc::clone(&filter) as Arc<dyn SocketFilter>)
+            });
+            if let Err(error) = attached {
+                place.tap = Err(error.to_string());
+            }
+        }
+        tap.iter().for_each(|place| place.connect(made));
+        placements.push(Placement { device: device.key, lower, tap, members });
     }
     placements
+}
+
+/// The only interface of a device.
+fn interface_of(made: &[(u64, Made)], device: u64) -> Result<Interface, String> {
+    let source = made.iter().find_map(|(known, made)| match made {
+        Made::Source(source) | Made::Shares(source, _) if *known == device => {
+            Some(source.interfaces())
+        }
+        _ => None,
+    });
+    match source.ok_or("the device is not a source")? {
+        [interface] => Ok(interface.clone()),
+        _ => Err("the device has several interfaces".to_owned()),
+    }
+}
+
+fn sources_of(made: &mut [(u64, Made)], device: u64) -> impl Iterator<Item = &mut Made> {
+    made.iter_mut().filter(move |(known, _)| *known == device).map(|(_, made)| made)
 }
 
 fn place_one(
@@ -320,18 +387,10 @@ fn place_one(
     made: &mut [(u64, Made)],
     held: &Held,
     space: &dyn Space,
+    tap: Option<&mut TapPlace>,
 ) -> Result<(Arc<dyn LowerFilter>, Members), String> {
     let key = plan.nodes[device].key;
-    let source = made.iter().find_map(|(known, made)| match made {
-        Made::Source(source) | Made::Shares(source, _) if *known == key => {
-            Some(source.interfaces())
-        }
-        _ => None,
-    });
-    let [interface] = source.ok_or("the device is not a source")? else {
-        return Err("the device has several interfaces".to_owned());
-    };
-    let interface = interface.clone();
+    let interface = interface_of(made, key)?;
     let wanted = Wanted::of(plan, device, Some(&interface), held);
     if let Some(why) = wanted.all {
         return Err(why);
@@ -348,6 +407,12 @@ fn place_one(
     let reading =
         Options { link: interface.link, netmask: Some(netmask), live: true, ..Options::default() };
     let lower = space.filter(&interface, reading)?;
+    if let Some(place) = tap
+        && let Ok(rules) = &place.tap
+        && let Err(why) = lower.run_after(rules)
+    {
+        place.tap = Err(why);
+    }
     let union = Union::new(Arc::clone(&lower) as Arc<dyn Superset>);
     let mut members = Members { union, interface, netmask, consumers: Vec::new() };
     let mut attached = Vec::new();
@@ -358,8 +423,9 @@ fn place_one(
         attached.extend(given);
         members.consumers.push(consumer);
     }
-    let sources = made.iter_mut().filter(|(known, _)| *known == key);
-    if let Err(error) = attach(sources.map(|(_, made)| made), &lower) {
+    let set =
+        |source: &mut dyn Source| source.set_filter(Arc::clone(&lower) as Arc<dyn SocketFilter>);
+    if let Err(error) = attach(sources_of(made, key), set) {
         // Some rings of several workers may have it.
         members.union.set_open(Some("a ring of the interface does not take it".to_owned()));
         attached.iter().for_each(|(set, superset)| set.remove_superset(superset));
@@ -371,7 +437,7 @@ fn place_one(
 /// Attaches a filter to the sockets of a source, one for each worker.
 fn attach<'m>(
     made: impl Iterator<Item = &'m mut Made>,
-    lower: &Arc<dyn LowerFilter>,
+    set: impl Fn(&mut dyn Source) -> std::io::Result<()>,
 ) -> std::io::Result<()> {
     for made in made {
         let shares = match made {
@@ -380,7 +446,7 @@ fn attach<'m>(
             Made::Node(_) => &mut [],
         };
         for source in shares {
-            source.set_filter(Arc::clone(lower) as Arc<dyn SocketFilter>)?;
+            set(&mut **source)?;
         }
     }
     Ok(())
@@ -435,7 +501,16 @@ struct Moved {
 /// An edit of a graph; the lower filters already pass its frames. For each placement, the key of its device in the new
 /// plan, and what changes there.
 #[must_use]
-pub(crate) struct Widened(Vec<(Option<u64>, Option<Moved>)>);
+pub(crate) struct Widened(Vec<Edited>);
+
+/// An edit of a graph, as far as it concerns a device.
+struct Edited {
+    /// Key of the device in the new plan.
+    device: Option<u64>,
+    /// Key of the node of the tap in the new plan, if it is used as before.
+    tap: Option<u64>,
+    moved: Option<Moved>,
+}
 
 /// Lets the lower filters pass what an edited graph needs, before the edit takes effect. `stays` has the old keys of
 /// the nodes that stay; `held` knows all nodes of the plan that edit filters.
@@ -449,9 +524,19 @@ pub(crate) fn widen(
     let widen = |placement: &Placement| {
         let old = Some(&placement.device);
         let device = plan.nodes.iter().position(|node| stays.get(&node.key) == old);
+        let tap = placement.tap.as_ref().filter(|place| {
+            let fits = device.is_some_and(|device| place.fits(plan, device, stays));
+            if let (false, Ok(tap)) = (fits, &place.tap) {
+                tap.set_on(false);
+            }
+            fits
+        });
+        let tap = tap.and_then(|place| {
+            plan.nodes.iter().map(|node| node.key).find(|key| stays.get(key) == Some(&place.node))
+        });
         let members = placement.members.as_ref();
         let moved = members.map(|members| members.widen(plan, device, stays, made, held));
-        (device.map(|at| plan.nodes[at].key), moved)
+        Edited { device: device.map(|at| plan.nodes[at].key), tap, moved }
     };
     Widened(placements.iter().map(widen).collect())
 }
@@ -510,8 +595,12 @@ impl Members {
 impl Widened {
     /// Rejects what the edited graph needs no longer, after the edit has taken effect.
     pub fn narrow(self, placements: &mut Vec<Placement>) {
-        for (placement, (device, moved)) in placements.iter_mut().zip(self.0) {
+        for (placement, Edited { device, tap, moved }) in placements.iter_mut().zip(self.0) {
             placement.device = device.unwrap_or(GONE);
+            match tap {
+                Some(key) => placement.tap.iter_mut().for_each(|place| place.node = key),
+                None => placement.tap = None,
+            }
             let (Some(members), Some(moved)) = (&mut placement.members, moved) else { continue };
             moved.gone.iter().for_each(Consumer::leave);
             moved.consumers.iter().for_each(|one| one.texts.narrow_to(&one.wanted));
@@ -523,7 +612,10 @@ impl Widened {
 
     /// Rejects again what only a refused edit needs.
     pub fn cancel(self, placements: &[Placement]) {
-        for (placement, (_, moved)) in placements.iter().zip(self.0) {
+        for (placement, Edited { moved, .. }) in placements.iter().zip(self.0) {
+            if let Some(TapPlace { tap: Ok(tap), .. }) = &placement.tap {
+                tap.set_on(true);
+            }
             let (Some(members), Some(moved)) = (&placement.members, moved) else { continue };
             moved.new.iter().for_each(Consumer::leave);
             members.consumers.iter().for_each(|one| one.texts.narrow_to(&one.wanted));

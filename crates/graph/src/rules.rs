@@ -1,5 +1,7 @@
 //! The rules of a Bloom pre-filter, editable from any thread while a node uses them ([`crate::classes`], `bloom`).
 //!
+//! The rules may be in the kernel, too ([`crate::placement::RulesTap`]), or belong to another process.
+//!
 //! A change takes effect at the next batch. Texts are Deri's: `+ip=…,port=…`, `-proto=tcp`, `list`, `reset`,
 //! `enable 0|1`, `negative 0|1`. Source: Deri, *High-Speed Dynamic Packet Filtering*.
 //!
@@ -16,9 +18,13 @@
 
 use fyke_table::Seed;
 use fyke_table::prefilter::{
-    Command, Prefilter, PrefilterError, PrefilterOptions, PrefilterReader, RuleTextError,
+    Command, Prefilter, PrefilterError, PrefilterOptions, PrefilterReader, Rule, RuleTextError,
 };
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// Name of the counter of frames that the rules rejected in the kernel, so that their node did not see them.
+pub const REJECTED_IN_KERNEL: &str = "rejected_in_kernel";
 
 /// Reason why a command of the pre-filter was refused. A refused command changes nothing.
 #[derive(Debug, thiserror::Error)]
@@ -30,22 +36,84 @@ pub enum RulesError {
     /// The rule does not exist, or there would be one rule too many.
     #[error(transparent)]
     Rule(#[from] PrefilterError),
+    /// A line of several is wrong or cannot be executed; none of them was.
+    #[error("line {number}: {error}")]
+    Line {
+        /// Its number, from 1.
+        number: usize,
+        /// The error.
+        error: Box<RulesError>,
+    },
+    /// The rules are those of another process.
+    #[error("the rules belong to {owner}, which edits them")]
+    OfAnother {
+        /// The process.
+        owner: String,
+    },
 }
 
 /// The writer's side; clones share the rules.
 #[derive(Debug, Clone)]
-pub struct RuleSet(Arc<Mutex<Prefilter>>);
+pub struct RuleSet(Arc<Shared>);
+
+/// A count of frames.
+type CountBelow = Box<dyn Fn() -> u64 + Send + Sync>;
+
+struct Shared {
+    rules: Mutex<Prefilter>,
+    /// Counts the frames that the rules rejected in the space below.
+    below: OnceLock<CountBelow>,
+    /// The process that owns the rules, if it is another one.
+    owner: OnceLock<String>,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Shared");
+        shown.field("rules", &self.rules).field("owner", &self.owner).finish_non_exhaustive()
+    }
+}
 
 impl RuleSet {
     /// Creates an empty rule set. While it is disabled, every frame passes.
     pub fn new(enabled: bool) -> RuleSet {
-        let mut rules = Prefilter::new(PrefilterOptions::default(), Seed::random());
+        RuleSet::with_options(PrefilterOptions::default(), enabled)
+    }
+
+    /// Creates an empty rule set with certain sizes and limits.
+    pub fn with_options(options: PrefilterOptions, enabled: bool) -> RuleSet {
+        let mut rules = Prefilter::new(options, Seed::random());
         rules.set_enabled(enabled);
-        RuleSet(Arc::new(Mutex::new(rules)))
+        let (rules, below, owner) = (Mutex::new(rules), OnceLock::new(), OnceLock::new());
+        RuleSet(Arc::new(Shared { rules, below, owner }))
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Prefilter> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.rules.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls `use_them` with the rules.
+    pub fn with<T>(&self, use_them: impl FnOnce(&mut Prefilter) -> T) -> T {
+        use_them(&mut self.lock())
+    }
+
+    /// Leaves the rules to another process, which a tap reads: here every frame passes, and commands are refused. To
+    /// be called once.
+    pub fn leave_to(&self, owner: String) {
+        self.lock().set_enabled(false);
+        // A second call changes nothing.
+        let _known = self.0.owner.set(owner);
+    }
+
+    /// Sets the count of the frames that the rules reject in the space below. To be called once.
+    pub(crate) fn count_below(&self, count: impl Fn() -> u64 + Send + Sync + 'static) {
+        // A node has one place.
+        let _known = self.0.below.set(Box::new(count));
+    }
+
+    /// Number of frames that the rules rejected in the space below; `None` if they are not there.
+    pub fn rejected_below(&self) -> Option<u64> {
+        self.0.below.get().map(|count| count())
     }
 
     /// A reader for one worker.
@@ -53,30 +121,95 @@ impl RuleSet {
         self.lock().reader()
     }
 
-    /// Executes a command and returns its output.
+    /// Executes a command and returns its output. A text of several lines is a command per line, all of them or none;
+    /// empty lines and lines that begin with `#` are comments, so a listing restores what it lists.
     ///
     /// # Errors
     /// If the text is not a command, or the command cannot be executed.
     pub fn command(&self, command: &str) -> Result<String, RulesError> {
+        if command.trim_end().contains('\n') {
+            return self.commands(command).map(|()| String::new());
+        }
         let command = Command::parse(command)?;
+        self.check_owner()?;
         let mut rules = self.lock();
         let shown = rules.apply(command)?;
         if command != Command::List {
             return Ok(shown);
         }
-        let (enabled, negative) = (rules.is_enabled(), rules.is_negative());
-        let mut text =
-            format!("enable {}\nnegative {}\n{shown}", u8::from(enabled), u8::from(negative));
-        for space in rules.stats() {
-            text += &format!(
-                "# {}: {} rules in {} KiB, false positives {:.1e} expected, {:.1e} by the bits\n",
-                space.name,
-                space.rules,
-                space.bits / 8192,
-                space.expected_false_positives,
-                space.filled_false_positives,
-            );
-        }
-        Ok(text)
+        Ok(listing(&rules, &shown))
     }
+
+    fn check_owner(&self) -> Result<(), RulesError> {
+        match self.0.owner.get() {
+            Some(owner) => Err(RulesError::OfAnother { owner: owner.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Executes a command per line, all of them or none.
+    fn commands(&self, text: &str) -> Result<(), RulesError> {
+        self.check_owner()?;
+        let is_command = |line: &str| !line.trim().is_empty() && !line.trim().starts_with('#');
+        let lines = text.lines().enumerate().filter(|(_, line)| is_command(line));
+        let blame = |number: usize, error: RulesError| RulesError::Line {
+            number: number + 1,
+            error: Box::new(error),
+        };
+        let parse = |(number, line)| match Command::parse(line) {
+            Ok(command) => Ok((number, command)),
+            Err(error) => Err(blame(number, error.into())),
+        };
+        let commands = lines.map(parse).collect::<Result<Vec<_>, _>>()?;
+        let mut rules = self.lock();
+        let mut undo = Vec::new();
+        for (number, command) in commands {
+            let before = undo.len();
+            undo.extend(inverse(&rules, command));
+            if let Err(error) = rules.apply(command) {
+                undo.truncate(before);
+                for command in undo.into_iter().rev() {
+                    // Each takes back a command that was executed.
+                    let _undone = rules.apply(command);
+                }
+                return Err(blame(number, error.into()));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the commands that take a command back, in reverse order.
+fn inverse(rules: &Prefilter, command: Command) -> Vec<Command> {
+    match command {
+        Command::Add(rule) => vec![Command::Remove(rule)],
+        Command::Remove(rule) => vec![Command::Add(rule)],
+        Command::Enable(_) => vec![Command::Enable(rules.is_enabled())],
+        Command::Negative(_) => vec![Command::Negative(rules.is_negative())],
+        Command::Reset => {
+            let each = |(rule, count): (&Rule, u32)| {
+                std::iter::repeat_n(Command::Add(*rule), count as usize)
+            };
+            rules.rules().flat_map(each).collect()
+        }
+        Command::List => Vec::new(),
+    }
+}
+
+/// Formats the rules with switches and arrays; `shown` lists the rules.
+fn listing(rules: &Prefilter, shown: &str) -> String {
+    let (enabled, negative) = (rules.is_enabled(), rules.is_negative());
+    let mut text =
+        format!("enable {}\nnegative {}\n{shown}", u8::from(enabled), u8::from(negative));
+    for space in rules.stats() {
+        text += &format!(
+            "# {}: {} rules in {} KiB, false positives {:.1e} expected, {:.1e} by the bits\n",
+            space.name,
+            space.rules,
+            space.bits.div_ceil(8192),
+            space.expected_false_positives,
+            space.filled_false_positives,
+        );
+    }
+    text
 }

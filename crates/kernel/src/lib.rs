@@ -16,6 +16,7 @@
 //! | [`family`] | a program and all its descendants, which end together | |
 //! | [`notify`] | system calls of the program that make packet sockets, held until they are answered | 10 µs per call |
 //! | [`sockets`] | packet sockets of other processes | |
+//! | [`prefilter`] | Deri's pre-filter in the kernel: arrays, the tap of a socket, XDP | a few stores per rule |
 //! | [`tier`] | passes that have been stable for a while become generated eBPF | 0.1 to 30 ms, in the background |
 //! | [`sync`] | makes the lists equal to those of a pass set | O(passes) compared, O(change) written |
 //! | `collapse` | selects the passes of a set that become rows | O(passes) |
@@ -50,6 +51,7 @@ pub mod layout;
 pub mod notify;
 pub mod options;
 pub mod passes;
+pub mod prefilter;
 pub mod rows;
 pub mod shape;
 pub mod share;

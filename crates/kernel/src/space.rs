@@ -248,6 +248,20 @@ impl Space {
         Ok(())
     }
 
+    /// Calls `use_it` with the program for sockets, for one that runs before it and ends in a tail call.
+    ///
+    /// # Errors
+    /// The program is not loaded.
+    pub fn with_socket_program<T>(
+        &self,
+        use_it: impl FnOnce(BorrowedFd<'_>) -> T,
+    ) -> io::Result<T> {
+        match &self.specialised {
+            Some(made) => Ok(use_it(made.program.as_fd())),
+            None => self.with_program("fyke_socket", use_it),
+        }
+    }
+
     /// Attaches the filter to an interface of the calling thread's network namespace, after the programs that are there
     /// (tcx, Linux 6.6). The kernel detaches it when the space is closed, however the process ends. The options decide
     /// what happens to frames ([`Options::dropping`], [`Options::counting`]). A space serves sockets or interfaces, not
@@ -460,7 +474,7 @@ fn socket_program<'a>(ebpf: &'a mut Ebpf, name: &str) -> Result<&'a mut SocketFi
     program.try_into().map_err(refused(step))
 }
 
-fn refused<E: std::error::Error>(step: &'static str) -> impl Fn(E) -> OpenError {
+pub(crate) fn refused<E: std::error::Error>(step: &'static str) -> impl Fn(E) -> OpenError {
     move |error| {
         let mut what = error.to_string();
         let mut cause = error.source();

@@ -4,6 +4,7 @@
 //! Minimum kernels: mapped maps 5.5, `pidfd_getfd` 5.6, `SO_ATTACH_BPF` 3.19, `membarrier` 4.3.
 
 pub mod notify;
+pub mod objects;
 
 use crate::layout::{ADDRESS_REACH, ADDRESSES, Address, BUCKET_ROWS, BUCKETS, COUNTERS, HINTS};
 use fyke_pass::Instruction;

@@ -70,6 +70,8 @@ pub struct Options {
     pub rounds: Option<usize>,
     /// The command `fyke` to run as a process; this process's own file by default.
     pub command: Option<PathBuf>,
+    /// Measures the part of a bench that runs in the kernel, instead of the rest.
+    pub live: bool,
     /// Callback for each measurement.
     pub listener: report::Listener,
 }

@@ -116,6 +116,29 @@ fn bloom_is_near_the_formula() {
 }
 
 #[test]
+fn bloom_in_the_kernel_measures_frames_and_rules() {
+    let space = Space::open(fyke_kernel::Options::default());
+    if unless_missing(space, OpenError::is_unavailable).is_none() {
+        return;
+    }
+    let live = Options { live: true, ..options() };
+    let report = bloom::run(&live, &mut |_, _, _| {}).unwrap();
+    assert!(!report.notes.iter().any(|note| note.contains("without the kernel space")));
+    let has = |case: &str, engine: &str, setting: &str| {
+        let mut of = report.measurements.iter();
+        of.any(|one| one.case == case && one.engine == engine && one.setting.contains(setting))
+    };
+    for case in ["array1", "array2", "array3", "array1-more"] {
+        for engine in ["fyke-tap", "fyke-tap-copied", "fyke-xdp", "fyke-kernel"] {
+            for setting in ["64 bytes, rejected", "900 bytes, accepted"] {
+                assert!(has(case, engine, setting), "{case} {engine} {setting}");
+            }
+        }
+    }
+    assert!(has("edit", "fyke-tap", "add a rule") && has("edit", "fyke-tap", "add 1,000 rules"));
+}
+
+#[test]
 fn dynamic_measures_every_way_and_the_edits() {
     // If both worlds of the bench and its kernel part are possible here, no part may be skipped.
     if unless_missing(World::create(1, 1), WorldError::is_refused).is_none() {

@@ -11,6 +11,8 @@
 //! | frame | its headers, and per end, space and wildcard pattern *in use* one hash, mostly not a second one |
 //! | batch | a quarter of that for each of its frames ([`PrefilterReader::decide`]) |
 //!
+//! [`ArrayCopy`] is a second place for the arrays, such as memory that a kernel program reads.
+//!
 //! Source: Deri, *High-Speed Dynamic Packet Filtering* (2007). Kept exactly: two hash functions, of which the second is
 //! computed only if the first one hits, the collision list ([`counting`]), 0 for wildcards, look-ups with source and
 //! destination, one array per prefix length. DEPARTURE: rules can be listed, and the removal of an absent rule is
@@ -20,6 +22,7 @@
 
 mod batch;
 mod block;
+mod copy;
 pub mod counting;
 mod ends;
 mod plain;
@@ -27,6 +30,7 @@ mod reader;
 mod rule;
 mod space;
 
+pub use copy::{ArrayCopy, Probe, ProbeFamily, Room};
 pub use reader::{Answer, Decided, PrefilterCounts, PrefilterReader};
 pub use rule::{Command, Rule, RuleTextError};
 
@@ -73,6 +77,24 @@ pub enum PrefilterError {
         /// The limit.
         limit: usize,
     },
+    /// The limit on combinations of fields is reached.
+    #[error("rules name {limit} combinations of fields already, and `{rule}` needs another")]
+    TooManyPatterns {
+        /// The rule in the form of the listing.
+        rule: String,
+        /// The limit.
+        limit: usize,
+    },
+    /// The arrays do not fit into the memory that a copy has.
+    #[error("there is room for {arrays} arrays of {bits} bits and {probes} combinations of fields")]
+    NoRoom {
+        /// Number of arrays with room.
+        arrays: usize,
+        /// Number of bits of each.
+        bits: u64,
+        /// Number of combinations.
+        probes: usize,
+    },
     /// The limit on rules is reached.
     #[error("there are {limit} rules already")]
     TooManyRules {
@@ -108,6 +130,16 @@ pub struct Prefilter {
     rule_count: usize,
     switches: Arc<Switches>,
     publisher: Publisher<Plan>,
+    /// A second place for the arrays.
+    copy: Option<Box<dyn ArrayCopy>>,
+}
+
+/// The copy in the form for a call.
+fn lent(copy: &mut Option<Box<dyn ArrayCopy>>) -> Option<&mut dyn ArrayCopy> {
+    match copy {
+        Some(copy) => Some(&mut **copy),
+        None => None,
+    }
 }
 
 impl Prefilter {
@@ -121,7 +153,13 @@ impl Prefilter {
             rule_count: 0,
             switches: Arc::new(Switches::default()),
             publisher: Publisher::new(Plan::default()),
+            copy: None,
         }
+    }
+
+    /// Returns the sizes and limits.
+    pub fn options(&self) -> &PrefilterOptions {
+        &self.options
     }
 
     /// Creates a reader, for any thread.
@@ -135,23 +173,62 @@ impl Prefilter {
             return Err(PrefilterError::TooManyRules { limit: self.options.max_rules });
         }
         let kind = rule.space();
-        match self.spaces.iter_mut().find(|space| space.kind() == kind) {
-            Some(space) => space.add(&rule),
+        let known = self.spaces.iter().position(|space| space.kind() == kind);
+        self.check_room(&rule, known)?;
+        match known {
+            Some(at) => self.spaces[at].add(&rule, lent(&mut self.copy)),
             None => {
-                if self.spaces.len() == self.options.max_spaces {
-                    return Err(PrefilterError::TooManySpaces {
-                        rule: rule.to_string(),
-                        limit: self.options.max_spaces,
-                    });
+                let used = |array: &usize| self.spaces.iter().any(|space| space.array() == *array);
+                let array = (0..).find(|array| !used(array)).unwrap_or_default();
+                let mut space = Space::new(array, kind, self.options.bits, &mut self.seed);
+                if let Some(copy) = &mut self.copy {
+                    copy.clear(array);
                 }
-                let mut space = Space::new(kind, self.options.bits, &mut self.seed);
-                space.add(&rule);
+                space.add(&rule, lent(&mut self.copy));
                 self.spaces.push(space);
                 self.publish();
             }
         }
         *self.rules.entry(rule).or_default() += 1;
         self.rule_count += 1;
+        Ok(())
+    }
+
+    /// Checks the limits for a rule; `known` is the index of its array.
+    fn check_room(&self, rule: &Rule, known: Option<usize>) -> Result<(), PrefilterError> {
+        let room = self.copy.as_ref().map(|copy| copy.room());
+        let arrays = room.map_or(self.options.max_spaces, |room| room.arrays);
+        let limit = arrays.min(self.options.max_spaces);
+        if known.is_none() && self.spaces.len() >= limit {
+            return Err(PrefilterError::TooManySpaces { rule: rule.to_string(), limit });
+        }
+        let Some(Room { probes: limit, .. }) = room else { return Ok(()) };
+        let has_pattern = known.is_some_and(|at| self.spaces[at].has_pattern_of(rule));
+        if !has_pattern && self.pattern_count() >= limit {
+            return Err(PrefilterError::TooManyPatterns { rule: rule.to_string(), limit });
+        }
+        Ok(())
+    }
+
+    fn pattern_count(&self) -> usize {
+        self.spaces.iter().map(Space::pattern_count).sum()
+    }
+
+    /// Writes the arrays to a second place, and every later change.
+    ///
+    /// # Errors
+    /// It has too little room for the arrays; nothing is written.
+    pub fn copy_to(&mut self, mut copy: Box<dyn ArrayCopy>) -> Result<(), PrefilterError> {
+        let Room { arrays, bits, probes } = copy.room();
+        let fits = self.spaces.iter().all(|space| space.array() < arrays)
+            && self.options.bits <= bits
+            && self.pattern_count() <= probes;
+        if !fits {
+            return Err(PrefilterError::NoRoom { arrays, bits, probes });
+        }
+        self.spaces.iter().for_each(|space| space.copy_to(&mut *copy));
+        copy.set_switches(self.is_enabled(), self.is_negative());
+        self.copy = Some(copy);
         Ok(())
     }
 
@@ -167,7 +244,7 @@ impl Prefilter {
         self.rule_count -= 1;
         let kind = rule.space();
         if let Some(at) = self.spaces.iter().position(|space| space.kind() == kind) {
-            self.spaces[at].remove(rule);
+            self.spaces[at].remove(rule, lent(&mut self.copy));
             if self.spaces[at].rule_count() == 0 {
                 self.spaces.remove(at);
                 self.publish();
@@ -178,6 +255,9 @@ impl Prefilter {
 
     /// Removes all rules.
     pub fn reset(&mut self) {
+        if let Some(copy) = &mut self.copy {
+            self.spaces.iter().for_each(|space| space.leave(&mut **copy));
+        }
         self.spaces.clear();
         self.rules.clear();
         self.rule_count = 0;
@@ -188,6 +268,14 @@ impl Prefilter {
     /// everything.
     pub fn set_enabled(&mut self, enabled: bool) {
         self.switches.set_enabled(enabled);
+        self.copy_switches();
+    }
+
+    fn copy_switches(&mut self) {
+        let (enabled, negative) = (self.is_enabled(), self.is_negative());
+        if let Some(copy) = &mut self.copy {
+            copy.set_switches(enabled, negative);
+        }
     }
 
     /// True if it is enabled.
@@ -198,6 +286,7 @@ impl Prefilter {
     /// Sets negative mode: frames that match a rule are dropped, all others pass. False positives are then lost frames.
     pub fn set_negative(&mut self, negative: bool) {
         self.switches.set_negative(negative);
+        self.copy_switches();
     }
 
     /// True in negative mode.

@@ -72,6 +72,9 @@ pub struct BenchArgs {
     /// Number of rounds (live, share, scan); figures are medians over them
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub rounds: Option<u16>,
+    /// Measure the pre-filter in the kernel (bloom): a frame by the tap and at XDP, a rule until it is in force
+    #[arg(long)]
+    pub live: bool,
     /// Write the figures as comma-separated values
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,

@@ -90,6 +90,10 @@ pub struct DumpArgs {
     #[arg(long)]
     #[arg(help_heading = "Filter")]
     pub scoped: bool,
+    /// Use the rules of the interface (fyke rules IF) before the filter: frames that they reject are not copied
+    #[arg(long)]
+    #[arg(help_heading = "Filter")]
+    pub rules: bool,
     /// Accept only connections with PATTERN in their payload, also across segments, from the match on; other packets
     /// one by one. PATTERN as in '"GET /" [a-z]{1,8}' (docs/ruler-language.md)
     #[arg(long, value_name = "PATTERN")]

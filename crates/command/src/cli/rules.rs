@@ -1,13 +1,18 @@
-//! Arguments of `fyke rules`, which edits the Bloom pre-filter.
+//! Arguments of `fyke rules`, which edits and owns the Bloom pre-filter of an interface.
 
 use clap::Args;
+use std::path::PathBuf;
 
 /// `fyke rules`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A rule names any of ip (an address or a network), port, proto and vlan. A frame matches a rule if its source or its
 destination, at any level of encapsulation, has all of the named values. False positives are possible (one in a million
-at 1,000 rules); false negatives are not.
+at 1,000 rules); false negatives are not. Enabled rules reject frames that match none of them: without a rule, all.
+
+Without --own or --drop, the command goes to the fyke that has the rules of the interface, or else to the only capture
+there. With one of them, this fyke has the rules until it ends (root only); then every frame passes. They also take
+lines from the pipes rules, enable and reset in a folder, which is printed; refused lines go to rules.error.
 
 Examples:
   fyke rules eth0 +ip=192.168.0.10,port=80    add a rule
@@ -15,11 +20,32 @@ Examples:
   fyke rules eth0                             list rules, settings and false positives
   fyke rules eth0 -proto=tcp                  remove a rule
   fyke rules eth0 negative 1                  drop frames that match a rule, pass all others
-  fyke rules eth0 reset                       remove all rules")]
+  fyke rules eth0 reset                       remove all rules
+  fyke rules eth0 -F rules.txt                one command per line, all of them or none
+  fyke rules eth0 --own                       have the rules; captures read them with `fyke dump --rules`
+  fyke rules mon0 --drop -F rules.txt         drop what the rules reject before the host gets it")]
 pub struct RulesArgs {
-    /// Interface that a running fyke captures on
+    /// Interface that a running fyke captures on, or that this one is to have the rules of
     #[arg(value_name = "IF")]
     pub interface: String,
+    /// Commands from a file, one per line, all of them or none; `-` is standard input
+    #[arg(short = 'F', value_name = "FILE", allow_hyphen_values = true)]
+    pub file: Option<PathBuf>,
+    /// Have the rules of the interface until the end, for captures with --rules
+    #[arg(long, conflicts_with = "drop")]
+    pub own: bool,
+    /// Have the rules and drop what they reject at XDP: the host does not get these frames either
+    #[arg(long)]
+    pub drop: bool,
+    /// With --drop: even if the host uses the interface (an address, a route, a port of a bridge)
+    #[arg(long, requires = "drop")]
+    pub take: bool,
+    /// Bits of each array, from 64 to 536870912 [default: 2097152]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(64..=1 << 29))]
+    pub bits: Option<u64>,
+    /// Most arrays; rules of each prefix length, and rules without an address, have one [default: 16]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=32))]
+    pub arrays: Option<u8>,
     /// list, +RULE, -RULE, reset, enable 0|1 or negative 0|1
     #[arg(value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = true)]
     pub command: Vec<String>,

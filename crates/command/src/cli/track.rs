@@ -37,6 +37,9 @@ pub struct TrackArgs {
     /// frames that may become part of one (FTP: TCP)
     #[arg(long)]
     pub no_look_back: bool,
+    /// Use the rules of the interface (fyke rules IF) before the filters: frames that they reject are not copied
+    #[arg(long)]
+    pub rules: bool,
     /// Track inside tunnels too: read filters by meaning (frames with VLAN tags or MPLS labels are tracked anyway)
     #[arg(long)]
     pub scoped: bool,

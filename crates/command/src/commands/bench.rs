@@ -23,6 +23,7 @@ pub fn run(args: BenchArgs) -> Result<(), Failure> {
         real_filters: args.real_filters,
         seed: args.seed,
         rounds: args.rounds.map(usize::from),
+        live: args.live,
         command: None,
         listener: if args.json { json_lines(&unwritten) } else { Listener::default() },
     };

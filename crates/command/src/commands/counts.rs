@@ -2,9 +2,9 @@
 
 use fyke_control::{Accounting, EntryKind, FilterCount, NOT_COUNTED, NodeCount};
 use fyke_filters::FilterCounts;
-use fyke_graph::GraphView;
 use fyke_graph::node::NodeError;
 use fyke_graph::runtime::NodeView;
+use fyke_graph::{GraphView, REJECTED_IN_KERNEL};
 use std::fmt::Write;
 
 /// Most words of a memory buffer that are shown.
@@ -17,24 +17,39 @@ pub fn accounting(view: &GraphView) -> Accounting {
         seen: outcome.seen(),
         delivered: outcome.accepted,
         rejected: outcome.rejected,
+        rejected_by_rules: by_rules(view),
         taken: outcome.taken,
         lost: outcome.lost.iter().map(|(why, count)| (why.to_string(), *count)).collect(),
         rejected_in_kernel: outcome.uncounted.then(|| NOT_COUNTED.to_owned()),
     }
 }
 
+/// Counts the frames that rules rejected, in the kernel or after it; `None` if the kernel has no rules.
+fn by_rules(view: &GraphView) -> Option<u64> {
+    let below = |node: &NodeView| {
+        let counter = node.counters.iter().find(|counter| counter.name == REJECTED_IN_KERNEL)?;
+        Some(node.counts.rejected + counter.value as u64)
+    };
+    view.nodes.iter().filter_map(below).reduce(|sum, one| sum + one)
+}
+
 /// Formats the counts on one line, with the reasons of losses. `late` of the accepted frames were accepted by
 /// look-back; `after` of the rejected frames arrived after the requested number was reached.
 pub fn sum(accounting: &Accounting, late: u64, after: u64) -> String {
-    let Accounting { seen, delivered, rejected, taken, lost, rejected_in_kernel } = accounting;
+    let Accounting { seen, delivered, rejected, taken, lost, .. } = accounting;
+    let (rejected_in_kernel, by_rules) =
+        (&accounting.rejected_in_kernel, accounting.rejected_by_rules);
     let by = if rejected_in_kernel.is_some() { " by fyke" } else { "" };
     let mut text = format!("{seen} seen{by} = {delivered} accepted");
     if late > 0 {
         text += &format!(" ({late} by look-back)");
     }
     text += &format!(" + {rejected} rejected");
-    if after > 0 {
-        text += &format!(" ({after} after the last)");
+    let parts = [(by_rules, "by rules"), ((after > 0).then_some(after), "after the last")];
+    let parts = parts.into_iter().filter_map(|(count, what)| Some(format!("{} {what}", count?)));
+    let parts = parts.collect::<Vec<_>>().join(", ");
+    if !parts.is_empty() {
+        text += &format!(" ({parts})");
     }
     if *taken > 0 {
         text += &format!(" + {taken} taken");

@@ -5,7 +5,7 @@
 //! prints the text, and `fyke run` runs it.
 
 use super::privilege::{Doors, Entered, Needs, Privileges};
-use super::space::Kernel;
+use super::space::{Kernel, say_rules};
 use super::unseen::Unseen;
 use super::{DEFAULT_BUFFER_KIB, Failure, expression, interface, interfaces, snaplen};
 use crate::cli::{
@@ -202,6 +202,9 @@ pub fn check_dump(args: &DumpArgs) -> Result<(), Failure> {
         _ if args.nanoseconds() && args.count && args.write.is_none() => {
             "--nano: no timestamp is printed or written with --count; leave one of them out"
         }
+        true if args.rules => {
+            "--rules: for a capture; a file has no interface, so omit this option"
+        }
         true if args.direction.is_some() => {
             "-Q: for a capture; a file is read whole, so omit this option"
         }
@@ -237,7 +240,7 @@ pub fn dump(args: &DumpArgs, dissector: Option<&Path>) -> Result<String, Failure
             ("credits", yes(args.print_options.json)),
         ],
     );
-    chain.extend(args.source.read.is_none().then(|| rules_node(&[])));
+    chain.extend(args.source.read.is_none().then(|| rules_node(&own_rules(args.rules))));
     chain.push(format!("{{{FILTER}}}{filter}"));
     chain.extend(args.direction.and_then(direction));
     chain.extend(payload(args));
@@ -316,6 +319,10 @@ pub fn track(args: &TrackArgs) -> Result<String, Failure> {
                        option";
         return Err(Failure::Usage(message.to_owned()));
     }
+    if args.rules && !live {
+        let message = "--rules: for a capture; a file has no interface, so omit this option";
+        return Err(Failure::Usage(message.to_owned()));
+    }
     let look_back = live && !args.no_look_back;
     let ports = args.ports.as_deref();
     let kind = fyke_track::registry::find(&args.protocol);
@@ -342,7 +349,7 @@ pub fn track(args: &TrackArgs) -> Result<String, Failure> {
         ],
     );
     let mut chain = vec![plain_source(&args.source, look_back)?];
-    chain.extend(live.then(|| rules_node(&[])));
+    chain.extend(live.then(|| rules_node(&own_rules(args.rules))));
     chain.push(format!("{{{FILTER}}}{filter}"));
     chain.extend(args.count_limit.map(limit));
     let protocol = Some(args.protocol.clone());
@@ -460,6 +467,11 @@ fn endpoint(name: &str, snaplen: &Option<String>, nano: bool) -> String {
     }
 }
 
+/// Returns the parameters of a capture's rules: the interface's with `--rules`, else its own.
+fn own_rules(shared: bool) -> Vec<(&'static str, Option<String>)> {
+    vec![("own", yes(!shared))]
+}
+
 fn rules_node(parameters: &[(&str, Option<String>)]) -> String {
     format!("{{{RULES}}}{}", node("bloom", parameters))
 }
@@ -467,7 +479,7 @@ fn rules_node(parameters: &[(&str, Option<String>)]) -> String {
 /// Builds the graph that a dump without rules becomes after a command of `fyke rules`.
 fn rules(args: &RulesArgs) -> Result<String, Failure> {
     let command = args.command.join(" ");
-    let mut parameters = Vec::new();
+    let mut parameters = own_rules(false);
     match command.split_once(' ') {
         Some(("enable", value)) => parameters.push(("enable", Some(value.to_owned()))),
         Some(("negative", value)) => parameters.push(("negative", Some(value.to_owned()))),
@@ -557,6 +569,7 @@ pub fn start(
     let entered = privileges.enter(&Needs::of(opened.plan(), doors))?;
     let rotates = rotates(opened.plan());
     let (mut engine, handle) = opened.start().map_err(refused)?;
+    say_rules(&handle);
     report_passed_over(rotates, &handle)?;
     engine.end_at_first_failure();
     engine.on_notice(|notice| note!("fyke: {notice}"));

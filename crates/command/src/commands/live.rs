@@ -38,14 +38,13 @@ impl Live {
     ) -> Arc<Live> {
         let names: Vec<_> = interfaces.iter().map(|interface| interface.name.as_str()).collect();
         let link = interfaces.first().map_or_else(String::new, |first| first.link.to_string());
+        let rules = super::space::owned_rules(&handle, interfaces);
+        let description = Description::of_this_process(names.join(", "), link);
         Arc::new(Live {
             filters,
             handle,
             kept,
-            description: Description {
-                live,
-                ..Description::of_this_process(names.join(", "), link)
-            },
+            description: Description { live, rules, ..description },
         })
     }
 

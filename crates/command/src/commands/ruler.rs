@@ -468,7 +468,7 @@ impl Runner {
             rejected: self.frames - self.passed + after,
             taken: 0,
             lost: lost.map(|(why, count)| (why.to_owned(), count)).collect(),
-            rejected_in_kernel: None,
+            ..Accounting::default()
         }
     }
 

@@ -1,17 +1,40 @@
-//! `fyke rules`: edits the Bloom pre-filter of the fyke that captures on an interface.
+//! `fyke rules`: edits the Bloom pre-filter of an interface, or owns it.
 //!
-//! It edits the node `bloom` of the graph, over the control socket of the process. Source of the rule syntax: Deri,
-//! *High-Speed Dynamic Packet Filtering*, where rules are written to `/proc/net/ethX/rules`.
+//! | owner of the rules | way to them |
+//! |---|---|
+//! | `fyke rules IF --own`, `--drop` ([`owner`]) | the control socket, or pipes ([`pipes`]) |
+//! | a capture with `--rules`, a graph with `(bloom)` | the control socket |
+//! | any other dump, track or graph | its own rules, in user space only |
+//!
+//! Source of the rule syntax: Deri, *High-Speed Dynamic Packet Filtering*, where rules are written to
+//! `/proc/net/ethX/rules`.
+
+mod owner;
+mod pipes;
+mod refusal;
 
 use super::Failure;
 use super::ctl::{connect, refused};
 use crate::cli::RulesArgs;
+use anyhow::Context;
 use fyke_control::{Request, Response};
-use std::io::Write;
+use std::io::{Read, Write};
+use std::path::Path;
+
+/// Most bytes of a file of commands.
+const MAX_FILE_BYTES: u64 = 15 << 20;
 
 /// Runs the command.
 pub fn run(args: RulesArgs) -> Result<(), Failure> {
-    let request = Request::Rules { command: args.command.join(" ") };
+    let command = commands(&args)?;
+    if args.own || args.drop {
+        return owner::run(&args, command);
+    }
+    if args.bits.is_some() || args.arrays.is_some() {
+        let message = "--bits and --arrays: sizes are set at the start, with --own or --drop";
+        return Err(Failure::Usage(message.to_owned()));
+    }
+    let request = Request::Rules { command: command.unwrap_or_default() };
     let pid = running_on(&args.interface)?;
     match connect(Some(pid))?.call(request).map_err(refused)? {
         Response::Rules { text } => write!(super::output(), "{text}")?,
@@ -23,8 +46,36 @@ pub fn run(args: RulesArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the process id of the fyke that captures on an interface.
+/// Returns the commands of the arguments and of the file; `None` if there is none.
+fn commands(args: &RulesArgs) -> Result<Option<String>, Failure> {
+    let words = (!args.command.is_empty()).then(|| args.command.join(" "));
+    let Some(path) = &args.file else { return Ok(words) };
+    if words.is_some() {
+        return Err(Failure::Usage("-F: the file has the commands; omit COMMAND".to_owned()));
+    }
+    let text = read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    // One line more, so that a file of one line is all commands, too.
+    Ok(Some(format!("{}\n#\n", text.trim_end())))
+}
+
+fn read(path: &Path) -> anyhow::Result<String> {
+    let mut text = String::new();
+    let source: Box<dyn Read> = match path.as_os_str() == "-" {
+        true => Box::new(std::io::stdin()),
+        false => Box::new(std::fs::File::open(path)?),
+    };
+    source.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MAX_FILE_BYTES {
+        anyhow::bail!("it has more than {} MiB", MAX_FILE_BYTES >> 20);
+    }
+    Ok(text)
+}
+
+/// Returns the process id of the fyke that has the rules of an interface.
 fn running_on(interface: &str) -> Result<u32, Failure> {
+    if let Some((pid, _)) = super::space::owner_of(interface) {
+        return Ok(pid);
+    }
     let on_it = |source: &str| source.split(", ").any(|name| name == interface);
     let running: Vec<u32> = fyke_control::list()
         .into_iter()

@@ -12,7 +12,7 @@ use super::live::apply_rules;
 use super::privilege::{Doors, Needs, Privileges, Sockets};
 use super::requests::{self, Editable};
 use super::signals::{report_on_signal, stop_on_signals};
-use super::space::Kernel;
+use super::space::{Kernel, owned_rules, say_rules};
 use super::unseen::Unseen;
 use crate::cli::RunArgs;
 use anyhow::Context;
@@ -22,7 +22,7 @@ use fyke_control::{
 };
 use fyke_graph::node::{COMMON, Kind};
 use fyke_graph::runtime::{EditError, NodeView};
-use fyke_graph::{Classes, GraphHandle, GraphView, Made, Plan};
+use fyke_graph::{Classes, Engine, GraphHandle, GraphView, Made, Plan};
 use fyke_serve::ServeSpace;
 use std::io::Write;
 use std::path::Path;
@@ -64,22 +64,14 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
     let unseen = Unseen::start(opened.plan(), args.stats);
     let entered = privileges.enter(&needs(&args, opened.plan()))?;
     let (mut engine, handle) = opened.start().map_err(wrong_edit)?;
+    say_rules(&handle);
     report_passed_over(rotates(&plan), &handle)?;
     let clients = entered.clients();
     if live {
         entered.say_missing();
     }
-    let sources = plan.nodes.iter().filter(|node| node.class.kind == Kind::Source);
-    // `fyke rules` finds a live graph by the names of its interfaces.
-    let sources: Vec<_> = match live {
-        true => engine.interfaces().map(|interface| interface.name.clone()).collect(),
-        false => sources.map(|node| node.text.to_string()).collect(),
-    };
     let shared = Arc::new(Live {
-        description: Description {
-            live,
-            ..Description::of_this_process(sources.join(", "), String::new())
-        },
+        description: description(&plan, &engine, &handle, live),
         limits: entered.limits(),
         handle: handle.clone(),
     });
@@ -101,6 +93,18 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
         true => Err(Failure::Status(1)),
         false => Ok(()),
     }
+}
+
+/// Describes a run; `fyke rules` finds a live graph by the names of its interfaces.
+fn description(plan: &Plan, engine: &Engine, handle: &GraphHandle, live: bool) -> Description {
+    let interfaces: Vec<_> = engine.interfaces().cloned().collect();
+    let sources = plan.nodes.iter().filter(|node| node.class.kind == Kind::Source);
+    let names: Vec<_> = match live {
+        true => interfaces.iter().map(|interface| interface.name.clone()).collect(),
+        false => sources.map(|node| node.text.to_string()).collect(),
+    };
+    let description = Description::of_this_process(names.join(", "), String::new());
+    Description { live, rules: owned_rules(handle, &interfaces), ..description }
 }
 
 /// Prints the counts at a signal.

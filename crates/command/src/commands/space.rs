@@ -5,18 +5,25 @@
 //! | eBPF ([`KernelStage`]) | CAP_BPF at the start, clang at the build | is in the program at once | are counted |
 //! | classic BPF ([`ClassicStage`]) | nothing | opens the socket until there is a pause | are not counted |
 //!
+//! Rules of a Bloom pre-filter may run before the eBPF form ([`tap`]).
+//!
 //! The program is loaded at the start, before the process gives up its rights. A socket has it only while there are
 //! texts, because a program that accepts everything costs more than none.
 
+mod tap;
+
 use fyke_capture::{FilterSocket, Interface, SocketFilter};
+use fyke_control::OwnedRules;
 use fyke_filter::Options;
 use fyke_filter::bpf::Instruction;
 use fyke_filters::{ClassicSocket, ClassicStage, KernelStage, Listing, Superset};
 use fyke_frame::LinkType;
-use fyke_graph::GraphHandle;
-use fyke_graph::placement::{LowerFilter, Space};
+use fyke_graph::placement::{LowerFilter, RulesTap, Space, TapPlace};
+use fyke_graph::{GraphHandle, RuleSet};
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use tap::SocketTap;
+pub use tap::{Claim, claim, namespace, owner_of};
 
 /// Link types of sockets that the eBPF program can filter.
 const LINKS: [LinkType; 3] = [LinkType::EN10MB, LinkType::LINUX_SLL2, LinkType::RAW];
@@ -34,7 +41,42 @@ pub fn placement(handle: &GraphHandle) -> Option<String> {
     fyke_graph::placement::in_words(&handle.placements())
 }
 
+/// Reports on standard error where the rules of a capture are; nothing without `--rules` and `(bloom)`.
+pub fn say_rules(handle: &GraphHandle) {
+    let placements = handle.placements();
+    for place in placements.iter().filter_map(|placement| placement.tap.as_ref()) {
+        note!("{}", place.in_words());
+    }
+}
+
+/// Returns the rules of an interface that a running graph owns.
+pub fn owned_rules(handle: &GraphHandle, interfaces: &[Interface]) -> Option<OwnedRules> {
+    let number = |place: &TapPlace| place.tap.as_ref().ok()?.number();
+    let map = handle.placements().iter().find_map(|one| number(one.tap.as_ref()?))?;
+    let [interface] = interfaces else { return None };
+    Some(OwnedRules { interface: interface.name.clone(), namespace: namespace().ok()?, map })
+}
+
 impl Space for Kernel {
+    fn rules(
+        &self,
+        interface: &Interface,
+        rules: &RuleSet,
+        shared: bool,
+    ) -> Result<Arc<dyn RulesTap>, String> {
+        if self.count_all {
+            return Err("--count-all counts their frames there".to_owned());
+        }
+        if interface.link != LinkType::EN10MB {
+            return Err(format!(
+                "the kernel has rules for link type EN10MB only, not {}",
+                interface.link
+            ));
+        }
+        let tap = SocketTap::open(&interface.name, interface.snaplen, rules, shared)?;
+        Ok(Arc::new(tap))
+    }
+
     fn filter(
         &self,
         interface: &Interface,
@@ -64,9 +106,10 @@ fn first_line(message: &str) -> String {
 }
 
 /// The texts of a filter as an eBPF program.
-#[derive(Debug)]
 struct Ebpf {
     stage: KernelStage,
+    /// The program that runs before it.
+    tap: OnceLock<Arc<dyn RulesTap>>,
     link: LinkType,
     attached: Mutex<Attached>,
 }
@@ -80,6 +123,13 @@ struct Attached {
     error: Option<String>,
 }
 
+impl std::fmt::Debug for Ebpf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut shown = f.debug_struct("Ebpf");
+        shown.field("stage", &self.stage).field("attached", &self.attached).finish_non_exhaustive()
+    }
+}
+
 impl std::fmt::Debug for Attached {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Attached").field("is_attached", &self.is_attached).finish_non_exhaustive()
@@ -88,7 +138,7 @@ impl std::fmt::Debug for Attached {
 
 impl Ebpf {
     fn new(stage: KernelStage, link: LinkType) -> Ebpf {
-        Ebpf { stage, link, attached: Mutex::default() }
+        Ebpf { stage, tap: OnceLock::new(), link, attached: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Attached> {
@@ -104,11 +154,15 @@ impl Ebpf {
         if needed == attached.is_attached {
             return;
         }
-        let done = match needed {
-            true => socket
+        let done = match (needed, self.tap.get()) {
+            (_, Some(tap)) => {
+                tap.set_following(needed);
+                Ok(())
+            }
+            (true, None) => socket
                 .attach_with(|socket| self.stage.attach(socket, self.link))
                 .map_err(|error| error.to_string()),
-            false => socket.open().map_err(|error| error.to_string()),
+            (false, None) => socket.open().map_err(|error| error.to_string()),
         };
         match done {
             Ok(()) => (attached.is_attached, attached.error) = (needed, None),
@@ -139,6 +193,10 @@ impl Superset for Ebpf {
 
 impl SocketFilter for Ebpf {
     fn take_socket(&self, socket: Arc<FilterSocket>) -> io::Result<()> {
+        if let Some(tap) = self.tap.get() {
+            self.stage.follow(self.link, |program| tap.follow(program))?;
+            tap.take_socket(Arc::clone(&socket))?;
+        }
         self.lock().socket = Some(socket);
         self.settle();
         let error = self.lock().error.clone();
@@ -146,11 +204,16 @@ impl SocketFilter for Ebpf {
     }
 
     fn rejected(&self) -> Option<u64> {
-        Some(self.stage.rejected())
+        let by_rules = self.tap.get().map_or(0, |tap| tap.rejected_by_rules());
+        Some(self.stage.rejected() + by_rules)
     }
 }
 
 impl LowerFilter for Ebpf {
+    fn run_after(&self, tap: &Arc<dyn RulesTap>) -> Result<(), String> {
+        self.tap.set(Arc::clone(tap)).map_err(|_known| "it has other rules already".to_owned())
+    }
+
     fn passes_all(&self) -> Option<String> {
         let error = self.lock().error.clone();
         error.or_else(|| self.stage.reason())

@@ -280,6 +280,8 @@ impl Opened {
             .iter()
             .flat_map(|placement| &placement.lower)
             .for_each(|lower| lower.begin());
+        let taps = editor.placements.iter().filter_map(|placement| placement.tap.as_ref());
+        taps.flat_map(|place| &place.tap).for_each(|tap| tap.begin());
         let shared = Arc::new(Shared::default());
         let (plan, texts) = (editor.plan.clone(), editor.texts.clone());
         let crew = match editor.workers {

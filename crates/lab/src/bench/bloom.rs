@@ -15,6 +15,8 @@
 //! (`fyke-prefilter`), frame by frame (`fyke-prefilter-frames`), and the pass engine with the same rules as filters
 //! (`fyke`), which become rows of its tables.
 
+mod live;
+
 use super::engine::reader_of;
 use super::frames::{Arena, CACHE_FRAMES, Load};
 use super::measure::{Samples, Turn, rounds, time_of};
@@ -31,6 +33,8 @@ use fyke_table::{BlockedBloom, RowTable, Seed};
 use std::collections::HashSet;
 use std::hint::black_box;
 use std::net::Ipv4Addr;
+
+pub use live::LIVE_ENGINES;
 
 /// The bench's name in reports.
 pub const BENCH: &str = "bloom";
@@ -51,6 +55,9 @@ type Key = [u32; 2];
 /// # Errors
 /// [`BenchError::Mismatch`] if an array does not find a key that it contains.
 pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> {
+    if options.live {
+        return live::run(options, progress);
+    }
     let (sizes, rules, probes) = match options.smoke {
         true => (&SIZES[..2], &RULES[..2], 10_000),
         false => (&SIZES[..], &RULES[..], 400_000),

@@ -20,6 +20,8 @@ pub struct Bench {
     pub reads_filters: bool,
     /// True when it reads [`Options::rounds`].
     pub takes_rounds: bool,
+    /// True when it reads [`Options::live`].
+    pub takes_live: bool,
 }
 
 /// Reads neither traces nor filter texts.
@@ -28,7 +30,15 @@ const fn plain(
     run: fn(&Options, Progress<'_>) -> Result<Report, BenchError>,
     engines: &'static [&'static [&'static str]],
 ) -> Bench {
-    Bench { name, run, engines, reads_trace: false, reads_filters: false, takes_rounds: false }
+    Bench {
+        name,
+        run,
+        engines,
+        reads_trace: false,
+        reads_filters: false,
+        takes_rounds: false,
+        takes_live: false,
+    }
 }
 
 /// All benches, in the order in which `fyke bench all` runs them.
@@ -41,7 +51,10 @@ pub const BENCHES: [Bench; 12] = [
     plain("update", update::run, &[&update::ENGINES]),
     plain("dynamic", dynamic::run, &[&dynamic::ENGINES]),
     plain("demux", demux::run, &demux::ENGINES),
-    plain("bloom", bloom::run, &[&bloom::ENGINES, &bloom::JUDGES]),
+    Bench {
+        takes_live: true,
+        ..plain("bloom", bloom::run, &[&bloom::ENGINES, &bloom::JUDGES, &bloom::LIVE_ENGINES])
+    },
     Bench {
         reads_trace: true,
         reads_filters: true,
@@ -77,9 +90,10 @@ pub fn refusal(benches: &[Bench], options: &Options) -> Option<String> {
         [bench] => format!("`bench {}`", bench.name),
         _ => "any bench".to_owned(),
     };
-    let reads: [(&str, bool, Reads); 3] = [
+    let reads: [(&str, bool, Reads); 4] = [
         ("--trace", options.trace.is_some(), |bench| bench.reads_trace),
         ("--real-filters", options.real_filters.is_some(), |bench| bench.reads_filters),
+        ("--live", options.live, |bench| bench.takes_live),
         ("--rounds", options.rounds.is_some(), |bench| bench.takes_rounds),
     ];
     for (option, given, reads) in reads {

@@ -38,14 +38,31 @@ impl Bits {
         self.words[(position / 32) as usize].load(Ordering::Acquire) >> (position % 32) & 1 == 1
     }
 
-    fn set(&self, position: u64) {
-        let word = &self.words[(position / 32) as usize];
-        word.store(word.load(Ordering::Relaxed) | 1 << (position % 32), Ordering::Release);
+    /// Sets a bit; returns the index of its word and the word.
+    fn set(&self, position: u64) -> (usize, u32) {
+        let index = (position / 32) as usize;
+        let value = self.words[index].load(Ordering::Relaxed) | 1 << (position % 32);
+        self.words[index].store(value, Ordering::Release);
+        (index, value)
     }
 
-    fn clear(&self, position: u64) {
-        let word = &self.words[(position / 32) as usize];
-        word.store(word.load(Ordering::Relaxed) & !(1 << (position % 32)), Ordering::Release);
+    /// Clears a bit; returns the index of its word and the word.
+    fn clear(&self, position: u64) -> (usize, u32) {
+        let index = (position / 32) as usize;
+        let value = self.words[index].load(Ordering::Relaxed) & !(1 << (position % 32));
+        self.words[index].store(value, Ordering::Release);
+        (index, value)
+    }
+
+    /// Returns the two hash functions.
+    pub(super) fn hashes(&self) -> [KeyHash; HASHES as usize] {
+        self.hashes
+    }
+
+    /// Returns the words that are not 0, with their indices.
+    pub(super) fn filled(&self) -> impl Iterator<Item = (usize, u32)> {
+        let words = self.words.iter().map(|word| word.load(Ordering::Relaxed)).enumerate();
+        words.filter(|&(_, word)| word != 0)
     }
 
     /// True if a key may be present. The second hash is computed only if the first one hits.
@@ -90,12 +107,18 @@ impl CountingBloom {
 
     /// Adds a key (1 to 6 words).
     pub fn add(&mut self, key: &[u32]) {
+        self.add_and(key, |_, _| ());
+    }
+
+    /// Adds a key, and calls `stored` with each word that changes: its index, and its value.
+    pub fn add_and(&mut self, key: &[u32], mut stored: impl FnMut(usize, u32)) {
         for function in 0..HASHES as usize {
             let position = self.bits.position(function, key);
             if self.bits.get(position) {
                 *self.collisions.entry(position).or_insert(1) += 1;
             } else {
-                self.bits.set(position);
+                let (index, word) = self.bits.set(position);
+                stored(index, word);
             }
         }
         self.key_count += 1;
@@ -103,10 +126,18 @@ impl CountingBloom {
 
     /// Removes a key, which must have been added.
     pub fn remove(&mut self, key: &[u32]) {
+        self.remove_and(key, |_, _| ());
+    }
+
+    /// Removes a key, which must have been added, and calls `stored` with each word that changes.
+    pub fn remove_and(&mut self, key: &[u32], mut stored: impl FnMut(usize, u32)) {
         for function in 0..HASHES as usize {
             let position = self.bits.position(function, key);
             match self.collisions.get_mut(&position) {
-                None => self.bits.clear(position),
+                None => {
+                    let (index, word) = self.bits.clear(position);
+                    stored(index, word);
+                }
                 Some(counter) => {
                     *counter -= 1;
                     if *counter == 1 {

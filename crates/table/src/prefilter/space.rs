@@ -1,5 +1,6 @@
 //! One Bloom array: all rules with networks of one prefix length, or all rules without an address.
 
+use super::copy::{ArrayCopy, Probe};
 use super::counting::{Bits, CountingBloom};
 use super::{Rule, SpaceStats};
 use crate::hash::Seed;
@@ -118,6 +119,8 @@ impl SpaceKind {
 /// Writer of an array.
 #[derive(Debug)]
 pub struct Space {
+    /// Number of the array in a copy.
+    array: usize,
     kind: SpaceKind,
     bloom: CountingBloom,
     counts: [u32; PATTERNS],
@@ -155,33 +158,87 @@ fn key_of(kind: SpaceKind, rule: &Rule) -> Key {
 }
 
 impl Space {
-    pub fn new(kind: SpaceKind, bits: u64, seed: &mut Seed) -> Self {
+    pub fn new(array: usize, kind: SpaceKind, bits: u64, seed: &mut Seed) -> Self {
         let bloom = CountingBloom::new(bits, seed);
-        Space { kind, bloom, counts: [0; PATTERNS], patterns: Arc::default() }
+        Space { array, kind, bloom, counts: [0; PATTERNS], patterns: Arc::default() }
     }
 
     pub fn kind(&self) -> SpaceKind {
         self.kind
     }
 
+    pub fn array(&self) -> usize {
+        self.array
+    }
+
     pub fn rule_count(&self) -> u64 {
         self.bloom.key_count()
     }
 
-    pub fn add(&mut self, rule: &Rule) {
-        self.bloom.add(key_of(self.kind, rule).words());
+    /// Number of combinations of fields in use.
+    pub fn pattern_count(&self) -> usize {
+        self.counts.iter().filter(|&&count| count > 0).count()
+    }
+
+    /// True if a rule names the same fields as this one.
+    pub fn has_pattern_of(&self, rule: &Rule) -> bool {
+        self.counts[usize::from(pattern_of(rule))] > 0
+    }
+
+    pub fn add(&mut self, rule: &Rule, mut copy: Option<&mut dyn ArrayCopy>) {
+        let array = self.array;
+        let key = key_of(self.kind, rule);
+        self.bloom.add_and(key.words(), |index, word| {
+            if let Some(copy) = copy.as_deref_mut() {
+                copy.store(array, index, word);
+            }
+        });
         let pattern = pattern_of(rule);
         self.counts[usize::from(pattern)] += 1;
         self.patterns.fetch_or(1 << pattern, Ordering::Release);
+        if self.counts[usize::from(pattern)] == 1
+            && let Some(copy) = copy
+        {
+            copy.add(&self.probe(pattern));
+        }
     }
 
-    pub fn remove(&mut self, rule: &Rule) {
-        let pattern = pattern_of(rule);
+    pub fn remove(&mut self, rule: &Rule, mut copy: Option<&mut dyn ArrayCopy>) {
+        let (array, pattern) = (self.array, pattern_of(rule));
         self.counts[usize::from(pattern)] -= 1;
         if self.counts[usize::from(pattern)] == 0 {
             self.patterns.fetch_and(!(1 << pattern), Ordering::Release);
+            if let Some(copy) = copy.as_deref_mut() {
+                copy.remove(array, pattern);
+            }
         }
-        self.bloom.remove(key_of(self.kind, rule).words());
+        let key = key_of(self.kind, rule);
+        self.bloom.remove_and(key.words(), |index, word| {
+            if let Some(copy) = copy.as_deref_mut() {
+                copy.store(array, index, word);
+            }
+        });
+    }
+
+    fn probe(&self, pattern: u8) -> Probe {
+        let bits = self.bloom.bits();
+        Probe::new(self.array, self.kind, pattern, (bits.bit_count(), bits.hashes()))
+    }
+
+    fn patterns_in_use(&self) -> impl Iterator<Item = u8> {
+        (0..PATTERNS as u8).filter(|&pattern| self.counts[usize::from(pattern)] > 0)
+    }
+
+    /// Writes the array to a copy that does not have it.
+    pub fn copy_to(&self, copy: &mut dyn ArrayCopy) {
+        copy.clear(self.array);
+        self.bloom.bits().filled().for_each(|(index, word)| copy.store(self.array, index, word));
+        self.patterns_in_use().for_each(|pattern| copy.add(&self.probe(pattern)));
+    }
+
+    /// Ends all look-ups of a copy in the array.
+    pub fn leave(&self, copy: &mut dyn ArrayCopy) {
+        self.patterns_in_use().for_each(|pattern| copy.remove(self.array, pattern));
     }
 
     pub fn view(&self) -> SpaceView {

@@ -1,5 +1,8 @@
 //! Class `bloom`: passes frames that may match one of a set of rules, by Bloom arrays; never stops one that does.
 //!
+//! Directly after a device, its rules are in the kernel, too, before frames are copied ([`crate::placement`]). Without
+//! rules in its text, they are then those of the interface, which another fyke may own; with `own=y` they never are.
+//!
 //! Rules are Deri's (`ip=10.0.0.1,port=80`). Frames that the rules cannot decide pass. Rules can be changed while it
 //! runs: by its parameters, and by `fyke rules`, which edits the node of this class of a running dump, track or
 //! graph. Cost: a few bit tests per frame, whatever the number of rules; nothing while it is disabled. Source: Deri,
@@ -8,7 +11,7 @@
 use crate::node::{
     Arrival, Class, Counter, MakeError, Needs, Node, NodeError, Parameter, Settings,
 };
-use crate::rules::RuleSet;
+use crate::rules::{REJECTED_IN_KERNEL, RuleSet};
 use fyke_frame::Mask;
 use fyke_table::prefilter::{Command, PrefilterReader};
 
@@ -35,11 +38,14 @@ impl Node for Bloom {
         let rules = self.rules.lock();
         let stats = rules.stats();
         let expected = stats.iter().map(|space| space.expected_false_positives);
-        vec![
+        let mut counters = vec![
             Counter::count("rules", rules.len() as u64),
             Counter::count("undecided", self.undecided),
             Counter::new("largest_false_positive_rate", expected.fold(0.0, f64::max)),
-        ]
+        ];
+        let below = self.rules.rejected_below();
+        counters.extend(below.map(|frames| Counter::count(REJECTED_IN_KERNEL, frames)));
+        counters
     }
 
     fn rules(&self) -> Option<&RuleSet> {
@@ -47,6 +53,8 @@ impl Node for Bloom {
     }
 
     fn change(&mut self, settings: &Settings) -> bool {
+        // Off until it is complete: the kernel may have the rules, too.
+        self.rules.lock().set_enabled(false);
         let Ok(_) = self.rules.command("reset") else { return false };
         fill(&self.rules, settings).is_ok()
     }
@@ -58,19 +66,20 @@ fn fill(rules: &RuleSet, settings: &Settings) -> Result<(), MakeError> {
         None => settings.text("expression").is_some(),
         Some(_) => settings.flag("enable")?,
     };
+    settings.flag("own")?;
     let mut rules = rules.lock();
     rules.set_negative(settings.flag("negative")?);
-    rules.set_enabled(enabled);
     for (_, text) in settings.pairs().iter().filter(|(name, _)| name == "expression") {
         let blame = |error: &dyn std::fmt::Display| MakeError::new("expression", error).of(text);
         let command = Command::parse(&format!("+{text}")).map_err(|error| blame(&error))?;
         rules.apply(command).map_err(|error| blame(&error))?;
     }
+    rules.set_enabled(enabled);
     Ok(())
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
-    let rules = RuleSet::new(true);
+    let rules = RuleSet::new(false);
     fill(&rules, settings)?;
     Ok(Box::new(Bloom { reader: rules.reader(), rules, open: Mask::EMPTY, undecided: 0 }))
 }
@@ -84,6 +93,7 @@ pub const CLASS: Class = Class {
         Parameter { name: "expression", summary: "a rule, ip=…,port=…; may be repeated" },
         Parameter { name: "enable", summary: "n: every frame passes (y if there is a rule)" },
         Parameter { name: "negative", summary: "y: passes frames that certainly match no rule" },
+        Parameter { name: "own", summary: "y: rules of this node alone, in user space only" },
     ],
     repeatable: true,
     needs: |_| Needs::ThoseAfter,

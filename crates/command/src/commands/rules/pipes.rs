@@ -1,0 +1,212 @@
+//! The files of the paper's `/proc/net/ethX`: named pipes that take commands, for the shell's `echo`.
+//!
+//! | file | a line | effect |
+//! |---|---|---|
+//! | `rules` | `+ip=…,port=…`, `-proto=tcp`, any command | as `fyke rules IF` |
+//! | `enable` | `0`, `1` | off: every frame passes |
+//! | `reset` | `1` | removes all rules |
+//! | `rules.error` | (to read) | the lines that were refused, with the reason |
+//!
+//! They are in the folder `rules-IF` beside the control socket, mode 0600. Each pipe has a thread, which reads lines:
+//! writers of a whole line at a time (up to 4,096 bytes) do not mix. The files go when this value is dropped; after a
+//! kill, the next fyke replaces them.
+
+use fyke_graph::RuleSet;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+/// Most bytes of a line; the longest command is shorter.
+const MAX_LINE_BYTES: usize = 1024;
+/// Bytes of refused lines that are kept; after that, the file begins again.
+const MAX_ERROR_BYTES: usize = 64 << 10;
+const RULES: &str = "rules";
+const ENABLE: &str = "enable";
+const RESET: &str = "reset";
+const ERRORS: &str = "rules.error";
+
+/// The files of one interface.
+pub struct Pipes {
+    folder: PathBuf,
+}
+
+impl Pipes {
+    /// Makes the files in `runtime`, the folder of control sockets, and begins to read them. Those of an owner that was
+    /// killed are replaced.
+    ///
+    /// # Errors
+    /// The files cannot be made.
+    pub fn open(runtime: &Path, interface: &str, rules: &RuleSet) -> io::Result<Pipes> {
+        let folder = runtime.join(format!("rules-{interface}"));
+        match DirBuilder::new().mode(0o700).create(&folder) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        let pipes = Pipes { folder };
+        pipes.remove_files();
+        let path = pipes.folder.join(ERRORS);
+        let errors = OpenOptions::new().append(true).create_new(true).mode(0o600).open(path)?;
+        let errors = Arc::new(Mutex::new(Errors { file: errors, bytes: 0 }));
+        for name in [RULES, ENABLE, RESET] {
+            pipes.listen(name, rules.clone(), Arc::clone(&errors))?;
+        }
+        Ok(pipes)
+    }
+
+    /// The folder of the files.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    fn listen(
+        &self,
+        name: &'static str,
+        rules: RuleSet,
+        errors: Arc<Mutex<Errors>>,
+    ) -> io::Result<()> {
+        let path = self.folder.join(name);
+        mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?;
+        // Open for writing, too, so that it never ends.
+        let pipe = OpenOptions::new().read(true).write(true).open(&path)?;
+        let work = move || {
+            let took = |line: Line<'_>| {
+                let refused = match line {
+                    Line::Whole(line) => execute(name, line, &rules).err(),
+                    Line::TooLong => Some(format!("a line has at most {MAX_LINE_BYTES} bytes")),
+                };
+                if let Some(refused) = refused {
+                    errors.lock().unwrap_or_else(PoisonError::into_inner).add(&refused);
+                }
+            };
+            if let Err(error) = read_lines(pipe, took) {
+                note!("fyke: the pipe {name} of the rules cannot be read: {error}");
+            }
+        };
+        thread::Builder::new().name(format!("rules-{name}")).spawn(work)?;
+        Ok(())
+    }
+
+    fn remove_files(&self) {
+        for name in [RULES, ENABLE, RESET, ERRORS] {
+            // A file that is not there is removed, too.
+            let _absent = std::fs::remove_file(self.folder.join(name));
+        }
+    }
+}
+
+impl Drop for Pipes {
+    fn drop(&mut self) {
+        self.remove_files();
+        let _gone = std::fs::remove_dir(&self.folder);
+    }
+}
+
+/// The file of refused lines.
+struct Errors {
+    file: File,
+    bytes: usize,
+}
+
+impl Errors {
+    fn add(&mut self, refused: &str) {
+        if self.bytes + refused.len() > MAX_ERROR_BYTES {
+            // If this fails, the file grows a little further.
+            let _grows = self.file.set_len(0);
+            self.bytes = 0;
+        }
+        self.bytes += refused.len() + 1;
+        if let Err(error) = writeln!(self.file, "{refused}") {
+            note!("fyke: {refused}\nfyke: {ERRORS} cannot be written: {error}");
+        }
+    }
+}
+
+/// A line of a pipe, without its end.
+enum Line<'a> {
+    Whole(&'a [u8]),
+    TooLong,
+}
+
+/// Calls `took` with each line, as long as the pipe can be read.
+fn read_lines(mut pipe: impl Read, mut took: impl FnMut(Line<'_>)) -> io::Result<()> {
+    let (mut buffer, mut line, mut is_long) = ([0; 4096], Vec::new(), false);
+    loop {
+        let count = match pipe.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        for &byte in &buffer[..count] {
+            match byte {
+                b'\n' if is_long => is_long = false,
+                b'\n' => took(Line::Whole(&line)),
+                _ if is_long => continue,
+                _ if line.len() < MAX_LINE_BYTES => {
+                    line.push(byte);
+                    continue;
+                }
+                _ => {
+                    is_long = true;
+                    took(Line::TooLong);
+                }
+            }
+            line.clear();
+        }
+    }
+}
+
+/// Executes a line of a pipe; an empty one does nothing.
+fn execute(pipe: &str, line: &[u8], rules: &RuleSet) -> Result<(), String> {
+    let line = String::from_utf8_lossy(line);
+    let line = line.trim();
+    if line.is_empty() {
+        return Ok(());
+    }
+    let command = match pipe {
+        ENABLE => format!("enable {line}"),
+        RESET if line == "1" => "reset".to_owned(),
+        RESET => return Err(format!("{line}\n^ expected 1")),
+        _ => line.to_owned(),
+    };
+    rules.command(&command).map(|_shown| ()).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(text: &[u8]) -> (Vec<String>, usize) {
+        let (mut whole, mut long) = (Vec::new(), 0);
+        read_lines(text, |line| match line {
+            Line::Whole(line) => whole.push(String::from_utf8_lossy(line).into_owned()),
+            Line::TooLong => long += 1,
+        })
+        .unwrap();
+        (whole, long)
+    }
+
+    #[test]
+    fn lines_end_at_line_ends_and_long_ones_are_left_out() {
+        assert_eq!(lines(b"a\n\nbc\nrest"), (vec!["a".into(), String::new(), "bc".into()], 0));
+        let long = [&b"x\n"[..], &[b'y'; 5000], b"\nz\n"].concat();
+        assert_eq!(lines(&long), (vec!["x".into(), "z".into()], 1));
+    }
+
+    #[test]
+    fn each_pipe_takes_its_own_lines() {
+        let rules = RuleSet::new(false);
+        assert!(execute(RULES, b" +port=80 ", &rules).is_ok());
+        assert!(execute(ENABLE, b"1", &rules).is_ok());
+        assert!(rules.command("list").unwrap().starts_with("enable 1\nnegative 0\n+port=80\n"));
+        assert!(execute(ENABLE, b"2", &rules).unwrap_err().contains("0 or 1"));
+        assert!(execute(RESET, b"0", &rules).unwrap_err().contains("expected 1"));
+        assert!(execute(RULES, b"+port=\xff", &rules).unwrap_err().contains('^'));
+        assert!(execute(RESET, b"1", &rules).is_ok());
+        assert!(!rules.command("list").unwrap().contains("port"));
+    }
+}

@@ -1,0 +1,123 @@
+//! Rules of a Bloom pre-filter in the space below: frames that they reject do not reach the device.
+//!
+//! A node `bloom` that gets all frames of a device, and from which alone the other nodes get them, may have its rules
+//! there, too. The tap rejects a part of what the node rejects; the node decides about the rest. While an edit of the
+//! graph uses the device's frames in another way, the tap is off.
+
+use crate::plan::Plan;
+use crate::rules::RuleSet;
+use crate::runtime::Made;
+use fyke_capture::{Interface, SocketFilter};
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+/// Rules in a space below the graph, before its filters.
+pub trait RulesTap: SocketFilter {
+    /// Sets the program that gets the frames that pass the rules while it is [used](Self::set_following); called
+    /// before [`begin`](Self::begin).
+    ///
+    /// # Errors
+    /// The kernel refuses the program.
+    fn follow(&self, program: BorrowedFd<'_>) -> io::Result<()>;
+
+    /// Gives frames that pass the rules to the program that follows, or to the source.
+    fn set_following(&self, follows: bool);
+
+    /// Called once the process has given up its rights and may start threads.
+    fn begin(&self) {}
+
+    /// Switches the rules on or off. Off, every frame passes.
+    fn set_on(&self, on: bool);
+
+    /// Number of frames that the rules rejected.
+    fn rejected_by_rules(&self) -> u64;
+
+    /// Describes the owner of the rules, for the start of a capture.
+    fn describe(&self) -> String;
+
+    /// Number by which other processes find the arrays, if these are the rules of the interface and this process owns
+    /// them.
+    fn number(&self) -> Option<u32>;
+}
+
+/// A node with rules, and the tap that has them, too; or the reason for none.
+#[derive(Clone)]
+pub struct TapPlace {
+    /// Key of the node.
+    pub node: u64,
+    /// The tap, or the reason why the rules are in user space only.
+    pub tap: Result<Arc<dyn RulesTap>, String>,
+}
+
+impl fmt::Debug for TapPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tap = self.tap.as_ref().map(|tap| tap.describe());
+        f.debug_struct("TapPlace").field("node", &self.node).field("tap", &tap).finish()
+    }
+}
+
+/// Index of the node that has rules for all frames of a device: the only one after it, for which nothing asks for the
+/// frames that it rejects.
+pub(super) fn node_after(plan: &Plan, device: usize) -> Option<usize> {
+    let fed = |at: &usize| plan.nodes[*at].feeds.iter().any(|feed| feed.from == device);
+    let mut after = (0..plan.nodes.len()).filter(fed);
+    let (Some(at), None) = (after.next(), after.next()) else { return None };
+    let node = &plan.nodes[at];
+    let [feed] = node.feeds[..] else { return None };
+    let is_own = node.settings.flag("own").unwrap_or(true);
+    let fits = node.class.name == "bloom" && !is_own && !node.inverted && !node.exported;
+    (fits && feed.class.is_none() && !plan.nodes[device].exported).then_some(at)
+}
+
+/// True if the rules of a node are those of its interface: its text has none.
+pub(super) fn is_shared(plan: &Plan, at: usize) -> bool {
+    let settings = &plan.nodes[at].settings;
+    ["expression", "enable", "negative"].iter().all(|name| settings.text(name).is_none())
+}
+
+impl TapPlace {
+    /// Makes a tap for the rules of a node by `make`.
+    pub(super) fn make(
+        plan: &Plan,
+        at: usize,
+        made: &[(u64, Made)],
+        interface: Option<&Interface>,
+        make: impl FnOnce(&Interface, &RuleSet, bool) -> Result<Arc<dyn RulesTap>, String>,
+    ) -> TapPlace {
+        let node = plan.nodes[at].key;
+        let rules = super::node_of(made, node).and_then(|node| node.rules());
+        let tap = match (interface, rules) {
+            (Some(interface), Some(rules)) => make(interface, rules, is_shared(plan, at)),
+            (None, _) => Err("the device has several interfaces".to_owned()),
+            (_, None) => Err("the node has none".to_owned()),
+        };
+        TapPlace { node, tap }
+    }
+
+    /// Gives the rules of the node their tap, once it has a socket.
+    pub(super) fn connect(&self, made: &[(u64, Made)]) {
+        let rules = super::node_of(made, self.node).and_then(|node| node.rules());
+        if let (Ok(tap), Some(rules)) = (&self.tap, rules) {
+            tap.set_on(true);
+            let tap = Arc::clone(tap);
+            rules.count_below(move || tap.rejected_by_rules());
+        }
+    }
+
+    /// True if an edited graph uses the rules as before; `stays` has the old keys of the nodes that stay.
+    pub(super) fn fits(&self, plan: &Plan, device: usize, stays: &HashMap<u64, u64>) -> bool {
+        let node = node_after(plan, device).map(|at| plan.nodes[at].key);
+        node.is_some_and(|key| stays.get(&key) == Some(&self.node))
+    }
+
+    /// Describes where the rules are, for the start of a capture.
+    pub fn in_words(&self) -> String {
+        match &self.tap {
+            Ok(tap) => format!("{}, in the kernel, too", tap.describe()),
+            Err(why) => format!("the rules are in user space only: {why}"),
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! System calls for objects of the kernel that have numbers: maps and programs of other processes, links to interfaces.
+//!
+//! Minimum kernels: numbers 4.13, links at XDP 5.9.
+
+use super::owned;
+use std::ffi::{CStr, CString};
+use std::io;
+use std::mem::size_of;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+/// XDP in the driver.
+pub const XDP_DRIVER: u32 = 1 << 2;
+/// XDP in the network stack.
+pub const XDP_GENERIC: u32 = 1 << 1;
+
+const MAP_UPDATE: libc::c_int = 2;
+const PROGRAM_BY_NUMBER: libc::c_int = 13;
+const MAP_BY_NUMBER: libc::c_int = 14;
+const FACTS: libc::c_int = 15;
+const LINK_CREATE: libc::c_int = 28;
+
+/// The attach type of XDP.
+const BPF_XDP: u32 = 37;
+/// Bytes of the name of an object, with a final zero.
+const NAME_BYTES: usize = 16;
+
+/// Calls `bpf` with arguments that are laid out as the start of union bpf_attr for the command.
+///
+/// # Safety
+/// Addresses in the arguments are valid for the command.
+unsafe fn bpf<T>(command: libc::c_int, arguments: &mut T) -> libc::c_long {
+    // SAFETY: the size of the arguments is passed; the caller vouches for what they point to.
+    unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(arguments), size_of::<T>()) }
+}
+
+fn done(result: libc::c_long) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[repr(C)]
+struct Element {
+    map: u32,
+    unused: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
+}
+
+/// Stores a program in the first place of an array of programs.
+pub fn set_program(map: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
+    let (key, value) = (0_u32, program.as_raw_fd() as u32);
+    let (key, value) = (&raw const key as u64, &raw const value as u64);
+    let mut element = Element { map: map.as_raw_fd() as u32, unused: 0, key, value, flags: 0 };
+    // SAFETY: key and value are words of this function, as long as those of such a map.
+    done(unsafe { bpf(MAP_UPDATE, &mut element) })
+}
+
+#[repr(C)]
+struct Number {
+    number: u32,
+    next: u32,
+    flags: u32,
+}
+
+fn by_number(command: libc::c_int, number: u32) -> io::Result<OwnedFd> {
+    let mut arguments = Number { number, next: 0, flags: 0 };
+    // SAFETY: no addresses.
+    owned(unsafe { bpf(command, &mut arguments) })
+}
+
+/// Opens a map by its number. Needs root (`CAP_SYS_ADMIN`).
+pub fn map_by_number(number: u32) -> io::Result<OwnedFd> {
+    by_number(MAP_BY_NUMBER, number)
+}
+
+#[repr(C)]
+struct FactsArguments {
+    object: u32,
+    len: u32,
+    to: u64,
+}
+
+/// Fills the first bytes of an object's description.
+fn facts<const BYTES: usize>(object: BorrowedFd<'_>) -> io::Result<[u8; BYTES]> {
+    let mut bytes = [0_u8; BYTES];
+    let to = bytes.as_mut_ptr() as u64;
+    let object = object.as_raw_fd() as u32;
+    let mut arguments = FactsArguments { object, len: BYTES as u32, to };
+    // SAFETY: the kernel writes at most `len` bytes to `to`; all addresses in what it reads there are 0.
+    done(unsafe { bpf(FACTS, &mut arguments) })?;
+    Ok(bytes)
+}
+
+fn word_at(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |word| u32::from_ne_bytes(*word))
+}
+
+/// Facts about a map.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MapFacts {
+    /// Its number.
+    pub number: u32,
+    /// Bytes of a value.
+    pub value_bytes: u32,
+}
+
+/// Returns the facts about a map.
+pub fn map_facts(map: BorrowedFd<'_>) -> io::Result<MapFacts> {
+    let bytes: [u8; 24] = facts(map)?;
+    Ok(MapFacts { number: word_at(&bytes, 4), value_bytes: word_at(&bytes, 12) })
+}
+
+/// Returns the name of a program. Needs root (`CAP_SYS_ADMIN`).
+pub fn program_name(number: u32) -> io::Result<String> {
+    const NAME_AT: usize = 64;
+    let program = by_number(PROGRAM_BY_NUMBER, number)?;
+    let bytes: [u8; NAME_AT + NAME_BYTES] = facts(program.as_fd())?;
+    let name = bytes[NAME_AT..].split(|&byte| byte == 0).next().unwrap_or_default();
+    Ok(String::from_utf8_lossy(name).into_owned())
+}
+
+#[repr(C)]
+struct LinkArguments {
+    program: u32,
+    interface: u32,
+    kind: u32,
+    flags: u32,
+}
+
+/// Attaches a program to an interface at XDP, until the link is closed.
+pub fn attach_xdp(program: BorrowedFd<'_>, interface: u32, flags: u32) -> io::Result<OwnedFd> {
+    let program = program.as_raw_fd() as u32;
+    let mut arguments = LinkArguments { program, interface, kind: BPF_XDP, flags };
+    // SAFETY: no addresses.
+    owned(unsafe { bpf(LINK_CREATE, &mut arguments) })
+}
+
+/// True if the interface of a link is gone.
+pub fn is_detached(link: &OwnedFd) -> io::Result<bool> {
+    const INTERFACE_AT: usize = 16;
+    let bytes: [u8; INTERFACE_AT + 4] = facts(link.as_fd())?;
+    Ok(word_at(&bytes, INTERFACE_AT) == 0)
+}
+
+/// Waits until a process ends.
+pub fn wait_for_end(process: &OwnedFd) {
+    let mut ended = libc::pollfd { fd: process.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one entry, of this function.
+    while unsafe { libc::poll(&raw mut ended, 1, -1) } < 1 {}
+}
+
+/// Number of an interface of the calling thread's network namespace.
+pub fn interface_index(name: &str) -> io::Result<u32> {
+    let name = CString::new(name).map_err(io::Error::other)?;
+    // SAFETY: the name ends in zero.
+    match unsafe { libc::if_nametoindex(name.as_ptr()) } {
+        0 => Err(io::Error::last_os_error()),
+        index => Ok(index),
+    }
+}
+
+/// Facts about an interface.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LinkFacts {
+    /// Number of the program that it runs at XDP.
+    pub xdp_program: Option<u32>,
+    /// Number of the interface of which it is a port.
+    pub master: Option<u32>,
+    /// Its name.
+    pub name: String,
+    /// Its kind, such as `bridge`; empty for hardware.
+    pub kind: String,
+}
+
+/// Returns the facts about an interface of the calling thread's network namespace.
+pub fn link_facts(interface: u32) -> io::Result<LinkFacts> {
+    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
+    // SAFETY: no pointers.
+    let socket = unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE) };
+    let socket = owned(socket.into())?;
+    let request = link_request(interface);
+    // SAFETY: `request` is ours, and its length is passed.
+    let sent = unsafe {
+        libc::send(socket.as_raw_fd(), request.as_ptr().cast(), request.len(), libc::MSG_DONTWAIT)
+    };
+    done(sent as libc::c_long)?;
+    let mut answer = vec![0_u8; 64 << 10];
+    let (to, room) = (answer.as_mut_ptr().cast(), answer.len());
+    // The kernel has answered before the request returns.
+    // SAFETY: `answer` is ours, and its length is passed.
+    let received = unsafe { libc::recv(socket.as_raw_fd(), to, room, libc::MSG_DONTWAIT) };
+    done(received as libc::c_long)?;
+    answer.truncate(usize::try_from(received).unwrap_or(0));
+    facts_of_answer(&answer)
+}
+
+const HEADER_BYTES: usize = 16;
+const LINK_BYTES: usize = 16;
+const RTM_GETLINK: u16 = 18;
+const NLMSG_ERROR: u16 = 2;
+const IFLA_NAME: u16 = 3;
+const IFLA_MASTER: u16 = 10;
+const IFLA_INFO: u16 = 18;
+const INFO_KIND: u16 = 1;
+const IFLA_XDP: u16 = 43;
+const XDP_ATTACHED: u16 = 2;
+/// Numbers of the programs: any, driver, generic, hardware.
+const XDP_NUMBERS: [u16; 4] = [4, 5, 6, 7];
+
+fn link_request(interface: u32) -> Vec<u8> {
+    let mut bytes = vec![0_u8; HEADER_BYTES + LINK_BYTES];
+    let len = bytes.len() as u32;
+    bytes[..4].copy_from_slice(&len.to_ne_bytes());
+    bytes[4..6].copy_from_slice(&RTM_GETLINK.to_ne_bytes());
+    bytes[6..8].copy_from_slice(&1_u16.to_ne_bytes());
+    bytes[HEADER_BYTES + 4..HEADER_BYTES + 8].copy_from_slice(&interface.to_ne_bytes());
+    bytes
+}
+
+/// Reads an answer. Source: rtnetlink(7), `linux/if_link.h`.
+fn facts_of_answer(answer: &[u8]) -> io::Result<LinkFacts> {
+    let short = || io::Error::other("the kernel's answer about the interface is too short");
+    let header = answer.first_chunk::<HEADER_BYTES>().ok_or_else(short)?;
+    if u16::from_ne_bytes([header[4], header[5]]) == NLMSG_ERROR {
+        return Err(io::Error::from_raw_os_error(-(word_at(answer, HEADER_BYTES) as i32)));
+    }
+    let attributes = answer.get(HEADER_BYTES + LINK_BYTES..).ok_or_else(short)?;
+    let info = attribute(attributes, IFLA_INFO).unwrap_or_default();
+    let text = |value: Option<&[u8]>| {
+        let bytes = value.unwrap_or_default().split(|&byte| byte == 0).next().unwrap_or_default();
+        String::from_utf8_lossy(bytes).into_owned()
+    };
+    Ok(LinkFacts {
+        xdp_program: attribute(attributes, IFLA_XDP).and_then(program_in),
+        master: attribute(attributes, IFLA_MASTER).map(|value| word_at(value, 0)),
+        name: text(attribute(attributes, IFLA_NAME)),
+        kind: text(attribute(info, INFO_KIND)),
+    })
+}
+
+fn program_in(xdp: &[u8]) -> Option<u32> {
+    let how = attribute(xdp, XDP_ATTACHED)?;
+    let numbers = XDP_NUMBERS.iter().filter_map(|&kind| attribute(xdp, kind));
+    let mut numbers = numbers.map(|value| word_at(value, 0));
+    if how.first() == Some(&0) { None } else { numbers.find(|&number| number != 0) }
+}
+
+/// Addresses of an interface of the calling thread's network namespace.
+pub fn addresses(interface: &str) -> io::Result<Vec<IpAddr>> {
+    let mut list: *mut libc::ifaddrs = std::ptr::null_mut();
+    // SAFETY: `list` is ours; the call stores a list there, which is freed below.
+    done(unsafe { libc::getifaddrs(&raw mut list) }.into())?;
+    let (mut found, mut entry) = (Vec::new(), list);
+    while !entry.is_null() {
+        // SAFETY: an entry of the list, which lives until it is freed; its name ends in zero.
+        let (one, name) = unsafe { (*entry, CStr::from_ptr((*entry).ifa_name)) };
+        if name.to_bytes() == interface.as_bytes() && !one.ifa_addr.is_null() {
+            // SAFETY: an address of the list, as long as its family tells.
+            found.extend(unsafe { address_at(one.ifa_addr) });
+        }
+        entry = one.ifa_next;
+    }
+    // SAFETY: the list of the call, of which nothing is used any more.
+    unsafe { libc::freeifaddrs(list) };
+    Ok(found)
+}
+
+/// Reads an address of the internet; `None` for other families.
+///
+/// # Safety
+/// `at` is an address as long as its family tells.
+unsafe fn address_at(at: *const libc::sockaddr) -> Option<IpAddr> {
+    // SAFETY: as promised; the reads do not need the types' alignment.
+    unsafe {
+        match i32::from(at.read_unaligned().sa_family) {
+            libc::AF_INET => {
+                let address = at.cast::<libc::sockaddr_in>().read_unaligned();
+                Some(IpAddr::from(address.sin_addr.s_addr.to_ne_bytes()))
+            }
+            libc::AF_INET6 => {
+                let address = at.cast::<libc::sockaddr_in6>().read_unaligned();
+                Some(IpAddr::from(address.sin6_addr.s6_addr))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Finds an attribute in a list.
+fn attribute(mut list: &[u8], wanted: u16) -> Option<&[u8]> {
+    const NESTED: u16 = 1 << 15;
+    while let Some(&[low, high, kind_low, kind_high]) = list.first_chunk() {
+        let len = usize::from(u16::from_ne_bytes([low, high]));
+        let kind = u16::from_ne_bytes([kind_low, kind_high]) & !NESTED;
+        let value = list.get(4..len)?;
+        if kind == wanted {
+            return Some(value);
+        }
+        list = list.get(len.next_multiple_of(4)..)?;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_program_is_found_among_other_attributes() {
+        let mut answer = link_request(7);
+        let mut put = |kind: u16, value: &[u8]| {
+            answer.extend_from_slice(&(4 + value.len() as u16).to_ne_bytes());
+            answer.extend_from_slice(&kind.to_ne_bytes());
+            answer.extend_from_slice(value);
+            answer.resize(answer.len().next_multiple_of(4), 0);
+        };
+        put(IFLA_NAME, b"near\0");
+        let mut inner = Vec::new();
+        for (kind, value) in [(XDP_ATTACHED, vec![1]), (4, 77_u32.to_ne_bytes().to_vec())] {
+            inner.extend_from_slice(&(4 + value.len() as u16).to_ne_bytes());
+            inner.extend_from_slice(&u16::to_ne_bytes(kind));
+            inner.extend_from_slice(&value);
+            inner.resize(inner.len().next_multiple_of(4), 0);
+        }
+        put(IFLA_XDP | 1 << 15, &inner);
+        let facts = facts_of_answer(&answer).unwrap();
+        assert_eq!((facts.xdp_program, &*facts.name), (Some(77), "near"));
+        assert_eq!(facts_of_answer(&link_request(7)).unwrap(), LinkFacts::default());
+        for end in 0..answer.len() {
+            // Never panics, whatever is cut off.
+            let _read = facts_of_answer(&answer[..end]);
+        }
+    }
+}

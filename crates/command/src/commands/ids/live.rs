@@ -128,6 +128,7 @@ impl Live {
             taken: 0,
             lost: lost.map(|(why, count)| (why.to_owned(), count)).collect(),
             rejected_in_kernel: None,
+            rejected_by_rules: None,
         };
         let mut shared = self.shared();
         if shared.rules.is_empty() && shared.epoch == 0 {

@@ -17,6 +17,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`registry`] | the protocols that can be tracked |
+//! | [`expectations`] | the one table of what is expected, with its ageing |
 //! | [`ftp`] | FTP, passive and active, IPv4 and IPv6 |
 //! | [`class`] | the graph class `track`, which does both in one node |
 //! | [`keeper`] | assignment of connections to passes; the change for an event |
@@ -36,11 +37,13 @@
 mod segment;
 
 pub mod class;
+pub mod expectations;
 pub mod ftp;
 pub mod keeper;
 pub mod registry;
 
 pub use class::CLASS;
+pub use expectations::{Expectations, Expected};
 pub use ftp::Ftp;
 pub use keeper::{Applied, KeepError, PassKeeper};
 pub use registry::{TRACKERS, TrackerKind};
@@ -70,6 +73,16 @@ pub trait Tracker: Send {
     /// timestamps). Call it from time to time if no frame arrives; [`Tracker::frame`] does it by
     /// itself.
     fn expire(&mut self, now_ns: u64, events: &mut Vec<Event>);
+
+    /// Number of the call that the last frame belongs to, as its signalling or as its data; `None`: to no call.
+    fn call(&self) -> Option<u64> {
+        None
+    }
+
+    /// What is expected and followed now.
+    fn expected(&self) -> Vec<Expected> {
+        Vec::new()
+    }
 }
 
 /// Event that a tracker reports.
@@ -82,7 +95,7 @@ pub enum Event {
 }
 
 /// Transport protocol of a data connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Protocol {
     /// TCP.
@@ -121,10 +134,23 @@ pub struct Connection {
     pub client: IpAddr,
     /// Transport protocol.
     pub protocol: Protocol,
+    /// True if only frames between these two hosts belong to it; else the other end may be any host.
+    pub pair: bool,
+    /// Number of the call that announced it (FTP: of the control connection), from 1.
+    pub call: u64,
+    /// What it carries, like `RTP audio`.
+    pub label: &'static str,
     /// The message that announced it.
     pub cause: Cause,
     /// Time of the frame that announced it, in nanoseconds since 1970.
     pub announced_ns: u64,
+}
+
+impl Connection {
+    /// The only host that may be the other end, if there is one.
+    pub fn only_host(&self) -> Option<IpAddr> {
+        self.pair.then_some(self.client)
+    }
 }
 
 /// Reason why a data connection is no longer followed.

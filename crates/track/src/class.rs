@@ -1,16 +1,16 @@
-//! The graph class `track`: follows a protocol that negotiates ports, and edits the filter before
+//! The graph class `track`: follows protocols that negotiate ports, and edits the filter before
 //! it, so that the filter accepts an announced connection from the next frame on. Passes every
 //! frame.
 //!
-//! Parameters: `expression`, the protocol (by default `ftp`, the first of the
-//! [registry]); `port`, the control ports (by default the protocol's); `live=y`:
+//! Parameters: `expression`, the protocols, `sip,rtsp` (by default `ftp`, the first of the
+//! [registry]); `port`, the control ports of one protocol (by default its own); `live=y`:
 //! time passes without frames too. Counters: `announced`, `closed`, `refused`
 //! (announcements that the filter did not accept), `data_frames` (of closed data connections).
 //! Bounded by the tracker's [`Limits`]. Source: Swift, section 5.2 (FTPCap); MAPI's TRACK_FTP.
 //!
 //! [`Limits`]: crate::Limits
 
-use crate::registry::{self, TRACKERS};
+use crate::registry;
 use crate::{Event, Limits, PassKeeper, Tracker};
 use fyke_filter::Options;
 use fyke_filters::FilterSet;
@@ -138,11 +138,18 @@ pub fn ports(text: &str) -> Result<Vec<u16>, String> {
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
-    let names: Vec<_> = registry::names().collect();
-    let kind = &TRACKERS[settings.choice("expression", &names)?];
-    let ports = settings.text("port").map_or_else(|| Ok(vec![kind.port]), ports);
+    let kinds = registry::parse(settings.text("expression").unwrap_or(registry::TRACKERS[0].name));
+    let kinds = kinds.map_err(|message| MakeError::new("expression", message))?;
+    let ports = settings.text("port").map(ports).transpose();
     let ports = ports.map_err(|message| MakeError::new("port", message))?;
-    Ok(node((kind.make)(&ports, Limits::default()), settings.flag("live")?))
+    if ports.is_some() && kinds.len() > 1 {
+        return Err(MakeError::new(
+            "port",
+            "control ports are for one protocol; several are given",
+        ));
+    }
+    let tracker = registry::make(&kinds, ports.as_deref(), Limits::default());
+    Ok(node(Box::new(tracker), settings.flag("live")?))
 }
 
 /// A node that follows any tracker, for classes of programs with trackers of their own:
@@ -166,7 +173,7 @@ pub fn node(tracker: Box<dyn Tracker>, live: bool) -> Box<dyn Node> {
 pub const CLASS: Class = Class {
     name: "track",
     aliases: &["track_ftp"],
-    summary: "follows the protocol `expression` and edits the filter before it",
+    summary: "follows the protocols `expression` and edits the filter before it",
     parameters: &[
         Parameter { name: "expression", summary: registry::CHOICES },
         Parameter { name: "port", summary: "control ports, N[,N] (those of the protocol)" },

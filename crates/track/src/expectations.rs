@@ -24,7 +24,7 @@
 //! look-ups per frame, O(expectations of the call) for the first datagram of an unknown host.
 
 use crate::segment::{FIN, RST, SYN, Segment};
-use crate::{Closed, Connection, Event, Limits, Protocol, Reason};
+use crate::{CallFrame, Closed, Connection, Event, Limits, Protocol, Reason};
 use fyke_flow::Ageing;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -98,6 +98,15 @@ pub enum Announcement {
     Repeated(u64),
 }
 
+impl Announcement {
+    /// Number of the expectation.
+    pub fn id(self) -> u64 {
+        match self {
+            Announcement::New(id) | Announcement::Repeated(id) => id,
+        }
+    }
+}
+
 /// An expectation as it is listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -125,6 +134,13 @@ pub struct Hit {
     pub label: &'static str,
     /// True if it was the first frame.
     pub first: bool,
+}
+
+impl Hit {
+    /// The part of the frame in its call.
+    pub fn in_call(self) -> CallFrame {
+        CallFrame { call: self.call, label: Some(self.label) }
+    }
 }
 
 type End = (Protocol, SocketAddr);
@@ -166,13 +182,13 @@ impl Expectations {
     /// The expectations, in no order.
     pub fn list(&self) -> impl Iterator<Item = Expected> + '_ {
         let ids = self.calls.values().flat_map(|call| &call.ids);
-        ids.filter_map(|id| self.table.peek(id)).map(|data| Expected {
-            connection: data.connection,
-            arrived: data.frame_count > 0,
-            closing: matches!(data.stage, Stage::Closing(_)),
-            frame_count: data.frame_count,
-            wire_bytes: data.wire_bytes,
-        })
+        ids.filter_map(|id| self.table.peek(id)).map(Data::listed)
+    }
+
+    /// The expectations at a listening end, oldest first.
+    pub fn at(&self, protocol: Protocol, end: SocketAddr) -> impl Iterator<Item = Expected> + '_ {
+        let ids = self.ends.get(&(protocol, end)).map_or(&[][..], Vec::as_slice);
+        ids.iter().filter_map(|id| self.table.peek(id)).map(Data::listed)
     }
 
     /// True if a call still expects or follows something.
@@ -309,8 +325,12 @@ impl Expectations {
         let to_listener = self.find(destination, source, segment.flags);
         let id = to_listener.or_else(|| self.find(source, destination, segment.flags))?;
         let client = if to_listener.is_none() { destination } else { source };
-        let arrived =
-            Arrived { flags: segment.flags, client, from_listener: to_listener.is_none(), wire_len };
+        let arrived = Arrived {
+            flags: segment.flags,
+            client,
+            from_listener: to_listener.is_none(),
+            wire_len,
+        };
         self.advance(id, arrived, now_ns, events)
     }
 
@@ -360,7 +380,9 @@ impl Expectations {
                 let host = self.table.peek(id).map(|data| data.connection.server);
                 host.is_some_and(|host| same_host(host, other))
             };
-            if data.taken.is_some_and(|host| same_host(host, other)) || call.ids.iter().any(announced) {
+            if data.taken.is_some_and(|host| same_host(host, other))
+                || call.ids.iter().any(announced)
+            {
                 return Claim::Of(*id);
             }
             let in_time = now_ns <= call.announced_ns.saturating_add(TAKE_OVER_NS);
@@ -523,6 +545,16 @@ impl Expectations {
 }
 
 impl Data {
+    fn listed(&self) -> Expected {
+        Expected {
+            connection: self.connection,
+            arrived: self.frame_count > 0,
+            closing: matches!(self.stage, Stage::Closing(_)),
+            frame_count: self.frame_count,
+            wire_bytes: self.wire_bytes,
+        }
+    }
+
     /// Longest silence in its stage.
     fn patience_ns(&self) -> u64 {
         if self.stage == Stage::Announced { self.lifetime_ns } else { self.idle_ns }

@@ -24,7 +24,7 @@ mod lines;
 
 use crate::expectations::{Announcement, Expectations, Expected, Wanted};
 use crate::segment::{self, Content, FIN, RST, SYN, Segment};
-use crate::{Cause, Connection, Event, Limits, Protocol, Tracker, TrackerKind};
+use crate::{CallFrame, Cause, Connection, Event, Limits, Protocol, Tracker, TrackerKind};
 use announce::Announced;
 use fyke_flow::Ageing;
 use fyke_frame::Frame;
@@ -110,7 +110,7 @@ pub struct Ftp {
     next_flow: u64,
     next_announcement: u64,
     /// Control connection of the last frame.
-    call: Option<u64>,
+    call: Option<CallFrame>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -193,7 +193,7 @@ impl Ftp {
         }
         flow.finished[usize::from(from_server)] |= segment.flags & FIN != 0;
         let (number, over) = (flow.number, flow.finished == [true; 2]);
-        self.call = Some(number);
+        self.call = Some(CallFrame::signalling(number));
         if over || segment.flags & RST != 0 {
             self.flows.remove(&key);
         }
@@ -253,7 +253,7 @@ impl Ftp {
 }
 
 impl Tracker for Ftp {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         KIND.name
     }
 
@@ -275,7 +275,7 @@ impl Tracker for Ftp {
                 self.counters.tcp_fragments += 1;
                 return;
             }
-            Content::Other => return,
+            Content::Udp(_) | Content::UdpFragment | Content::Other => return,
         };
         let (source, destination) = (segment.source, segment.destination);
         if self.control_ports.contains(&source.port()) {
@@ -285,7 +285,7 @@ impl Tracker for Ftp {
             let key = FlowKey { server: destination, client: source };
             self.control(key, &segment, now_ns, events);
         } else if let Some(hit) = self.data.segment(&segment, frame.wire_len, now_ns, events) {
-            self.call = Some(hit.call);
+            self.call = Some(hit.in_call());
             self.counters.data_frames += 1;
         } else {
             self.counters.other_frames += 1;
@@ -297,7 +297,7 @@ impl Tracker for Ftp {
         while self.flows.pop_due(now_ns).is_some() {}
     }
 
-    fn call(&self) -> Option<u64> {
+    fn call(&self) -> Option<CallFrame> {
         self.call
     }
 

@@ -269,7 +269,9 @@ fn text(connection: &Connection) -> String {
     };
     let Connection { server, port, client, .. } = connection;
     match connection.pair {
-        true => format!("{family} host {server} and {family} host {client} and {protocol} port {port}"),
+        true => {
+            format!("{family} host {server} and {family} host {client} and {protocol} port {port}")
+        }
         false => format!("{family} host {server} and {protocol} port {port}"),
     }
 }

@@ -19,7 +19,12 @@
 //! | [`registry`] | the protocols that can be tracked |
 //! | [`expectations`] | the one table of what is expected, with its ageing |
 //! | [`ftp`] | FTP, passive and active, IPv4 and IPv6 |
+//! | [`sip`] | SIP with the media of its calls |
+//! | [`rtsp`] | RTSP with the media of its sessions |
+//! | [`tftp`] | TFTP with its transfers |
+//! | [`several`] | several trackers as one |
 //! | [`class`] | the graph class `track`, which does both in one node |
+//! | [`calls`] | the graph class `calls`: a file and a summary for each call |
 //! | [`keeper`] | assignment of connections to passes; the change for an event |
 //!
 //! Source: Swift (NSDI 2008), section 5.2 (FTPCap); NPF, section 5.4.
@@ -34,19 +39,32 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod messages;
+mod rtp;
+mod sdp;
 mod segment;
 
+pub mod calls;
 pub mod class;
 pub mod expectations;
 pub mod ftp;
 pub mod keeper;
 pub mod registry;
+pub mod rtsp;
+pub mod several;
+pub mod sip;
+pub mod tftp;
 
+pub use calls::CALLS;
 pub use class::CLASS;
 pub use expectations::{Expectations, Expected};
 pub use ftp::Ftp;
 pub use keeper::{Applied, KeepError, PassKeeper};
 pub use registry::{TRACKERS, TrackerKind};
+pub use rtsp::Rtsp;
+pub use several::Several;
+pub use sip::Sip;
+pub use tftp::Tftp;
 
 use fyke_frame::Frame;
 use std::net::IpAddr;
@@ -54,7 +72,7 @@ use std::net::IpAddr;
 /// Reads control connections and reports data connections.
 pub trait Tracker: Send {
     /// Name for users and for the command line, like `ftp`.
-    fn name(&self) -> &'static str;
+    fn name(&self) -> &str;
 
     /// The initial filter text: the control connections and nothing else.
     fn start_filter(&self) -> &str;
@@ -74,14 +92,30 @@ pub trait Tracker: Send {
     /// itself.
     fn expire(&mut self, now_ns: u64, events: &mut Vec<Event>);
 
-    /// Number of the call that the last frame belongs to, as its signalling or as its data; `None`: to no call.
-    fn call(&self) -> Option<u64> {
+    /// The call that the last frame belongs to; `None`: to no call.
+    fn call(&self) -> Option<CallFrame> {
         None
     }
 
     /// What is expected and followed now.
     fn expected(&self) -> Vec<Expected> {
         Vec::new()
+    }
+}
+
+/// The part of a frame in a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallFrame {
+    /// Number of the call, as in [`Connection::call`].
+    pub call: u64,
+    /// Label of the end at which it arrived; `None`: it is signalling.
+    pub label: Option<&'static str>,
+}
+
+impl CallFrame {
+    /// Signalling of a call.
+    pub fn signalling(call: u64) -> CallFrame {
+        CallFrame { call, label: None }
     }
 }
 

@@ -96,7 +96,12 @@ fn fyke(args: &[&str]) -> Output {
 
 fn track(folder: &Path, frames: &[Vec<u8>], args: &[&str]) -> Output {
     std::fs::write(folder.join("in.pcap"), pcap::file(1, frames)).unwrap();
-    let output = Command::new(FYKE).arg("track").args(args).current_dir(folder).output().unwrap();
+    let output = Command::new(FYKE)
+        .args(["track", "-Z", "root"])
+        .args(args)
+        .current_dir(folder)
+        .output()
+        .unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     output
 }
@@ -168,6 +173,64 @@ fn each_call_gets_a_file_and_a_summary() {
     }
 }
 
+/// A session of RTSP in pieces of ten bytes, with media in both directions.
+fn stream() -> Vec<Vec<u8>> {
+    let tcp = |from_client: bool, flags: u8, sequence: usize, payload: &[u8]| {
+        let (from, to) = if from_client { (CALLER, CALLEE) } else { (CALLEE, CALLER) };
+        let (source, destination) = if from_client { (3_333, 554) } else { (554, 3_333) };
+        let packet = Packet::ethernet().ipv4(from, to).tcp(source, destination).flags(flags);
+        packet.seq_ack(sequence as u32, 1).payload(payload).build()
+    };
+    let say = |from_client: bool, first: usize, text: &str| -> Vec<Vec<u8>> {
+        let parts = text.as_bytes().chunks(10).enumerate();
+        parts.map(|(at, part)| tcp(from_client, 16, first + at * 10, part)).collect()
+    };
+    let setup = "SETUP rtsp://a/b RTSP/1.0\r\nCSeq: 1\r\nTransport: RTP/AVP;unicast;client_port=4588-4589\r\n\r\n";
+    let ok = "RTSP/1.0 200 OK\r\nCSeq: 1\r\nTransport: \
+              RTP/AVP;unicast;client_port=4588-4589;server_port=6256-6257\r\nSession: 7\r\n\r\n";
+    let over = "TEARDOWN rtsp://a/b RTSP/1.0\r\nCSeq: 2\r\n\r\n";
+    let mut frames = vec![tcp(true, 2, 99, b""), tcp(false, 18, 499, b"")];
+    frames.extend(say(true, 100, setup));
+    frames.extend(say(false, 500, ok));
+    for number in 0..30 {
+        frames.push(udp((CALLEE, 6_256), (CALLER, 4_588), &rtp(number)));
+    }
+    frames.push(udp((CALLER, 4_589), (CALLEE, 6_257), &[0x81, 201, 0, 1, 0, 0, 0, 9]));
+    frames.extend(say(true, 100 + setup.len(), over));
+    frames
+}
+
+#[test]
+fn streams_of_rtsp_are_followed() {
+    let folder = tempfile::tempdir().unwrap();
+    let frames = stream();
+    let other = [&frames[..], &noise()].concat();
+    let args = ["rtsp", "-r", "in.pcap", "-w", "out.pcapng", "--summary", "calls.json"];
+    let output = track(folder.path(), &other, &args);
+    let kept = count(&folder.path().join("out.pcapng"));
+    assert_eq!(kept, frames.len(), "{}", text(&output.stderr));
+    let line = std::fs::read_to_string(folder.path().join("calls.json")).unwrap();
+    let call: serde_json::Value = serde_json::from_str(line.trim()).unwrap();
+    assert_eq!((&call["data_frames"], &call["streams"][0]["packets"]), (&31.into(), &30.into()));
+}
+
+/// Addresses are translated: the description names a private address, the media come from a public one.
+#[test]
+fn translated_media_are_of_the_call_and_strangers_are_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let (public, stranger) = ([192, 0, 2, 7], [192, 0, 2, 8]);
+    let mut frames = call(1, 0);
+    let end = frames.split_off(4);
+    frames.push(udp((public, 7_777), (CALLEE, 24_004), &rtp(1)));
+    frames.push(udp((CALLEE, 24_004), (public, 7_777), &rtp(1)));
+    frames.push(udp((stranger, 9), (CALLEE, 24_004), &rtp(1)));
+    frames.extend(end);
+    track(folder.path(), &frames, &["sip", "-r", "in.pcap", "-w", "{call}.pcap"]);
+    assert_eq!(count(&folder.path().join("1.pcap")), size(0) + 2);
+    track(folder.path(), &frames, &["sip", "-r", "in.pcap", "-w", "all.pcap"]);
+    assert_eq!(count(&folder.path().join("all.pcap")), size(0) + 3);
+}
+
 #[test]
 fn wrong_requests_are_refused() {
     let refused = |args: &[&str], problem: &str| {
@@ -195,7 +258,11 @@ fn many_calls_share_few_open_files_and_limits_count() {
              files=\"{{call}}.pcapng\", {limits}, export=y)"
         );
         let mut command = Command::new(FYKE);
-        let output = command.args(["run", &graph]).current_dir(folder.path()).output().unwrap();
+        let output = command
+            .args(["run", "-Z", "root", &graph])
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
         text(&output.stderr) + &text(&output.stdout)
     };

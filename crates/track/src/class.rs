@@ -5,7 +5,8 @@
 //! Parameters: `expression`, the protocols, `sip,rtsp` (by default `ftp`, the first of the
 //! [registry]); `port`, the control ports of one protocol (by default its own); `live=y`:
 //! time passes without frames too. Counters: `announced`, `closed`, `refused`
-//! (announcements that the filter did not accept), `data_frames` (of closed data connections).
+//! (announcements that the filter did not accept), `data_frames` (of closed data connections),
+//! `edit_us_p50` and `edit_us_p99` (time of the last 4,096 edits of the filter).
 //! Bounded by the tracker's [`Limits`]. Source: Swift, section 5.2 (FTPCap); MAPI's TRACK_FTP.
 //!
 //! [`Limits`]: crate::Limits
@@ -18,7 +19,7 @@ use fyke_frame::{LinkType, Mask};
 use fyke_graph::node::{Arrival, Class, Counter, Emitted, MakeError, Node, NodeError};
 use fyke_graph::node::{Parameter, Settings};
 use std::collections::HashMap;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 struct Track {
     tracker: Box<dyn Tracker>,
@@ -30,6 +31,36 @@ struct Track {
     closed: u64,
     refused: u64,
     data_frames: u64,
+    edits: EditTimes,
+}
+
+/// Times of the last edits: how long after its frame was read a connection's row is in force.
+#[derive(Default)]
+struct EditTimes {
+    last_ns: Vec<u64>,
+    next: usize,
+}
+
+impl EditTimes {
+    /// Most edits that are kept.
+    const KEPT: usize = 4_096;
+
+    fn add(&mut self, time: Duration) {
+        let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        match self.last_ns.get_mut(self.next) {
+            Some(place) => *place = ns,
+            None => self.last_ns.push(ns),
+        }
+        self.next = (self.next + 1) % EditTimes::KEPT;
+    }
+
+    /// The time within which this part of the edits was done, in microseconds.
+    fn percentile_us(&self, percent: usize) -> Option<f64> {
+        let mut sorted = self.last_ns.clone();
+        sorted.sort_unstable();
+        let at = (sorted.len() * percent).div_ceil(100).checked_sub(1)?;
+        Some(sorted[at] as f64 / 1_000.0)
+    }
 }
 
 impl Track {
@@ -40,7 +71,9 @@ impl Track {
             let (options, fragments) = filters.reading();
             PassKeeper::reading(Options { link, ..options }, fragments)
         });
+        let begin = Instant::now();
         let applied = keeper.edit(link, events, filters);
+        self.edits.add(begin.elapsed());
         self.refused += applied.map_err(NodeError::new)?.failures.len() as u64;
         Ok(())
     }
@@ -100,12 +133,18 @@ impl Node for Track {
     }
 
     fn counters(&self) -> Vec<Counter> {
-        vec![
+        let mut counters = vec![
             Counter::count("announced", self.announced),
             Counter::count("closed", self.closed),
             Counter::count("refused", self.refused),
             Counter::count("data_frames", self.data_frames),
-        ]
+        ];
+        let times = [("edit_us_p50", 50), ("edit_us_p99", 99)];
+        let times = times.into_iter().filter_map(|(name, percent)| {
+            Some(Counter::new(name, self.edits.percentile_us(percent)?).common())
+        });
+        counters.extend(times);
+        counters
     }
 
     fn held(&self) -> Option<String> {
@@ -166,6 +205,7 @@ pub fn node(tracker: Box<dyn Tracker>, live: bool) -> Box<dyn Node> {
         closed: 0,
         refused: 0,
         data_frames: 0,
+        edits: EditTimes::default(),
     })
 }
 

@@ -18,8 +18,8 @@
 //! ```
 //!
 //! In a graph, the class [`CLASS`] does all of it; `classes.register(fyke::track::CLASS)` adds it to the
-//! [classes](crate::graph::Classes); [`CALLS`] writes a file for each call. A tracker of your own implements [`Tracker`]:
-//! `examples/own_tracker.rs`.
+//! [classes](crate::graph::Classes); [`CALLS`] writes a file for each call. A tracker of your own implements
+//! [`Tracker`]: `examples/own_tracker.rs`.
 
 #[doc(inline)]
 pub use fyke_track::{

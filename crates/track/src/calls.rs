@@ -1,14 +1,14 @@
 //! The graph class `calls`: a capture file for each call, with its signalling, and a summary of each as a line of JSON.
 //!
-//! It follows the frames that reach it with trackers of its own, so it comes after the node `track`. A call ends when it
-//! expects nothing and has been silent for a minute. Passes the frames that it has written; without files, every
+//! It follows the frames that reach it with trackers of its own, so it comes after the node `track`. A call ends when
+//! it expects nothing and has been silent for a minute. Passes the frames that it has written; without files, every
 //! frame.
 //!
-//! Parameters: `expression`, the protocols, as for `track`; `port`; `files`, the pattern of the names, with `{call}` and
-//! `{protocol}`: numbers of our own and names of protocols, never bytes of packets; `summary`, the file of the lines;
-//! `open`, most files open at a time: if there are more calls, the file of the call that was silent longest is closed,
-//! and a later frame of it begins `…-part2`; `most`, most files in all; `size`, most bytes of a call. Frames beyond `most`
-//! and `size` count as lost. Cost: the trackers, and a hash look-up per frame.
+//! Parameters: `expression`, the protocols, as for `track`; `port`; `files`, the pattern of the names, with `{call}`
+//! and `{protocol}`: numbers of our own and names of protocols, never bytes of packets; `summary`, the file of the
+//! lines; `open`, most files open at a time: if there are more calls, the file of the call that was silent longest is
+//! closed, and a later frame of it begins `…-part2`; `most`, most files in all; `size`, most bytes of a call. Frames
+//! beyond `most` and `size` count as lost. Cost: the trackers, and a hash look-up per frame.
 
 mod files;
 mod summary;

@@ -20,8 +20,8 @@
 //! each listening end, one more host, which must appear within [`TAKE_OVER_NS`] of an announcement of the call: media
 //! that address translation has changed. While only one end is announced, the other may be any host.
 //!
-//! Memory: at most [`Limits::data_connections`] and [`PER_CALL`] for a call, about 300 bytes each. Cost: one or two hash
-//! look-ups per frame, O(expectations of the call) for the first datagram of an unknown host.
+//! Memory: at most [`Limits::data_connections`] and [`PER_CALL`] for a call, about 300 bytes each. Cost: one or two
+//! hash look-ups per frame, O(expectations of the call) for the first datagram of an unknown host.
 
 use crate::segment::{FIN, RST, SYN, Segment};
 use crate::{CallFrame, Closed, Connection, Event, Limits, Protocol, Reason};
@@ -46,8 +46,8 @@ const REPLACED_NS: u64 = 5_000_000_000;
 pub struct Wanted {
     /// The expectation; its number is ignored.
     pub connection: Connection,
-    /// Number of what announced it, within its call. TCP connections of one origin are alternatives: if one arrives, the
-    /// others are closed. UDP ends of one origin are replaced together.
+    /// Number of what announced it, within its call. TCP connections of one origin are alternatives: if one arrives,
+    /// the others are closed. UDP ends of one origin are replaced together.
     pub origin: u64,
     /// Longest time until it arrives, in nanoseconds.
     pub lifetime_ns: u64,
@@ -79,7 +79,7 @@ struct Data {
     from_syn: bool,
 }
 
-/// What the expectations of a call have in common.
+/// State that the expectations of a call share.
 #[derive(Debug, Default)]
 struct Call {
     ids: Vec<u64>,
@@ -111,7 +111,7 @@ impl Announcement {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Expected {
-    /// What is expected, why and since when.
+    /// The expectation, with its cause and its time.
     pub connection: Connection,
     /// True once a frame has arrived.
     pub arrived: bool,
@@ -174,7 +174,7 @@ impl Expectations {
         self.table.is_empty()
     }
 
-    /// Number of datagrams at an announced end whose other end was neither announced nor could take over.
+    /// Number of datagrams at an announced end from or to a host that was neither announced nor could take over.
     pub fn foreign_frames(&self) -> u64 {
         self.foreign_frames
     }

@@ -39,6 +39,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod kind;
 mod messages;
 mod rtp;
 mod sdp;
@@ -60,7 +61,8 @@ pub use class::CLASS;
 pub use expectations::{Expectations, Expected};
 pub use ftp::Ftp;
 pub use keeper::{Applied, KeepError, PassKeeper};
-pub use registry::{TRACKERS, TrackerKind};
+pub use kind::TrackerKind;
+pub use registry::TRACKERS;
 pub use rtsp::Rtsp;
 pub use several::Several;
 pub use sip::Sip;
@@ -97,7 +99,7 @@ pub trait Tracker: Send {
         None
     }
 
-    /// What is expected and followed now.
+    /// Returns the expectations, with those that have arrived.
     fn expected(&self) -> Vec<Expected> {
         Vec::new()
     }
@@ -172,7 +174,7 @@ pub struct Connection {
     pub pair: bool,
     /// Number of the call that announced it (FTP: of the control connection), from 1.
     pub call: u64,
-    /// What it carries, like `RTP audio`.
+    /// Its content, like `RTP audio`.
     pub label: &'static str,
     /// The message that announced it.
     pub cause: Cause,

@@ -3,27 +3,7 @@
 //! `fyke track`, the graphs that it builds and the graph class `track` take their choices, filters
 //! and help from [`TRACKERS`]. A new tracker is a file with a [`TrackerKind`] and a row here.
 
-use crate::{Cause, Limits, Several, Tracker, ftp, rtsp, sip, tftp};
-
-/// A protocol that can be tracked.
-#[derive(Debug, Clone, Copy)]
-pub struct TrackerKind {
-    /// Name for users and for graphs, in lower case.
-    pub name: &'static str,
-    /// Help, one line.
-    pub summary: &'static str,
-    /// Standard control port.
-    pub port: u16,
-    /// Messages that announce a connection.
-    pub causes: &'static [Cause],
-    /// Returns the filter text that accepts the control connections at these ports and nothing
-    /// else.
-    pub start_filter: fn(&[u16]) -> String,
-    /// Filter text of all frames that the kernel must keep for look-back ([`Tracker::held`]).
-    pub held: Option<&'static str>,
-    /// Makes a tracker of the control connections at these ports.
-    pub make: fn(&[u16], Limits) -> Box<dyn Tracker>,
-}
+use crate::{Limits, Several, TrackerKind, ftp, rtsp, sip, tftp};
 
 /// All trackers; the first one is the default of the graph class `track`.
 pub const TRACKERS: &[TrackerKind] = &[ftp::KIND, sip::KIND, rtsp::KIND, tftp::KIND];
@@ -41,7 +21,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 /// Reads names such as `sip,rtsp`; case does not matter.
 ///
 /// # Errors
-/// When one is not known or is there twice.
+/// If one is not known or is there twice.
 pub fn parse(text: &str) -> Result<Vec<&'static TrackerKind>, String> {
     let mut kinds: Vec<&'static TrackerKind> = Vec::new();
     for word in text.split(',').map(str::trim) {

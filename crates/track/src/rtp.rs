@@ -206,7 +206,7 @@ mod tests {
     fn jitter_is_that_of_rfc_3550() {
         let even = run(&[(1, 0), (2, 20), (3, 40), (4, 60)]);
         assert_eq!(even.jitter_ms(), Some(0.0));
-        // Four packets whose transit times differ by 8 ms each: 64 units, J += (64 - J) / 16.
+        // Transit times of four packets differ by 8 ms each: 64 units, J += (64 - J) / 16.
         let uneven = run(&[(1, 0), (2, 28), (3, 40), (4, 68)]);
         let by_hand = [64.0, 64.0, 64.0].iter().fold(0.0, |j: f64, d| j + (d - j) / 16.0) / 8.0;
         let found = uneven.jitter_ms().unwrap();

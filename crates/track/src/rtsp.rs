@@ -1,8 +1,9 @@
 //! RTSP: follows sessions and expects the media that they set up: RTP and RTCP over UDP, unicast and multicast.
 //!
-//! Reads the `Transport` of SETUP in requests and responses, over TCP and UDP, IPv4 and IPv6. Media that are interleaved
-//! with RTSP are frames of the control connection. A call is a control connection; TEARDOWN ends what it expects, and
-//! so does silence. Cost and memory as for [`sip`](crate::sip). Source: RFC 2326, section 12.39; RFC 7826.
+//! Reads the `Transport` of SETUP in requests and responses, over TCP and UDP, IPv4 and IPv6. Media that are
+//! interleaved with RTSP are frames of the control connection. A call is a control connection; TEARDOWN ends what it
+//! expects, and so does silence. Cost and memory as for [`sip`](crate::sip). Source: RFC 2326, section 12.39; RFC
+//! 7826.
 
 use crate::expectations::{Expectations, Expected, Hit, Wanted};
 use crate::messages::{Message, MessageStreams, number};
@@ -25,7 +26,7 @@ pub(crate) const KIND: TrackerKind = TrackerKind {
     port: PORT,
     causes: &[REQUEST, RESPONSE],
     start_filter,
-    held: Some(crate::sip::HELD),
+    held: Some(crate::kind::HELD_MEDIA),
     make: |ports, limits| Box::new(Rtsp::at_ports(ports, limits)),
 };
 

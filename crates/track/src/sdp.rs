@@ -64,7 +64,7 @@ pub(crate) fn find(body: &[u8]) -> Option<&[u8]> {
 }
 
 impl Description {
-    /// Reads a description. `muxed`: its end has agreed to carry RTCP on the port of RTP if it says so.
+    /// Reads a description. `muxed`: the description is an answer, so RTCP is on the port of RTP if it has `rtcp-mux`.
     pub(crate) fn of(bytes: &[u8], muxed: bool) -> Description {
         let mut found = Description::default();
         let (mut session, mut medium): (Option<IpAddr>, Option<Medium>) = (None, None);
@@ -270,7 +270,8 @@ mod tests {
     #[test]
     fn media_have_their_own_address_and_rtcp_its_own_port() {
         let text = "v=0\no=a 1 2 IN IP4 10.0.0.1\nc=IN IP4 10.0.0.1/127\nm=audio 4000 RTP/AVP 0\n\
-                    m=video 5000/2 RTP/AVP 31\nc=IN IP6 2001:db8::1\nm=audio 6000 RTP/SAVP 8\na=rtcp:7001 IN IP4 10.0.0.9\n\
+                    m=video 5000/2 RTP/AVP 31\nc=IN IP6 2001:db8::1\nm=audio 6000 RTP/SAVP 8\n\
+                    a=rtcp:7001 IN IP4 10.0.0.9\n\
                     m=image 8000 udptl t38\nm=message 2855 TCP/MSRP *\nm=audio 0 RTP/AVP 0\n";
         assert_eq!(
             ends(text, false),
@@ -292,7 +293,8 @@ mod tests {
     #[test]
     fn muxed_rtcp_has_no_port_once_it_is_agreed() {
         let text = "v=0\nc=IN IP4 10.0.0.1\nm=audio 4000 UDP/TLS/RTP/SAVPF 111\na=rtcp-mux\n\
-                    a=candidate:1 1 UDP 213 192.168.1.5 9000 typ host\na=candidate:1 2 udp 213 192.168.1.5 9001 typ host\n\
+                    a=candidate:1 1 UDP 213 192.168.1.5 9000 typ host\n\
+                    a=candidate:1 2 udp 213 192.168.1.5 9001 typ host\n\
                     a=candidate:2 1 TCP 213 192.168.1.5 9 typ host\na=candidate:3 1 UDP 2 ab.local 9002 typ host\n";
         let candidates = ["udp 192.168.1.5:9000 RTP audio", "udp 192.168.1.5:9001 RTCP audio"];
         assert_eq!(ends(text, true), [&["udp 10.0.0.1:4000 RTP audio"][..], &candidates].concat());
@@ -301,7 +303,8 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_counted_and_the_rest_is_used() {
-        let text = b"v=0\nc=IN IP4 bad.example\nm=audio x RTP/AVP 0\nm=audio 4000 RTP/AVP 0\nc=IN IP4 10.0.0.1\nm=audio";
+        let text = b"v=0\nc=IN IP4 bad.example\nm=audio x RTP/AVP 0\n\
+                     m=audio 4000 RTP/AVP 0\nc=IN IP4 10.0.0.1\nm=audio";
         let found = Description::of(text, false);
         assert_eq!((found.ends.len(), found.malformed, found.media), (2, 3, 3));
         let hold = Description::of(b"c=IN IP4 0.0.0.0\nm=audio 4000 RTP/AVP 0\n", false);
@@ -309,7 +312,8 @@ mod tests {
         let many = format!("c=IN IP4 10.0.0.1\n{}", "m=audio 4000/9 RTP/AVP 0\n".repeat(99));
         let found = Description::of(many.as_bytes(), false);
         assert!(found.ends.len() <= MEDIA_LIMIT * END_LIMIT && found.malformed > 0);
-        let body = b"--x\r\nContent-Type: application/sdp\r\n\r\nv=0\r\nc=IN IP4 10.0.0.1\r\nm=audio 4000 RTP/AVP 0\r\n--x--";
+        let body = b"--x\r\nContent-Type: application/sdp\r\n\r\n\
+                     v=0\r\nc=IN IP4 10.0.0.1\r\nm=audio 4000 RTP/AVP 0\r\n--x--";
         assert_eq!(Description::of(find(body).unwrap(), false).ends.len(), 2);
         assert!(find(b"no description").is_none());
         let origin = |text: &[u8]| Description::of(text, false).origin;

@@ -1,8 +1,8 @@
 //! Content of a frame for a tracker: the TCP segment or the UDP datagram of its innermost packet, or the fact that it
 //! is a fragment of one.
 //!
-//! Fragments are detected, not reassembled: the first fragment of a datagram is read as far as it goes. If `payload_len`
-//! is larger than `payload`, the capture has cut the frame.
+//! Fragments are detected, not reassembled: the first fragment of a datagram is read as far as it goes. If
+//! `payload_len` is larger than `payload`, the capture has cut the frame.
 
 pub(crate) use fyke_flow::streams::Segment;
 pub(crate) use fyke_frame::walk::view::tcp_flags::{FIN, RST, SYN};

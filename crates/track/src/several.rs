@@ -1,7 +1,7 @@
 //! Several trackers as one: each reads every frame, and their numbers are made distinct.
 //!
-//! Connection *n* of tracker *i* of *k* becomes *n · k + i*; calls likewise, so [`Several::protocol_of`] tells whose a
-//! call is. Cost: the sum of the trackers.
+//! Connection *n* of tracker *i* of *k* becomes *n · k + i*; calls likewise, so [`Several::protocol_of`] names the
+//! protocol of a call. Cost: the sum of the trackers.
 
 use crate::{CallFrame, Closed, Connection, Event, Expected, Tracker};
 use fyke_frame::Frame;

@@ -6,24 +6,25 @@
 //!
 //! Decisions:
 //! - **A call** is a `Call-ID`. All dialogues of a forked call are one call.
-//! - **Other ends.** Media at an announced end may come from an announced host of the call, or from one more host, which
-//!   takes over within 5 s of an announcement (address translation). See [`expectations`](crate::expectations).
+//! - **Other ends.** Media at an announced end may come from an announced host of the call, or from one more host,
+//!   which takes over within 5 s of an announcement (address translation). See [`expectations`](crate::expectations).
 //! - **Changes.** A description replaces the earlier one of the same session (`o=`); the replaced ends stay while they
 //!   are in use, because the change may be refused. A medium on hold keeps its ends.
 //! - **End.** BYE, and CANCEL or a final failure of a call that was not answered, end the expectations half a second
 //!   later. Without them, silence of signalling and media does.
 //! - **RTCP** is expected on the next port, on that of `a=rtcp`, or, if an answer has `a=rtcp-mux`, on that of RTP.
-//! - The first fragment of a message is read as far as it goes; its later fragments are counted. Over TCP, messages may be
-//!   in pieces and out of order. TLS is not read.
+//! - The first fragment of a message is read as far as it goes; its later fragments are counted. Over TCP, messages
+//!   may be in pieces and out of order. TLS is not read.
 //!
-//! Cost: one hash look-up for a frame that is neither signalling nor at an expected end, O(bytes) for signalling. Memory:
-//! [`Limits`]. Source: RFC 3261, 3262, 3311, 3264.
+//! Cost: one hash look-up for a frame that is neither signalling nor at an expected end, O(bytes) for signalling.
+//! Memory: [`Limits`]. Source: RFC 3261, 3262, 3311, 3264.
 
 mod calls;
 #[cfg(test)]
 mod tests;
 
 use crate::expectations::{Expectations, Expected, Hit, Wanted};
+use crate::kind::HELD_MEDIA;
 use crate::messages::{Message, MessageStreams};
 use crate::sdp::{self, Description};
 use crate::segment::{self, Content};
@@ -44,15 +45,9 @@ pub(crate) const KIND: TrackerKind = TrackerKind {
     port: PORT,
     causes: &[OFFER, ANSWER],
     start_filter,
-    held: Some(HELD),
+    held: Some(HELD_MEDIA),
     make: |ports, limits| Box::new(Sip::at_ports(ports, limits)),
 };
-
-/// Frames that may be media: a description may name any host and any port, and media may arrive before it has been
-/// read. Without services that never are: DNS, DHCP, NTP, NetBIOS, SNMP, QUIC on 443, IKE, syslog, RADIUS, SSDP, mDNS.
-pub(crate) const HELD: &str = "udp and not (port 53 or port 67 or port 68 or port 123 or port 137 or port 138 or \
-                               port 161 or port 162 or port 443 or port 500 or port 514 or port 1812 or port 1813 or \
-                               port 1900 or port 5353 or port 5355)";
 
 /// Standard port.
 const PORT: u16 = 5_060;
@@ -187,7 +182,7 @@ impl Sip {
         }
     }
 
-    /// True if a message ends its call; records what it says about the call.
+    /// True if a message ends its call; records whether the call is answered.
     fn is_over(call: &mut Call, message: &Message<'_>, method: &[u8]) -> bool {
         match (message.status(), method) {
             (None, b"BYE") => true,

@@ -20,7 +20,7 @@ pub(crate) const KIND: TrackerKind = TrackerKind {
     port: PORT,
     causes: &[REQUEST],
     start_filter,
-    held: Some(crate::sip::HELD),
+    held: Some(crate::kind::HELD_MEDIA),
     make: |ports, limits| Box::new(Tftp::at_ports(ports, limits)),
 };
 

@@ -25,7 +25,13 @@ Examples:
   fyke track ftp -r all.pcapng -w - | tcpdump -nr -")]
 pub struct TrackArgs {
     /// Protocols to follow
-    #[arg(value_name = "PROTOCOL[,PROTOCOL]", value_parser = protocols(), value_delimiter = ',', required = true, num_args = 1)]
+    #[arg(
+        value_name = "PROTOCOL[,PROTOCOL]",
+        value_parser = protocols(),
+        value_delimiter = ',',
+        required = true,
+        num_args = 1
+    )]
     pub protocols: Vec<String>,
     #[command(flatten)]
     pub source: SourceArgs,

@@ -22,7 +22,7 @@ impl Pattern {
     /// Reads a pattern. With several protocols it must name them apart.
     ///
     /// # Errors
-    /// When it does not give each call a name of its own.
+    /// If it does not give each call a name of its own.
     pub(crate) fn of(text: &str, several: bool) -> Result<Pattern, String> {
         let (mut parts, mut rest) = (Vec::new(), text);
         while let Some((before, after)) = rest.split_once('{') {
@@ -50,7 +50,9 @@ impl Pattern {
         }
         let folder = text.rsplit_once('/').map_or("", |(folder, _)| folder);
         if folder.contains('{') {
-            return Err(format!("{text}: {{call}} and {{protocol}} stand after the last `/` only"));
+            return Err(format!(
+                "{text}: {{call}} and {{protocol}} are allowed after the last `/` only"
+            ));
         }
         parts.push((rest.to_owned(), None));
         Ok(Pattern { parts })

@@ -179,7 +179,7 @@ fn a_change_replaces_ends_once_they_are_silent() {
     bench.from_caller(&invite("a", &sdp(CALLER, 2, "m=image 4100 udptl t38\r\n")));
     for _ in 0..4 {
         bench.wait(3);
-        // The change has been refused: the old media goes on.
+        // The change has been refused: the old media continues.
         assert_eq!(bench.udp((CALLEE, 5000), (CALLER, 4000), b"old"), Some(1));
     }
     bench.wait(6);
@@ -297,7 +297,8 @@ fn any_bytes_are_survived() {
     rounds(300, |random| {
         let limits = Limits { control_connections: 8, data_connections: 40, ..Limits::default() };
         let mut bench = Bench { sip: Sip::at_ports(&[5060], limits), ..Bench::new() };
-        let media = "m=audio 4000/2 RTP/AVP 0\r\na=rtcp:9 IN IP4 10.0.0.9\r\na=candidate:1 1 UDP 1 10.0.0.8 77 typ host\r\n";
+        let media = "m=audio 4000/2 RTP/AVP 0\r\na=rtcp:9 IN IP4 10.0.0.9\r\n\
+                     a=candidate:1 1 UDP 1 10.0.0.8 77 typ host\r\n";
         for _ in 0..20 {
             let body = sdp(CALLER, 1, media);
             let id = ["a", "b", "c"][random.below(3)];

@@ -301,6 +301,9 @@ const SCRIPT: &str = r#"
     "$FYKE" track sip -i far -w far.pcapng --stats 2> far.log &
     ids="$ids $!"
     for id in $ids; do wait_for "$FYKE" ctl --pid $id show; done
+    "$FYKE" run --no-control '(pcapin,open.pcap) > (tointerface,near)' 2> open.log
+    sleep 0.5
+    "$FYKE" ctl --pid $id show --full > show.txt
     "$FYKE" run --no-control '(pcapin,in.pcap) > (tointerface,near)' 2> in.log
     sleep 1.5
     kill -INT $ids
@@ -311,8 +314,12 @@ const SCRIPT: &str = r#"
 fn live_calls_lose_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let calls = 20;
-    let frames = interleave((1..=calls).map(|id| call(id, 50)).collect());
-    std::fs::write(folder.path().join("in.pcap"), pcap::file(1, &frames)).unwrap();
+    let mut lists: Vec<_> = (1..=calls).map(|id| call(id, 50)).collect();
+    // The first call is open when the others begin.
+    let open: Vec<_> = lists[0].drain(..20).collect();
+    for (name, frames) in [("open.pcap", open), ("in.pcap", interleave(lists))] {
+        std::fs::write(folder.path().join(name), pcap::file(1, &frames)).unwrap();
+    }
     let Some(output) = Script::new(FYKE, folder.path()).run(SCRIPT) else { return };
     let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap_or_default();
     let said = text(&output.stderr) + &read("near.log") + &read("far.log");
@@ -324,4 +331,15 @@ fn live_calls_lose_nothing() {
         assert_eq!(count(&path), size(50), "{}: {said}", path.display());
     }
     assert_eq!(read("near.json").lines().count(), calls, "{said}");
+    let show = read("show.txt");
+    for (port, label, cause) in [
+        ("10.0.0.1 udp port 4004", "RTP audio", "SIP request with SDP"),
+        ("10.0.0.2 udp port 24005", "RTCP audio", "SIP response with SDP"),
+    ] {
+        let is_row = |line: &str| {
+            line.trim_start().starts_with("expected")
+                && [port, label, cause, "sip call 1:"].iter().all(|part| line.contains(part))
+        };
+        assert!(show.lines().any(is_row), "{show}");
+    }
 }

@@ -12,7 +12,7 @@
 //! [`Limits`]: crate::Limits
 
 use crate::registry;
-use crate::{Event, Limits, PassKeeper, Tracker};
+use crate::{Connection, Event, Expected, Limits, PassKeeper, Protocol, Tracker};
 use fyke_filter::Options;
 use fyke_filters::FilterSet;
 use fyke_frame::{LinkType, Mask};
@@ -94,6 +94,32 @@ impl Track {
     }
 }
 
+impl Track {
+    /// Describes an expectation: its call, its end, its cause and its age.
+    fn describe(&self, expected: &Expected) -> String {
+        let Connection { server, port, protocol, client, .. } = expected.connection;
+        let Connection { call, label, cause, announced_ns, .. } = expected.connection;
+        let (name, number) = self.tracker.name_of(call);
+        let protocol = match protocol {
+            Protocol::Tcp => "tcp",
+            Protocol::Udp => "udp",
+        };
+        let with = if expected.connection.pair { format!(" with {client}") } else { String::new() };
+        let state = match (expected.closing, expected.arrived) {
+            (true, _) => "ends",
+            (false, true) => "in use",
+            (false, false) => "expected",
+        };
+        let (seconds, millis) = (announced_ns / 1_000_000_000, announced_ns / 1_000_000 % 1_000);
+        let cause = cause.name();
+        let bytes = expected.wire_bytes;
+        format!(
+            "{name} call {number}: {label} at {server} {protocol} port {port}{with}, {state}; {cause}, \
+             announced at {seconds}.{millis:03}; {bytes} bytes"
+        )
+    }
+}
+
 impl Node for Track {
     fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
         for (index, frame) in arrival.frames() {
@@ -147,6 +173,20 @@ impl Node for Track {
         counters
     }
 
+    /// The expectations of the oldest calls, with their frames.
+    fn entries(&self) -> Vec<(String, u64)> {
+        let mut expected = self.tracker.expected();
+        expected.sort_unstable_by_key(|one| one.connection.id);
+        let left = expected.len().saturating_sub(ENTRY_LIMIT);
+        let listed = expected.iter().take(ENTRY_LIMIT);
+        let mut entries: Vec<_> = listed.map(|one| (self.describe(one), one.frame_count)).collect();
+        if left > 0 {
+            let frames = expected.iter().skip(ENTRY_LIMIT).map(|one| one.frame_count).sum();
+            entries.push((format!("{left} more expectations"), frames));
+        }
+        entries
+    }
+
     fn held(&self) -> Option<String> {
         self.tracker.held().map(str::to_owned)
     }
@@ -157,6 +197,8 @@ impl Node for Track {
     }
 }
 
+/// Most expectations that are listed.
+const ENTRY_LIMIT: usize = 999;
 /// Most control ports of a tracker.
 const MAX_PORTS: usize = 16;
 

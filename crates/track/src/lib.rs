@@ -99,6 +99,11 @@ pub trait Tracker: Send {
         None
     }
 
+    /// Returns the protocol of a call, for people, and the call's number in it.
+    fn name_of(&self, call: u64) -> (&str, u64) {
+        (self.name(), call)
+    }
+
     /// Returns the expectations, with those that have arrived.
     fn expected(&self) -> Vec<Expected> {
         Vec::new()

@@ -100,6 +100,10 @@ impl Tracker for Several {
         self.call
     }
 
+    fn name_of(&self, call: u64) -> (&str, u64) {
+        self.protocol_of(call).unwrap_or((&self.name, call))
+    }
+
     fn expected(&self) -> Vec<Expected> {
         let count = self.trackers.len() as u64;
         let of = |(tracker, index): (&Box<dyn Tracker>, u64)| {

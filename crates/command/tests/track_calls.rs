@@ -200,6 +200,36 @@ fn stream() -> Vec<Vec<u8>> {
     frames
 }
 
+/// A control connection is silent for longer than calls last; nothing of its first part is overwritten.
+#[test]
+fn a_call_that_continues_after_a_long_silence_gets_another_part() {
+    let folder = tempfile::tempdir().unwrap();
+    let control = |sequence, text: &[u8]| {
+        let packet = Packet::ethernet().ipv4(CALLER, CALLEE).tcp(4_000, 21).flags(16);
+        packet.seq_ack(sequence, 1).payload(text).build()
+    };
+    let times = [
+        (1, control(1, b"USER a\r\n")),
+        (2, control(9, b"NOOP\r\n")),
+        (200, control(15, b"QUIT\r\n")),
+    ];
+    let record = |(second, data): (u64, Vec<u8>)| {
+        let wire_len = data.len() as u32;
+        pcap::Record { timestamp_ns: second * 1_000_000_000, wire_len, data }
+    };
+    let file = pcap::encode(1, &times.map(record), pcap::Layout::default());
+    std::fs::write(folder.path().join("in.pcap"), file).unwrap();
+    let args = ["-r", "in.pcap", "-w", "{protocol}-{call}.pcapng", "--summary", "calls.json"];
+    let mut command = Command::new(FYKE);
+    let command = command.args(["track", "ftp", "-Z", "root"]).args(args);
+    let output = command.current_dir(folder.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let parts = ["ftp-1.pcapng", "ftp-1-part2.pcapng"].map(|name| count(&folder.path().join(name)));
+    assert_eq!(parts, [2, 1]);
+    let lines = std::fs::read_to_string(folder.path().join("calls.json")).unwrap();
+    assert_eq!(lines.lines().count(), 2, "{lines}");
+}
+
 #[test]
 fn streams_of_rtsp_are_followed() {
     let folder = tempfile::tempdir().unwrap();

@@ -16,8 +16,8 @@ mod summary;
 use crate::calls::files::{CallFiles, Pattern};
 use crate::calls::summary::Summary;
 use crate::class::ports;
-use crate::registry::{self, TrackerKind};
-use crate::{Event, Limits, Several, Tracker};
+use crate::registry;
+use crate::{Event, Limits, Several, Tracker, TrackerKind};
 use fyke_capture::Output;
 use fyke_flow::Ageing;
 use fyke_frame::Mask;
@@ -113,13 +113,13 @@ impl Node for CallNode {
     fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
         let (mut written, mut lost) = (Mask::EMPTY, Mask::EMPTY);
         for (index, frame) in arrival.frames() {
+            self.expire(frame.timestamp_ns)?;
             self.tracker.frame(frame, &mut self.events);
             let part = self.tracker.call();
             if let Some(part) = part {
                 self.enter(part.call, frame.timestamp_ns)?;
             }
             self.record_events();
-            self.expire(frame.timestamp_ns)?;
             let Some(part) = part else {
                 self.of_no_call += 1;
                 continue;

@@ -2,7 +2,7 @@
 
 use fyke_capture::{Interface, PRIVATE, Sink, WriteError, WriteOptions};
 use fyke_frame::Frame;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 
 /// Names of files, such as `calls/{protocol}-{call}.pcapng`.
@@ -91,8 +91,12 @@ pub(crate) struct Limits {
 pub(crate) struct CallFiles {
     pattern: Pattern,
     limits: Limits,
+    /// All calls that have had a file, at most [`Limits::most`]: one that continues after its end gets another part.
     calls: HashMap<u64, CallFile>,
-    open: usize,
+    /// Calls with an open file, by the turn of their last frame.
+    open: BTreeMap<u64, u64>,
+    /// Calls with frames that are not flushed.
+    dirty: Vec<u64>,
     turn: u64,
     /// Files so far.
     pub(crate) count: u64,
@@ -105,15 +109,16 @@ struct CallFile {
     sink: Option<Box<dyn Sink>>,
     part: u32,
     bytes: u64,
-    /// Number of the last write of all files.
+    /// Turn of its last frame.
     last: u64,
-    /// True if something is to be flushed.
+    /// True if it is among those that are not flushed.
     dirty: bool,
 }
 
 impl CallFiles {
     pub(crate) fn new(pattern: Pattern, limits: Limits) -> CallFiles {
-        CallFiles { pattern, limits, calls: HashMap::new(), open: 0, turn: 0, count: 0, over: 0 }
+        let (calls, open, dirty) = (HashMap::new(), BTreeMap::new(), Vec::new());
+        CallFiles { pattern, limits, calls, open, dirty, turn: 0, count: 0, over: 0 }
     }
 
     /// Writes a frame to the file of its call; false if a limit does not allow it.
@@ -133,7 +138,7 @@ impl CallFiles {
             return Ok(false);
         }
         if !is_open {
-            if self.open >= limits.open {
+            if self.open.len() >= limits.open {
                 self.close_oldest()?;
             }
             let file = self.calls.entry(call).or_default();
@@ -147,11 +152,16 @@ impl CallFiles {
             };
             file.sink = Some(fyke_capture::create_file(&path, options)?);
             file.part += 1;
-            (self.count, self.open) = (self.count + 1, self.open + 1);
+            self.count += 1;
         }
         self.turn += 1;
         let file = self.calls.entry(call).or_default();
-        (file.last, file.dirty, file.bytes) = (self.turn, true, bytes + length);
+        self.open.remove(&file.last);
+        self.open.insert(self.turn, call);
+        if !std::mem::replace(&mut file.dirty, true) {
+            self.dirty.push(call);
+        }
+        (file.last, file.bytes) = (self.turn, bytes + length);
         match &mut file.sink {
             Some(sink) => sink.write(interface, frame).map(|()| true),
             None => Ok(false),
@@ -160,19 +170,17 @@ impl CallFiles {
 
     /// Closes the file of the call that was silent longest.
     fn close_oldest(&mut self) -> Result<(), WriteError> {
-        let open = self.calls.values_mut().filter(|file| file.sink.is_some());
-        let Some(sink) = open.min_by_key(|file| file.last).and_then(|file| file.sink.take()) else {
-            return Ok(());
-        };
-        self.open -= 1;
-        sink.finish().map(drop)
+        match self.open.first_key_value() {
+            Some((_, &call)) => self.end(call).map(drop),
+            None => Ok(()),
+        }
     }
 
-    /// Closes the file of a call that has ended; returns the number of its parts.
+    /// Closes the file of a call; returns the number of its parts.
     pub(crate) fn end(&mut self, call: u64) -> Result<u32, WriteError> {
-        let Some(file) = self.calls.remove(&call) else { return Ok(0) };
-        if let Some(sink) = file.sink {
-            self.open -= 1;
+        let Some(file) = self.calls.get_mut(&call) else { return Ok(0) };
+        if let Some(sink) = file.sink.take() {
+            self.open.remove(&file.last);
             sink.finish()?;
         }
         Ok(file.part)
@@ -180,7 +188,8 @@ impl CallFiles {
 
     /// Writes all frames so far to the operating system.
     pub(crate) fn flush(&mut self) -> Result<(), WriteError> {
-        for file in self.calls.values_mut().filter(|file| file.dirty) {
+        for call in std::mem::take(&mut self.dirty) {
+            let Some(file) = self.calls.get_mut(&call) else { continue };
             file.dirty = false;
             if let Some(sink) = &mut file.sink {
                 sink.flush()?;

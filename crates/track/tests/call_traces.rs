@@ -47,7 +47,7 @@ const EXPECTED: &[(&str, &[u16], u64, u64)] = &[
     ("suricata__sip-body-large.pcap", &[5060], 1, 0),
     ("suricata__sdp.pcap", &[5060], 1, 0),
     ("suricata__sip_compact_form.pcap", &[5060], 1, 0),
-    ("pcpp__sip_non_default_port.pcap", &[52380], 1, 0),
+    ("pcpp__sip_non_default_port.pcap", &[52380], 2, 0),
 ];
 
 #[test]

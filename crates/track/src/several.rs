@@ -106,12 +106,13 @@ impl Tracker for Several {
 
     fn expected(&self) -> Vec<Expected> {
         let count = self.trackers.len() as u64;
-        let of = |(tracker, index): (&Box<dyn Tracker>, u64)| {
+        let mut all = Vec::new();
+        for (tracker, index) in self.trackers.iter().zip(0..) {
             let mut list = tracker.expected();
             list.iter_mut().for_each(|one| renumber(&mut one.connection, count, index));
-            list
-        };
-        self.trackers.iter().zip(0..).flat_map(of).collect()
+            all.append(&mut list);
+        }
+        all
     }
 }
 

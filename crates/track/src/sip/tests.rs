@@ -59,19 +59,19 @@ impl Bench {
         self.frame(&packet.build())
     }
 
-    fn from_caller(&mut self, text: &str) {
+    fn caller_sends(&mut self, text: &str) {
         self.udp((CALLER, 5060), (CALLEE, 5060), text.as_bytes());
     }
 
-    fn from_callee(&mut self, text: &str) {
+    fn callee_sends(&mut self, text: &str) {
         self.udp((CALLEE, 5060), (CALLER, 5060), text.as_bytes());
     }
 
     /// Runs a call up to its answer: 4000 and 4001 at the caller, 5000 and 5001 at the callee.
     fn call(&mut self, id: &str) {
-        self.from_caller(&invite(id, &sdp(CALLER, 1, "m=audio 4000 RTP/AVP 0\r\n")));
-        self.from_callee(&answer(id, "200 OK", &sdp(CALLEE, 1, "m=audio 5000 RTP/AVP 0\r\n")));
-        self.from_caller(&message("ACK sip:b@c SIP/2.0", id, "ACK", ""));
+        self.caller_sends(&invite(id, &sdp(CALLER, 1, "m=audio 4000 RTP/AVP 0\r\n")));
+        self.callee_sends(&answer(id, "200 OK", &sdp(CALLEE, 1, "m=audio 5000 RTP/AVP 0\r\n")));
+        self.caller_sends(&message("ACK sip:b@c SIP/2.0", id, "ACK", ""));
     }
 
     fn wait(&mut self, seconds: u64) {
@@ -113,7 +113,7 @@ fn a_call_from_invite_to_bye() {
     assert_eq!(bench.udp((CALLEE, 5000), (CALLER, 4000), b"media"), Some(1));
     assert_eq!(bench.udp((CALLEE, 5001), (CALLER, 4001), b"control"), Some(1));
     assert_eq!(bench.udp((CALLEE, 5002), (CALLER, 4003), b"other"), None);
-    bench.from_callee(&message("BYE sip:a SIP/2.0", "a", "BYE", ""));
+    bench.callee_sends(&message("BYE sip:a SIP/2.0", "a", "BYE", ""));
     assert_eq!(bench.udp((CALLER, 4000), (CALLEE, 5000), b"late"), Some(1));
     assert!(bench.closed().is_empty());
     bench.wait(1);
@@ -131,14 +131,14 @@ fn early_media_short_names_and_several_media() {
     let mut bench = Bench::new();
     let media = "m=audio 4000 RTP/AVP 0\r\nm=video 4002 RTP/AVP 31\r\na=rtcp:4444\r\nm=image 4006 udptl t38\r\n";
     let body = sdp(CALLER, 1, media);
-    bench.from_caller(&format!(
+    bench.caller_sends(&format!(
         "INVITE sip:b@c SIP/2.0\r\ni: short\r\nCSeq: 1 INVITE\r\nc: application/sdp\r\nl: {}\r\n\r\n{body}",
         body.len()
     ));
     assert_eq!(bench.opened().len(), 5);
     // While nothing else is announced, any host may be the other end.
     assert_eq!(bench.udp((CALLEE, 5000), (CALLER, 4000), b"early"), Some(1));
-    bench.from_callee(&answer(
+    bench.callee_sends(&answer(
         "short",
         "183 Session Progress",
         &sdp(CALLEE, 1, "m=audio 5000 RTP/AVP 0\r\n"),
@@ -147,7 +147,7 @@ fn early_media_short_names_and_several_media() {
     // Silence of a minute and more while it rings.
     bench.wait(150);
     assert!(bench.closed().is_empty());
-    bench.from_callee(&answer("short", "486 Busy Here", ""));
+    bench.callee_sends(&answer("short", "486 Busy Here", ""));
     bench.wait(1);
     assert_eq!((bench.closed().len(), bench.sip.expectation_count()), (7, 0));
 }
@@ -156,17 +156,17 @@ fn early_media_short_names_and_several_media() {
 fn cancel_ends_a_call_that_was_not_answered_only() {
     let mut bench = Bench::new();
     bench.call("a");
-    bench.from_caller(&message("CANCEL sip:b SIP/2.0", "a", "CANCEL", ""));
+    bench.caller_sends(&message("CANCEL sip:b SIP/2.0", "a", "CANCEL", ""));
     bench.wait(2);
     assert_eq!(bench.sip.expectation_count(), 4);
-    bench.from_caller(&invite("b", &sdp(CALLER, 1, "m=audio 6000 RTP/AVP 0\r\n")));
-    bench.from_caller(&message("CANCEL sip:b SIP/2.0", "b", "CANCEL", ""));
+    bench.caller_sends(&invite("b", &sdp(CALLER, 1, "m=audio 6000 RTP/AVP 0\r\n")));
+    bench.caller_sends(&message("CANCEL sip:b SIP/2.0", "b", "CANCEL", ""));
     bench.wait(2);
     assert_eq!(bench.sip.expectation_count(), 4);
     // The challenge of a proxy, and the same INVITE again.
-    bench.from_caller(&invite("c", &sdp(CALLER, 1, "m=audio 7000 RTP/AVP 0\r\n")));
-    bench.from_callee(&answer("c", "407 Proxy Authentication Required", ""));
-    bench.from_caller(&invite("c", &sdp(CALLER, 1, "m=audio 7000 RTP/AVP 0\r\n")));
+    bench.caller_sends(&invite("c", &sdp(CALLER, 1, "m=audio 7000 RTP/AVP 0\r\n")));
+    bench.callee_sends(&answer("c", "407 Proxy Authentication Required", ""));
+    bench.caller_sends(&invite("c", &sdp(CALLER, 1, "m=audio 7000 RTP/AVP 0\r\n")));
     bench.wait(2);
     assert_eq!(bench.sip.expectation_count(), 6);
     assert_eq!(bench.sip.counters().calls, 3);
@@ -176,7 +176,7 @@ fn cancel_ends_a_call_that_was_not_answered_only() {
 fn a_change_replaces_ends_once_they_are_silent() {
     let mut bench = Bench::new();
     bench.call("a");
-    bench.from_caller(&invite("a", &sdp(CALLER, 2, "m=image 4100 udptl t38\r\n")));
+    bench.caller_sends(&invite("a", &sdp(CALLER, 2, "m=image 4100 udptl t38\r\n")));
     for _ in 0..4 {
         bench.wait(3);
         // The change has been refused: the old media continues.
@@ -189,7 +189,7 @@ fn a_change_replaces_ends_once_they_are_silent() {
     // A medium on hold keeps its ends.
     let hold =
         sdp([0, 0, 0, 0], 3, "m=audio 5000 RTP/AVP 0\r\n").replace("o=x 1 3 IN IP4 0.0.0.0", "o=y");
-    bench.from_callee(&invite("a", &hold));
+    bench.callee_sends(&invite("a", &hold));
     bench.wait(20);
     assert!(!bench.closed().iter().any(|one| one.connection.port == 5000));
 }
@@ -263,7 +263,7 @@ fn what_is_no_call_announces_nothing() {
         invite("e", &body).replace("Content-Type", "Content-Encoding: gzip\r\nContent-Type"),
         invite("t", &body).replace("application/sdp", "text/plain"),
     ] {
-        bench.from_caller(&text);
+        bench.caller_sends(&text);
     }
     assert!(bench.events.is_empty());
     assert_eq!(bench.sip.counters().malformed, 3);
@@ -275,13 +275,13 @@ fn floods_are_bounded_and_every_open_gets_its_close() {
     let mut bench = Bench { sip: Sip::at_ports(&[5060], limits), ..Bench::new() };
     for call in 0..2_000_u16 {
         let media = format!("m=audio {} RTP/AVP 0\r\n", 1024 + call * 2);
-        bench.from_caller(&invite(&call.to_string(), &sdp(CALLER, 1, &media)));
+        bench.caller_sends(&invite(&call.to_string(), &sdp(CALLER, 1, &media)));
         assert!(bench.sip.call_count() <= 50 && bench.sip.expectation_count() <= 200);
     }
     // One call with more and more ends.
     for version in 0..200 {
         let media = format!("m=audio {} RTP/AVP 0\r\n", 2_000 + version * 2);
-        bench.from_caller(&invite("one", &sdp([10, 0, 1, version as u8], version, &media)));
+        bench.caller_sends(&invite("one", &sdp([10, 0, 1, version as u8], version, &media)));
     }
     let of_one = bench.sip.expected();
     let calls: Vec<_> = of_one.iter().map(|one| one.connection.call).collect();

@@ -487,12 +487,15 @@ pub struct FilterPasses {
     pub passes: Vec<PassCount>,
 }
 
-/// A pass and its counter.
+/// First id of the expectations of trackers, which follow the passes of an [`EntryKind::Tracker`].
+pub const FIRST_EXPECTATION: u64 = 1 << 48;
+
+/// A pass and its counter, or an expectation of a tracker and its frames.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PassCount {
     /// Its id, which no other pass of this fyke ever has.
     pub id: u64,
-    /// Its instructions as text.
+    /// Its instructions as text; of an expectation its call, end, cause and state.
     pub text: String,
     /// Frames it accepted.
     pub accepted: u64,

@@ -52,6 +52,9 @@ impl Tracker for Tftp {
             port: end.1,
             client: ip.destination(),
             protocol: Protocol::Udp,
+            pair: true,
+            call: self.next_id,
+            label: "TFTP data",
             cause: Cause::new("TFTP request"),
             announced_ns: now_ns,
         };

@@ -18,11 +18,12 @@
 //! ```
 //!
 //! In a graph, the class [`CLASS`] does all of it; `classes.register(fyke::track::CLASS)` adds it to the
-//! [classes](crate::graph::Classes). A tracker of your own implements [`Tracker`]:
-//! `examples/own_tracker.rs`.
+//! [classes](crate::graph::Classes); [`CALLS`] writes a file for each call. A tracker of your own implements
+//! [`Tracker`]: `examples/own_tracker.rs`.
 
 #[doc(inline)]
 pub use fyke_track::{
-    Applied, CLASS, Cause, Closed, Connection, Event, Ftp, KeepError, Limits, PassKeeper, Protocol,
-    Reason, TRACKERS, Tracker, TrackerKind, class, ftp, registry,
+    Applied, CALLS, CLASS, CallFrame, Cause, Closed, Connection, Event, Expectations, Expected,
+    Ftp, KeepError, Limits, PassKeeper, Protocol, Reason, Rtsp, Several, Sip, TRACKERS, Tftp,
+    Tracker, TrackerKind, calls, class, expectations, ftp, registry, rtsp, sip, tftp,
 };

@@ -122,6 +122,12 @@ pub trait Node: Send {
         None
     }
 
+    /// Entries of its state, such as the connections that a tracker expects: a text, and a number of frames. Made for
+    /// each [snapshot](crate::GraphHandle::snapshot), between two batches; at most a thousand.
+    fn entries(&self) -> Vec<(String, u64)> {
+        Vec::new()
+    }
+
     /// Filters of the node, for [`Class::editable`] classes.
     fn filters(&self) -> Option<&FilterSet> {
         None

@@ -1,24 +1,25 @@
-//! The graph class `track`: follows a protocol that negotiates ports, and edits the filter before
+//! The graph class `track`: follows protocols that negotiate ports, and edits the filter before
 //! it, so that the filter accepts an announced connection from the next frame on. Passes every
 //! frame.
 //!
-//! Parameters: `expression`, the protocol (by default `ftp`, the first of the
-//! [registry]); `port`, the control ports (by default the protocol's); `live=y`:
+//! Parameters: `expression`, the protocols, `sip,rtsp` (by default `ftp`, the first of the
+//! [registry]); `port`, the control ports of one protocol (by default its own); `live=y`:
 //! time passes without frames too. Counters: `announced`, `closed`, `refused`
-//! (announcements that the filter did not accept), `data_frames` (of closed data connections).
+//! (announcements that the filter did not accept), `data_frames` (of closed data connections),
+//! `edit_us_p50` and `edit_us_p99` (time of the last 4,096 edits of the filter).
 //! Bounded by the tracker's [`Limits`]. Source: Swift, section 5.2 (FTPCap); MAPI's TRACK_FTP.
 //!
 //! [`Limits`]: crate::Limits
 
-use crate::registry::{self, TRACKERS};
-use crate::{Event, Limits, PassKeeper, Tracker};
+use crate::registry;
+use crate::{Connection, Event, Expected, Limits, PassKeeper, Protocol, Tracker};
 use fyke_filter::Options;
 use fyke_filters::FilterSet;
 use fyke_frame::{LinkType, Mask};
 use fyke_graph::node::{Arrival, Class, Counter, Emitted, MakeError, Node, NodeError};
 use fyke_graph::node::{Parameter, Settings};
 use std::collections::HashMap;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 struct Track {
     tracker: Box<dyn Tracker>,
@@ -30,6 +31,36 @@ struct Track {
     closed: u64,
     refused: u64,
     data_frames: u64,
+    edits: EditTimes,
+}
+
+/// Times of the last edits: how long after its frame was read a connection's row is in force.
+#[derive(Default)]
+struct EditTimes {
+    last_ns: Vec<u64>,
+    next: usize,
+}
+
+impl EditTimes {
+    /// Most edits that are kept.
+    const KEPT: usize = 4_096;
+
+    fn add(&mut self, time: Duration) {
+        let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        match self.last_ns.get_mut(self.next) {
+            Some(place) => *place = ns,
+            None => self.last_ns.push(ns),
+        }
+        self.next = (self.next + 1) % EditTimes::KEPT;
+    }
+
+    /// The time within which this part of the edits was done, in microseconds.
+    fn percentile_us(&self, percent: usize) -> Option<f64> {
+        let mut sorted = self.last_ns.clone();
+        sorted.sort_unstable();
+        let at = (sorted.len() * percent).div_ceil(100).checked_sub(1)?;
+        Some(sorted[at] as f64 / 1_000.0)
+    }
 }
 
 impl Track {
@@ -40,7 +71,9 @@ impl Track {
             let (options, fragments) = filters.reading();
             PassKeeper::reading(Options { link, ..options }, fragments)
         });
+        let begin = Instant::now();
         let applied = keeper.edit(link, events, filters);
+        self.edits.add(begin.elapsed());
         self.refused += applied.map_err(NodeError::new)?.failures.len() as u64;
         Ok(())
     }
@@ -58,6 +91,32 @@ impl Track {
             }
         }
         events
+    }
+}
+
+impl Track {
+    /// Describes an expectation: its call, its end, its cause and its age.
+    fn describe(&self, expected: &Expected) -> String {
+        let Connection { server, port, protocol, client, .. } = expected.connection;
+        let Connection { call, label, cause, announced_ns, .. } = expected.connection;
+        let (name, number) = self.tracker.name_of(call);
+        let protocol = match protocol {
+            Protocol::Tcp => "tcp",
+            Protocol::Udp => "udp",
+        };
+        let with = if expected.connection.pair { format!(" with {client}") } else { String::new() };
+        let state = match (expected.closing, expected.arrived) {
+            (true, _) => "ends",
+            (false, true) => "in use",
+            (false, false) => "expected",
+        };
+        let (seconds, millis) = (announced_ns / 1_000_000_000, announced_ns / 1_000_000 % 1_000);
+        let cause = cause.name();
+        let bytes = expected.wire_bytes;
+        format!(
+            "{name} call {number}: {label} at {server} {protocol} port {port}{with}, {state}; {cause}, \
+             announced at {seconds}.{millis:03}; {bytes} bytes"
+        )
     }
 }
 
@@ -100,12 +159,32 @@ impl Node for Track {
     }
 
     fn counters(&self) -> Vec<Counter> {
-        vec![
+        let mut counters = vec![
             Counter::count("announced", self.announced),
             Counter::count("closed", self.closed),
             Counter::count("refused", self.refused),
             Counter::count("data_frames", self.data_frames),
-        ]
+        ];
+        let times = [("edit_us_p50", 50), ("edit_us_p99", 99)];
+        let times = times.into_iter().filter_map(|(name, percent)| {
+            Some(Counter::new(name, self.edits.percentile_us(percent)?).common())
+        });
+        counters.extend(times);
+        counters
+    }
+
+    /// The expectations of the oldest calls, with their frames.
+    fn entries(&self) -> Vec<(String, u64)> {
+        let mut expected = self.tracker.expected();
+        expected.sort_unstable_by_key(|one| one.connection.id);
+        let left = expected.len().saturating_sub(ENTRY_LIMIT);
+        let listed = expected.iter().take(ENTRY_LIMIT);
+        let mut entries: Vec<_> = listed.map(|one| (self.describe(one), one.frame_count)).collect();
+        if left > 0 {
+            let frames = expected.iter().skip(ENTRY_LIMIT).map(|one| one.frame_count).sum();
+            entries.push((format!("{left} more expectations"), frames));
+        }
+        entries
     }
 
     fn held(&self) -> Option<String> {
@@ -118,6 +197,8 @@ impl Node for Track {
     }
 }
 
+/// Most expectations that are listed.
+const ENTRY_LIMIT: usize = 999;
 /// Most control ports of a tracker.
 const MAX_PORTS: usize = 16;
 
@@ -138,11 +219,18 @@ pub fn ports(text: &str) -> Result<Vec<u16>, String> {
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
-    let names: Vec<_> = registry::names().collect();
-    let kind = &TRACKERS[settings.choice("expression", &names)?];
-    let ports = settings.text("port").map_or_else(|| Ok(vec![kind.port]), ports);
+    let kinds = registry::parse(settings.text("expression").unwrap_or(registry::TRACKERS[0].name));
+    let kinds = kinds.map_err(|message| MakeError::new("expression", message))?;
+    let ports = settings.text("port").map(ports).transpose();
     let ports = ports.map_err(|message| MakeError::new("port", message))?;
-    Ok(node((kind.make)(&ports, Limits::default()), settings.flag("live")?))
+    if ports.is_some() && kinds.len() > 1 {
+        return Err(MakeError::new(
+            "port",
+            "control ports are for one protocol; several are given",
+        ));
+    }
+    let tracker = registry::make(&kinds, ports.as_deref(), Limits::default());
+    Ok(node(Box::new(tracker), settings.flag("live")?))
 }
 
 /// A node that follows any tracker, for classes of programs with trackers of their own:
@@ -159,6 +247,7 @@ pub fn node(tracker: Box<dyn Tracker>, live: bool) -> Box<dyn Node> {
         closed: 0,
         refused: 0,
         data_frames: 0,
+        edits: EditTimes::default(),
     })
 }
 
@@ -166,7 +255,7 @@ pub fn node(tracker: Box<dyn Tracker>, live: bool) -> Box<dyn Node> {
 pub const CLASS: Class = Class {
     name: "track",
     aliases: &["track_ftp"],
-    summary: "follows the protocol `expression` and edits the filter before it",
+    summary: "follows the protocols `expression` and edits the filter before it",
     parameters: &[
         Parameter { name: "expression", summary: registry::CHOICES },
         Parameter { name: "port", summary: "control ports, N[,N] (those of the protocol)" },

@@ -20,13 +20,12 @@
 //! Source: RFC 959, 1123, 2428, 4217; Swift, section 5.2 (FTPCap).
 
 mod announce;
-mod data;
 mod lines;
 
+use crate::expectations::{Announcement, Expectations, Expected, Wanted};
 use crate::segment::{self, Content, FIN, RST, SYN, Segment};
-use crate::{Cause, Connection, Event, Limits, Protocol, Tracker, TrackerKind};
+use crate::{CallFrame, Cause, Connection, Event, Limits, Protocol, Tracker, TrackerKind};
 use announce::Announced;
-use data::{Announcement, DataTable, Origin};
 use fyke_flow::Ageing;
 use fyke_frame::Frame;
 use lines::{Faults, Line, Lines};
@@ -106,10 +105,12 @@ pub struct Ftp {
     control_ports: Vec<u16>,
     start_filter: String,
     flows: Ageing<FlowKey, Flow>,
-    data: DataTable,
+    data: Expectations,
     counters: Counters,
     next_flow: u64,
     next_announcement: u64,
+    /// Control connection of the last frame.
+    call: Option<CallFrame>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -148,10 +149,11 @@ impl Ftp {
             control_ports: control_ports.to_vec(),
             start_filter: start_filter(control_ports),
             flows: Ageing::new(limits.control_connections),
-            data: DataTable::new(limits),
+            data: Expectations::new(limits),
             counters: Counters::default(),
             next_flow: 1,
             next_announcement: 1,
+            call: None,
         }
     }
 
@@ -191,6 +193,7 @@ impl Ftp {
         }
         flow.finished[usize::from(from_server)] |= segment.flags & FIN != 0;
         let (number, over) = (flow.number, flow.finished == [true; 2]);
+        self.call = Some(CallFrame::signalling(number));
         if over || segment.flags & RST != 0 {
             self.flows.remove(&key);
         }
@@ -222,7 +225,7 @@ impl Ftp {
     ) {
         let (listener, connector) =
             if by_server { (key.server, key.client) } else { (key.client, key.server) };
-        let origin = Origin { control, announcement: self.next_announcement };
+        let origin = self.next_announcement;
         self.next_announcement += 1;
         let other = announced.address.filter(|address| *address != listener.ip());
         self.counters.other_address += u64::from(other.is_some());
@@ -234,18 +237,23 @@ impl Ftp {
                 port: announced.port,
                 client: connector.ip(),
                 protocol: Protocol::Tcp,
+                pair: false,
+                call: control,
+                label: "FTP data",
                 cause: announced.cause,
                 announced_ns: now_ns,
             };
-            let outcome = self.data.announce(connection, origin, events);
-            repeated &= outcome == Announcement::Repeated;
+            let lifetime_ns = self.limits.announced_ns;
+            let wanted = Wanted { connection, origin, lifetime_ns, follows_call: false };
+            let outcome = self.data.expect(wanted, events);
+            repeated &= matches!(outcome, Announcement::Repeated(_));
         }
         self.counters.repeated += u64::from(repeated);
     }
 }
 
 impl Tracker for Ftp {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         KIND.name
     }
 
@@ -260,13 +268,14 @@ impl Tracker for Ftp {
     fn frame(&mut self, frame: &Frame, events: &mut Vec<Event>) {
         let now_ns = frame.timestamp_ns;
         self.expire(now_ns, events);
+        self.call = None;
         let segment = match segment::read(frame) {
             Content::Tcp(segment) => segment,
             Content::TcpFragment => {
                 self.counters.tcp_fragments += 1;
                 return;
             }
-            Content::Other => return,
+            Content::Udp(_) | Content::UdpFragment | Content::Other => return,
         };
         let (source, destination) = (segment.source, segment.destination);
         if self.control_ports.contains(&source.port()) {
@@ -275,7 +284,8 @@ impl Tracker for Ftp {
         } else if self.control_ports.contains(&destination.port()) {
             let key = FlowKey { server: destination, client: source };
             self.control(key, &segment, now_ns, events);
-        } else if self.data.segment(&segment, frame.wire_len, now_ns, events) {
+        } else if let Some(hit) = self.data.segment(&segment, frame.wire_len, now_ns, events) {
+            self.call = Some(hit.in_call());
             self.counters.data_frames += 1;
         } else {
             self.counters.other_frames += 1;
@@ -285,6 +295,14 @@ impl Tracker for Ftp {
     fn expire(&mut self, now_ns: u64, events: &mut Vec<Event>) {
         self.data.expire(now_ns, events);
         while self.flows.pop_due(now_ns).is_some() {}
+    }
+
+    fn call(&self) -> Option<CallFrame> {
+        self.call
+    }
+
+    fn expected(&self) -> Vec<Expected> {
+        self.data.list().collect()
     }
 }
 

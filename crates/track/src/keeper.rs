@@ -5,13 +5,13 @@
 //!
 //! | index | instruction |
 //! |---|---|
-//! | 0 | IPv4, TCP, not a fragment |
+//! | 0 | IPv4, TCP or UDP, not a later fragment |
 //! | 1 | either address is the server's |
 //! | 2 | either port is one of up to [`PORTS_PER_PASS`] |
 //!
 //! so that a new connection is one more operand, and a new server is a duplicate with two
-//! instructions changed. Connections over IPv6, and those on other link types, get a filter text
-//! each: `ip6 host … and tcp port …`.
+//! instructions changed. Connections over IPv6, between two given hosts, and on other link types get
+//! a filter text each: `ip6 host … and udp port …`.
 //!
 //! The changes of one call are one edit, committed as a whole. An event with a change that is
 //! refused (the pass set is full) is reported and changes nothing; the others are applied. Cost:
@@ -78,10 +78,10 @@ pub struct PassKeeper {
     options: Options,
     fragments: Fragments,
     plan: Plan<PassId>,
-    /// Filters of connections without a pass, by listening end.
-    texts: HashMap<(IpAddr, u16, Protocol), (FilterId, u32)>,
+    /// Filters of connections without a pass, by text, with the number of connections that use them.
+    texts: HashMap<String, (FilterId, u32)>,
     /// The connections that use them.
-    in_texts: HashMap<u64, (IpAddr, u16, Protocol)>,
+    in_texts: HashMap<u64, String>,
     /// For each connection the row of the filters that covers its passes.
     rows: HashMap<u64, u64>,
 }
@@ -161,13 +161,14 @@ impl PassKeeper {
     }
 
     fn open(&mut self, connection: &Connection, edit: &mut Edit) -> Result<bool, KeepError> {
-        match (connection.server, connection.protocol) {
-            (IpAddr::V4(server), Protocol::Tcp)
+        match connection.server {
+            IpAddr::V4(server)
                 if self.options.link == LinkType::EN10MB
-                    && self.options.reading == Reading::Compat =>
+                    && self.options.reading == Reading::Compat
+                    && !connection.pair =>
             {
                 let opening = self.plan.opening(connection);
-                let pass = open_pass(opening, server, connection.port, edit);
+                let pass = open_pass(opening, server, connection, edit);
                 let pass = pass.map_err(|source| refused(connection, source))?;
                 self.plan.opened(connection, pass);
                 Ok(!matches!(opening, Opening::Held(_)))
@@ -178,7 +179,7 @@ impl PassKeeper {
 
     fn close(&mut self, connection: &Connection, edit: &mut Edit) -> Result<bool, KeepError> {
         if let Some(key) = self.in_texts.remove(&connection.id) {
-            return Ok(self.close_text(key, edit));
+            return Ok(self.close_text(&key, edit));
         }
         let changed = match self.plan.closing(connection.id) {
             Closing::Unknown | Closing::Shared => Ok(false),
@@ -193,32 +194,31 @@ impl PassKeeper {
     }
 
     fn open_text(&mut self, connection: &Connection, edit: &mut Edit) -> Result<bool, KeepError> {
-        let key = (connection.server, connection.port, connection.protocol);
-        if let Some((_, count)) = self.texts.get_mut(&key) {
+        let text = text(connection);
+        if let Some((_, count)) = self.texts.get_mut(&text) {
             *count += 1;
-            self.in_texts.insert(connection.id, key);
+            self.in_texts.insert(connection.id, text);
             return Ok(false);
         }
-        let text = text(connection);
         let failed = |message: String| KeepError::Text { text: text.clone(), message };
         let predicate = fyke_filter::compile_with(&text, &self.options, &self.fragments);
         let predicate = predicate.map_err(|error| failed(error.to_string()))?;
         let added = edit.add_filter(&predicate);
         let filter = added.map_err(|error: LowerError| failed(error.to_string()))?;
-        self.texts.insert(key, (filter, 1));
-        self.in_texts.insert(connection.id, key);
+        self.in_texts.insert(connection.id, text.clone());
+        self.texts.insert(text, (filter, 1));
         Ok(true)
     }
 
-    fn close_text(&mut self, key: (IpAddr, u16, Protocol), edit: &mut Edit) -> bool {
-        let Some((filter, count)) = self.texts.get_mut(&key) else { return false };
+    fn close_text(&mut self, text: &str, edit: &mut Edit) -> bool {
+        let Some((filter, count)) = self.texts.get_mut(text) else { return false };
         *count -= 1;
         if *count > 0 {
             return false;
         }
         // Another client may have removed the filter; the result is the same.
         let _ = edit.remove_filter(*filter);
-        self.texts.remove(&key);
+        self.texts.remove(text);
         true
     }
 }
@@ -226,9 +226,10 @@ impl PassKeeper {
 fn open_pass(
     opening: Opening<PassId>,
     server: Ipv4Addr,
-    port: u16,
+    connection: &Connection,
     edit: &mut Edit,
 ) -> Result<PassId, EditError> {
+    let port = connection.port;
     match opening {
         Opening::Held(pass) => Ok(pass),
         Opening::AddPort(pass) => {
@@ -248,7 +249,11 @@ fn open_pass(
         }
         Opening::Create => {
             let pass = edit.new_pass()?;
-            edit.set_instruction(pass, 0, primitive::ether_ip_tcp_nonfrag())?;
+            let transport = match connection.protocol {
+                Protocol::Tcp => primitive::ether_ip_tcp_nonfrag(),
+                Protocol::Udp => primitive::ether_ip_udp_nonfrag(),
+            };
+            edit.set_instruction(pass, 0, transport)?;
             edit.set_instruction(pass, HOST, primitive::ip_host_either(server.into()))?;
             edit.set_instruction(pass, PORTS, primitive::tcp_port_either(&[port])?)?;
             Ok(pass)
@@ -262,7 +267,13 @@ fn text(connection: &Connection) -> String {
         Protocol::Tcp => "tcp",
         Protocol::Udp => "udp",
     };
-    format!("{family} host {} and {protocol} port {}", connection.server, connection.port)
+    let Connection { server, port, client, .. } = connection;
+    match connection.pair {
+        true => {
+            format!("{family} host {server} and {family} host {client} and {protocol} port {port}")
+        }
+        false => format!("{family} host {server} and {protocol} port {port}"),
+    }
 }
 
 fn refused(connection: &Connection, source: EditError) -> KeepError {

@@ -17,8 +17,14 @@
 //! | module | what |
 //! |---|---|
 //! | [`registry`] | the protocols that can be tracked |
+//! | [`expectations`] | the one table of what is expected, with its ageing |
 //! | [`ftp`] | FTP, passive and active, IPv4 and IPv6 |
+//! | [`sip`] | SIP with the media of its calls |
+//! | [`rtsp`] | RTSP with the media of its sessions |
+//! | [`tftp`] | TFTP with its transfers |
+//! | [`several`] | several trackers as one |
 //! | [`class`] | the graph class `track`, which does both in one node |
+//! | [`calls`] | the graph class `calls`: a file and a summary for each call |
 //! | [`keeper`] | assignment of connections to passes; the change for an event |
 //!
 //! Source: Swift (NSDI 2008), section 5.2 (FTPCap); NPF, section 5.4.
@@ -33,17 +39,34 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod kind;
+mod messages;
+mod rtp;
+mod sdp;
 mod segment;
 
+pub mod calls;
 pub mod class;
+pub mod expectations;
 pub mod ftp;
 pub mod keeper;
 pub mod registry;
+pub mod rtsp;
+pub mod several;
+pub mod sip;
+pub mod tftp;
 
+pub use calls::CALLS;
 pub use class::CLASS;
+pub use expectations::{Expectations, Expected};
 pub use ftp::Ftp;
 pub use keeper::{Applied, KeepError, PassKeeper};
-pub use registry::{TRACKERS, TrackerKind};
+pub use kind::TrackerKind;
+pub use registry::TRACKERS;
+pub use rtsp::Rtsp;
+pub use several::Several;
+pub use sip::Sip;
+pub use tftp::Tftp;
 
 use fyke_frame::Frame;
 use std::net::IpAddr;
@@ -51,7 +74,7 @@ use std::net::IpAddr;
 /// Reads control connections and reports data connections.
 pub trait Tracker: Send {
     /// Name for users and for the command line, like `ftp`.
-    fn name(&self) -> &'static str;
+    fn name(&self) -> &str;
 
     /// The initial filter text: the control connections and nothing else.
     fn start_filter(&self) -> &str;
@@ -70,6 +93,37 @@ pub trait Tracker: Send {
     /// timestamps). Call it from time to time if no frame arrives; [`Tracker::frame`] does it by
     /// itself.
     fn expire(&mut self, now_ns: u64, events: &mut Vec<Event>);
+
+    /// The call that the last frame belongs to; `None`: to no call.
+    fn call(&self) -> Option<CallFrame> {
+        None
+    }
+
+    /// Returns the protocol of a call, for people, and the call's number in it.
+    fn name_of(&self, call: u64) -> (&str, u64) {
+        (self.name(), call)
+    }
+
+    /// Returns the expectations, with those that have arrived.
+    fn expected(&self) -> Vec<Expected> {
+        Vec::new()
+    }
+}
+
+/// The part of a frame in a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallFrame {
+    /// Number of the call, as in [`Connection::call`].
+    pub call: u64,
+    /// Label of the end at which it arrived; `None`: it is signalling.
+    pub label: Option<&'static str>,
+}
+
+impl CallFrame {
+    /// Signalling of a call.
+    pub fn signalling(call: u64) -> CallFrame {
+        CallFrame { call, label: None }
+    }
 }
 
 /// Event that a tracker reports.
@@ -82,7 +136,7 @@ pub enum Event {
 }
 
 /// Transport protocol of a data connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Protocol {
     /// TCP.
@@ -121,10 +175,23 @@ pub struct Connection {
     pub client: IpAddr,
     /// Transport protocol.
     pub protocol: Protocol,
+    /// True if only frames between these two hosts belong to it; else the other end may be any host.
+    pub pair: bool,
+    /// Number of the call that announced it (FTP: of the control connection), from 1.
+    pub call: u64,
+    /// Its content, like `RTP audio`.
+    pub label: &'static str,
     /// The message that announced it.
     pub cause: Cause,
     /// Time of the frame that announced it, in nanoseconds since 1970.
     pub announced_ns: u64,
+}
+
+impl Connection {
+    /// The only host that may be the other end, if there is one.
+    pub fn only_host(&self) -> Option<IpAddr> {
+        self.pair.then_some(self.client)
+    }
 }
 
 /// Reason why a data connection is no longer followed.

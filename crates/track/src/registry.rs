@@ -3,30 +3,10 @@
 //! `fyke track`, the graphs that it builds and the graph class `track` take their choices, filters
 //! and help from [`TRACKERS`]. A new tracker is a file with a [`TrackerKind`] and a row here.
 
-use crate::{Cause, Limits, Tracker, ftp};
-
-/// A protocol that can be tracked.
-#[derive(Debug, Clone, Copy)]
-pub struct TrackerKind {
-    /// Name for users and for graphs, in lower case.
-    pub name: &'static str,
-    /// Help, one line.
-    pub summary: &'static str,
-    /// Standard control port.
-    pub port: u16,
-    /// Messages that announce a connection.
-    pub causes: &'static [Cause],
-    /// Returns the filter text that accepts the control connections at these ports and nothing
-    /// else.
-    pub start_filter: fn(&[u16]) -> String,
-    /// Filter text of all frames that the kernel must keep for look-back ([`Tracker::held`]).
-    pub held: Option<&'static str>,
-    /// Makes a tracker of the control connections at these ports.
-    pub make: fn(&[u16], Limits) -> Box<dyn Tracker>,
-}
+use crate::{Limits, Several, TrackerKind, ftp, rtsp, sip, tftp};
 
 /// All trackers; the first one is the default of the graph class `track`.
-pub const TRACKERS: &[TrackerKind] = &[ftp::KIND];
+pub const TRACKERS: &[TrackerKind] = &[ftp::KIND, sip::KIND, rtsp::KIND, tftp::KIND];
 
 /// Returns the tracker of a name; case does not matter.
 pub fn find(name: &str) -> Option<&'static TrackerKind> {
@@ -36,6 +16,32 @@ pub fn find(name: &str) -> Option<&'static TrackerKind> {
 /// Returns the names of all trackers.
 pub fn names() -> impl Iterator<Item = &'static str> {
     TRACKERS.iter().map(|kind| kind.name)
+}
+
+/// Reads names such as `sip,rtsp`; case does not matter.
+///
+/// # Errors
+/// If one is not known or is there twice.
+pub fn parse(text: &str) -> Result<Vec<&'static TrackerKind>, String> {
+    let mut kinds: Vec<&'static TrackerKind> = Vec::new();
+    for word in text.split(',').map(str::trim) {
+        let kind = find(word).ok_or_else(|| {
+            let known: Vec<_> = names().collect();
+            format!("{word:?} is none of: {}", known.join(", "))
+        })?;
+        if kinds.iter().any(|other| other.name == kind.name) {
+            return Err(format!("{word} is given twice"));
+        }
+        kinds.push(kind);
+    }
+    Ok(kinds)
+}
+
+/// Makes one tracker of several protocols. `ports` are the control ports, instead of the standard ones; only for one
+/// protocol.
+pub fn make(kinds: &[&'static TrackerKind], ports: Option<&[u16]>, limits: Limits) -> Several {
+    let one = |kind: &&'static TrackerKind| (kind.make)(ports.unwrap_or(&[kind.port]), limits);
+    Several::new(kinds.iter().map(one).collect())
 }
 
 /// Help of the parameter that chooses a tracker, like `ftp (default), sip`.

@@ -19,22 +19,30 @@ arrive on `any`: capture on the interface itself.
 
 Examples:
   fyke track ftp -i eth0 -w ftp.pcapng
+  fyke track sip,rtsp -i eth0 -w calls.pcapng
+  fyke track sip -i eth0 -w 'calls/{protocol}-{call}.pcapng' --summary calls.json
   fyke track ftp -i any --port 21,2121 -w ftp.pcapng
   fyke track ftp -r all.pcapng -w - | tcpdump -nr -")]
 pub struct TrackArgs {
-    /// Protocol to follow
-    #[arg(value_name = "PROTOCOL", value_parser = protocols())]
-    pub protocol: String,
+    /// Protocols to follow
+    #[arg(
+        value_name = "PROTOCOL[,PROTOCOL]",
+        value_parser = protocols(),
+        value_delimiter = ',',
+        required = true,
+        num_args = 1
+    )]
+    pub protocols: Vec<String>,
     #[command(flatten)]
     pub source: SourceArgs,
     #[command(flatten)]
     pub privilege: PrivilegeArgs,
-    /// Control ports, instead of the protocol's standard port
+    /// Control ports, instead of the protocol's standard port; only for one protocol
     #[arg(long = "port", value_name = "N[,N]")]
     pub ports: Option<String>,
     /// Do not look back: omit the frames of a data connection that arrive before its announcement has been read. The
     /// kernel then rejects all frames but those of control connections and announced connections; else it keeps all
-    /// frames that may become part of one (FTP: TCP)
+    /// frames that may become part of one (FTP: TCP; SIP, RTSP, TFTP: UDP without DNS, DHCP, NTP and the like)
     #[arg(long)]
     pub no_look_back: bool,
     /// Use the rules of the interface (fyke rules IF) before the filters: frames that they reject are not copied
@@ -43,9 +51,13 @@ pub struct TrackArgs {
     /// Track inside tunnels too: read filters by meaning (frames with VLAN tags or MPLS labels are tracked anyway)
     #[arg(long)]
     pub scoped: bool,
-    /// Write the frames to FILE (.pcap or pcapng by the name; `-` = standard output)
+    /// Write the frames to FILE (.pcap or pcapng by the name; `-` = standard output). With {call} in the name, write
+    /// each call to a file of its own; {protocol} is the protocol. Frames of no call are then not written
     #[arg(short, long, value_name = "FILE")]
     pub write: PathBuf,
+    /// Write a line of JSON for each call that has ended to FILE: ends, frames, RTP streams with loss and jitter
+    #[arg(long, value_name = "FILE")]
+    pub summary: Option<PathBuf>,
     /// Write timestamps of a .pcap file in nanoseconds, not microseconds (.pcapng files always have nanoseconds)
     #[arg(long)]
     pub nano: bool,

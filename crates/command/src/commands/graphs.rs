@@ -23,6 +23,7 @@ use fyke_graph::{
     Classes, Engine, GraphHandle, GraphView, Kept, KeptLimits, PASSED_OVER, Plan, UNFIT,
 };
 use fyke_serve::ServeSpace;
+use fyke_track::{Limits, Tracker};
 use std::collections::HashSet;
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -57,6 +58,7 @@ pub fn classes() -> Classes {
     let mut classes = Classes::new();
     classes.register(fyke_track::CLASS);
     classes.register(fyke_serve::client::device());
+    classes.register(fyke_track::CALLS);
     classes
 }
 
@@ -325,22 +327,23 @@ pub fn track(args: &TrackArgs) -> Result<String, Failure> {
     }
     let look_back = live && !args.no_look_back;
     let ports = args.ports.as_deref();
-    let kind = fyke_track::registry::find(&args.protocol);
-    let kind = kind.ok_or_else(|| {
-        let known: Vec<_> = fyke_track::registry::names().collect();
-        Failure::Usage(format!("{} is none of: {}", args.protocol, known.join(", ")))
-    })?;
-    let control = match ports {
-        None => vec![kind.port],
-        Some(ports) => {
-            let ports = fyke_track::class::ports(ports);
-            ports.map_err(|error| Failure::Usage(format!("--port: {error}")))?
-        }
-    };
+    let protocols = args.protocols.join(",");
+    let kinds = fyke_track::registry::parse(&protocols);
+    let kinds = kinds.map_err(|error| Failure::Usage(format!("fyke track: {error}")))?;
+    let control = ports.map(fyke_track::class::ports).transpose();
+    let control = control.map_err(|error| Failure::Usage(format!("--port: {error}")))?;
+    if let (Some(_), [_, other, ..]) = (&control, kinds.as_slice()) {
+        let message = format!(
+            "--port: control ports are for one protocol; run a `fyke track {}` of its own",
+            other.name
+        );
+        return Err(Failure::Usage(message));
+    }
+    let tracker = fyke_track::registry::make(&kinds, control.as_deref(), Limits::default());
     let filter = node(
         "filter",
         &[
-            ("expression", Some((kind.start_filter)(&control))),
+            ("expression", Some(tracker.start_filter().to_owned())),
             ("scoped", yes(args.scoped)),
             ("live", yes(live)),
             ("tags", (!args.scoped).then(|| "skip".to_owned())),
@@ -352,16 +355,23 @@ pub fn track(args: &TrackArgs) -> Result<String, Failure> {
     chain.extend(live.then(|| rules_node(&own_rules(args.rules))));
     chain.push(format!("{{{FILTER}}}{filter}"));
     chain.extend(args.count_limit.map(limit));
-    let protocol = Some(args.protocol.clone());
-    let track = node(
-        "track",
-        &[("expression", protocol), ("port", ports.map(str::to_owned)), ("live", yes(live))],
-    );
-    chain.push(format!("{{{TRACK}}}{track}"));
-    let file = path(&args.write)?;
+    let port = ports.map(str::to_owned);
+    let tracked = [("expression", Some(protocols)), ("port", port), ("live", yes(live))];
+    chain.push(format!("{{{TRACK}}}{}", node("track", &tracked)));
     let snaplen = output_cut(&args.source);
-    let file = [("expression", file), ("snaplen", snaplen), ("nano", yes(args.nano))];
-    chain.push(node("tofile", &file));
+    let per_call = args.write.to_string_lossy().contains('{');
+    if per_call || args.summary.is_some() {
+        let files = if per_call { path(&args.write)? } else { None };
+        let summary = args.summary.as_deref().map(path).transpose()?.flatten();
+        let files = [("files", files), ("summary", summary), ("snaplen", snaplen.clone())];
+        let calls: Vec<_> = tracked.into_iter().chain(files).collect();
+        chain.push(node("calls", &[calls, vec![("nano", yes(args.nano))]].concat()));
+    }
+    if !per_call {
+        let file =
+            [("expression", path(&args.write)?), ("snaplen", snaplen), ("nano", yes(args.nano))];
+        chain.push(node("tofile", &file));
+    }
     Ok(chain.join(" > "))
 }
 

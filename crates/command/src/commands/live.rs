@@ -1,12 +1,12 @@
 //! Control socket of a running fyke: shows and edits the filters of its graph, and shows its counts.
 
-use super::graphs::FILTER;
+use super::graphs::{FILTER, TRACK};
 use super::requests::{self, Editable};
 use super::{counts, edits, past};
 use fyke_capture::Interface;
 use fyke_control::{
-    Accounting, Controlled, Description, EntryKind, FilterCount, FilterPasses, PassCount, Peer,
-    Request, Response, Stats,
+    Accounting, Controlled, Description, EntryKind, FIRST_EXPECTATION, FilterCount, FilterPasses,
+    PassCount, Peer, Request, Response, Stats,
 };
 use fyke_filters::{FilterError, FilterSet, PassDescription};
 use fyke_graph::node::NodeError;
@@ -157,13 +157,17 @@ impl Live {
                 Some(PassCount { id: pass.id, text: pass.text, accepted })
             };
             let passes = passes.map(std::mem::take).unwrap_or_default();
+            let mut passes: Vec<_> = passes.into_iter().filter_map(count).collect();
+            if filter.kind == EntryKind::Tracker {
+                passes.extend(expectations(&view));
+            }
             FilterPasses {
                 id: filter.id,
                 text: filter.text,
                 kind: filter.kind,
                 accepted: filter.accepted,
                 label: filter.label,
-                passes: passes.into_iter().filter_map(count).collect(),
+                passes,
             }
         });
         let filters = filters.collect();
@@ -171,6 +175,13 @@ impl Live {
         let kernel = super::space::placement(&self.handle);
         Response::Passes { epoch, filters, nodes, own_filter, no_counts, kernel }
     }
+}
+
+/// Returns the expectations of the tracker, in the form of passes, after its passes.
+fn expectations(view: &GraphView) -> impl Iterator<Item = PassCount> {
+    let entries = view.node(TRACK).map(|node| node.entries.as_slice()).unwrap_or_default();
+    let entries = entries.iter().zip(FIRST_EXPECTATION..);
+    entries.map(|((text, frames), id)| PassCount { id, text: text.clone(), accepted: *frames })
 }
 
 /// Returns the number of edits and the current filters. An entry for frames accepted while there was no filter makes

@@ -100,6 +100,11 @@ impl Needs {
         for node in &plan.nodes {
             let number = |name: &str| node.settings.text(name).and_then(|text| text.parse().ok());
             needs.sends_frames |= node.class.name == "tointerface";
+            if let ("calls", Some(files)) = (node.class.name, node.settings.text("files")) {
+                let what = format!("the file of each call, {files},");
+                let folder = named(Path::new(files).parent().unwrap_or(Path::new("")));
+                needs.later.push(Later { what, folder, is_exact: true });
+            }
             if node.class.name == "tofile" {
                 let (size_millions, seconds) = (number("size"), number("seconds"));
                 let rotation = Rotation { size_millions, seconds, count: None };

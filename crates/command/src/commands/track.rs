@@ -1,7 +1,7 @@
-//! `fyke track`: follows a protocol that negotiates ports and captures all of its connections.
+//! `fyke track`: follows protocols that negotiate ports and captures all of their connections.
 //!
-//! It runs the graph `source > filter > track > tofile`. The node `track` edits the filter node before it; the edit
-//! applies from the first frame after the announcement.
+//! It runs the graph `source > filter > track > tofile`, or `… > calls` for a file per call. The node `track` edits
+//! the filter node before it; the edit applies from the first frame after the announcement.
 
 use super::Failure;
 use super::dump::{announce, live, serve};
@@ -37,6 +37,10 @@ pub fn run(mut args: TrackArgs) -> Result<(), Failure> {
     let counters = view.node(TRACK).map(|node| node.counters.as_slice()).unwrap_or_default();
     let count = |name| counters.iter().find(|found| found.name == name).map_or(0.0, |c| c.value);
     note!("{} data connections announced, {} closed", count("announced"), count("closed"));
+    if args.stats && count("edit_us_p99") > 0.0 {
+        let (half, most) = (count("edit_us_p50"), count("edit_us_p99"));
+        note!("filter edits took {half:.1} us (median), {most:.1} us (99th percentile)");
+    }
     if count("refused") > 0.0 {
         note!("fyke: the filter refused {} announced connections", count("refused"));
     }

@@ -59,6 +59,16 @@ fn forward(segments: &[Segment<'_>]) -> String {
 }
 
 #[test]
+fn a_refused_connection_may_begin_again_with_the_same_number() {
+    let reset = Segment { flags: RST | ACK, ..back(0, 0, b"") };
+    let (seen, streams) = run(
+        Policy::First,
+        &[segment(99, SYN, b""), reset, segment(99, SYN, b""), segment(100, ACK, b"hello")],
+    );
+    assert_eq!((seen.of(2, true), streams.counters().connections), ("hello", 2));
+}
+
+#[test]
 fn segments_come_out_in_order_and_once() {
     for base in [0, 1000, u32::MAX - 3] {
         let at = |offset: u32| base.wrapping_add(1).wrapping_add(offset);

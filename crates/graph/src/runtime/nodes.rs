@@ -169,9 +169,9 @@ impl Slot {
         }
     }
 
-    /// The counts; with `filters`, also those of its filters. `None` if an edit of them is being committed.
-    pub fn view(&self, filters: bool) -> Option<NodeView> {
-        let set = self.node.as_ref().and_then(|node| node.filters()).filter(|_| filters);
+    /// The counts; if `full`, also those of its filters, and its entries. `None` if an edit of them is being committed.
+    pub fn view(&self, full: bool) -> Option<NodeView> {
+        let set = self.node.as_ref().and_then(|node| node.filters()).filter(|_| full);
         let filters = match set {
             Some(set) => Some(Arc::new(set.snapshot()?)),
             None => None,
@@ -187,6 +187,12 @@ impl Slot {
             counts: self.counts,
             unwritten: self.node.as_ref().map_or(0, |node| node.lost()),
             counters: self.node.as_ref().map(|node| node.counters()).unwrap_or_default(),
+            entries: self
+                .node
+                .as_ref()
+                .filter(|_| full)
+                .map(|node| node.entries())
+                .unwrap_or_default(),
             failed: self.failed.clone(),
             rules: self.node.as_ref().and_then(|node| node.rules().cloned()),
             memory: if self.plan.class.memory {

@@ -108,6 +108,10 @@ impl Node for Shared {
         if self.is_first { lock(&self.node).node.counters() } else { Vec::new() }
     }
 
+    fn entries(&self) -> Vec<(String, u64)> {
+        if self.is_first { lock(&self.node).node.entries() } else { Vec::new() }
+    }
+
     fn rules(&self) -> Option<&RuleSet> {
         self.rules.as_ref()
     }

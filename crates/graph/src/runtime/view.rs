@@ -66,6 +66,8 @@ pub struct NodeView {
     pub(super) is_end: bool,
     /// Counters of its class.
     pub counters: Vec<Counter>,
+    /// Entries of its state; only in [snapshots](super::GraphHandle::snapshot).
+    pub entries: Vec<(String, u64)>,
     /// Reason why it does not continue.
     pub failed: Option<NodeError>,
     /// Rules, editable from any thread.

@@ -78,6 +78,9 @@ mod tests {
             port,
             client: [10, 0, 1, 1].into(),
             protocol: Protocol::Tcp,
+            pair: false,
+            call: 1,
+            label: "FTP data",
             cause: PASSIVE,
             announced_ns: 0,
         };

@@ -1,14 +1,15 @@
 //! The assignment of data connections to passes, and the change that an event requires. Does not
 //! access the pass set.
 //!
-//! A pass belongs to one server and holds up to [`PORTS_PER_PASS`] of its ports as operands of one
+//! A pass belongs to one server and protocol and holds up to [`PORTS_PER_PASS`] of its ports as operands of one
 //! instruction. A port is held once, whatever the number of connections at it. The first pass is
 //! made from scratch; every other pass is a duplicate: of a pass of the same server if there is one
-//! (the host instruction stays as it is), else of the oldest pass.
+//! (the host instruction stays as it is), else of the oldest
+//! pass of the protocol.
 //!
 //! Cost: O(passes of the server) per event. Source: Swift, section 5.2; NPF, section 5.4.
 
-use crate::Connection;
+use crate::{Connection, Protocol};
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
@@ -43,13 +44,16 @@ pub(super) enum Closing<P> {
     Delete(P),
 }
 
+/// A host that listens, and for what.
+type Server = (IpAddr, Protocol);
+
 /// The bookkeeping. `P` names a pass.
 #[derive(Debug)]
 pub(super) struct Plan<P> {
-    servers: HashMap<IpAddr, Vec<Slot<P>>>,
-    held: HashMap<u64, (IpAddr, u16)>,
-    /// Passes by age, to duplicate from.
-    by_age: BTreeMap<u64, P>,
+    servers: HashMap<Server, Vec<Slot<P>>>,
+    held: HashMap<u64, (Server, u16)>,
+    /// Passes of each protocol by age, to duplicate from.
+    by_age: BTreeMap<(Protocol, u64), P>,
     created: u64,
 }
 
@@ -80,7 +84,7 @@ impl<P: Copy + PartialEq> Plan<P> {
 
     /// The change for an announced connection.
     pub(super) fn opening(&self, connection: &Connection) -> Opening<P> {
-        let slots = self.servers.get(&connection.server).map_or(&[][..], Vec::as_slice);
+        let slots = self.servers.get(&server(connection)).map_or(&[][..], Vec::as_slice);
         let holds = |slot: &&Slot<P>| slot.ports.iter().any(|(port, _)| *port == connection.port);
         if let Some(slot) = slots.iter().find(holds) {
             return Opening::Held(slot.pass);
@@ -91,7 +95,8 @@ impl<P: Copy + PartialEq> Plan<P> {
         if let Some(slot) = slots.first() {
             return Opening::DuplicateForPorts(slot.pass);
         }
-        match self.by_age.first_key_value() {
+        let protocol = connection.protocol;
+        match self.by_age.range((protocol, 0)..=(protocol, u64::MAX)).next() {
             Some((_, pass)) => Opening::DuplicateForServer(*pass),
             None => Opening::Create,
         }
@@ -99,11 +104,11 @@ impl<P: Copy + PartialEq> Plan<P> {
 
     /// Records that the opening was carried out: the connection's port is in `pass` now.
     pub(super) fn opened(&mut self, connection: &Connection, pass: P) {
-        self.held.insert(connection.id, (connection.server, connection.port));
-        let slots = self.servers.entry(connection.server).or_default();
+        self.held.insert(connection.id, (server(connection), connection.port));
+        let slots = self.servers.entry(server(connection)).or_default();
         let Some(slot) = slots.iter_mut().find(|slot| slot.pass == pass) else {
             self.created += 1;
-            self.by_age.insert(self.created, pass);
+            self.by_age.insert((connection.protocol, self.created), pass);
             let ports = vec![(connection.port, 1)];
             slots.push(Slot { pass, serial: self.created, ports });
             return;
@@ -134,7 +139,7 @@ impl<P: Copy + PartialEq> Plan<P> {
             }
             slot.ports.retain(|(_, count)| *count > 0);
             if slot.ports.is_empty() {
-                self.by_age.remove(&slot.serial);
+                self.by_age.remove(&(server.1, slot.serial));
             }
         }
         slots.retain(|slot| !slot.ports.is_empty());
@@ -152,6 +157,10 @@ impl<P: Copy + PartialEq> Plan<P> {
     }
 }
 
+fn server(connection: &Connection) -> Server {
+    (connection.server, connection.protocol)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -166,6 +175,9 @@ mod tests {
             port,
             client: [10, 0, 1, 1].into(),
             protocol: Protocol::Tcp,
+            pair: false,
+            call: 1,
+            label: "FTP data",
             cause: PASSIVE,
             announced_ns: 0,
         }

@@ -12,6 +12,9 @@ fn connection(id: u64, server: &str, port: u16) -> Connection {
         port,
         client: "10.0.1.1".parse().unwrap(),
         protocol: Protocol::Tcp,
+        pair: false,
+        call: 1,
+        label: "FTP data",
         cause: PASSIVE,
         announced_ns: 0,
     }

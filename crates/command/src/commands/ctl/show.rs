@@ -1,7 +1,9 @@
 //! Filters and counts as text, for `fyke ctl show`, `stats` and `watch`.
 
 use super::super::{counts, one_line, shortened};
-use fyke_control::{EntryKind, FilterPasses, NodeCount, OwnFilter, Response, Stats};
+use fyke_control::{
+    EntryKind, FIRST_EXPECTATION, FilterPasses, NodeCount, OwnFilter, Response, Stats,
+};
 use std::borrow::Cow;
 use std::io::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -94,7 +96,13 @@ fn filter(
             }
             None => {
                 let shown = one_line(&pass.text);
-                writeln!(out, "    pass {:<4} {:>10}  {shown}", pass.id, pass.accepted)?;
+                let expected = filter.kind == EntryKind::Tracker && pass.id >= FIRST_EXPECTATION;
+                match expected {
+                    true => writeln!(out, "    expected  {:>10}  {shown}", pass.accepted)?,
+                    false => {
+                        writeln!(out, "    pass {:<4} {:>10}  {shown}", pass.id, pass.accepted)?
+                    }
+                }
             }
         }
     }

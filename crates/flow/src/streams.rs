@@ -528,7 +528,9 @@ impl Streams {
 fn renews(known: &Connection, from: usize, segment: &Segment<'_>) -> bool {
     let over = known.directions.iter().all(Direction::is_over);
     let other = known.directions[from].begins_elsewhere(segment.sequence);
-    other && (over || segment.flags & ACK == 0)
+    // A client that was refused may try again with the same number.
+    let again = over && segment.flags & ACK == 0;
+    again || other && (over || segment.flags & ACK == 0)
 }
 
 #[cfg(test)]

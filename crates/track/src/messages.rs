@@ -346,7 +346,14 @@ mod tests {
     fn run(pieces: &[(&[u8], u64)]) -> (Vec<String>, Framing) {
         let (mut framing, mut out) = (Framing::default(), Vec::new());
         for (bytes, missing) in pieces {
-            let piece = Piece { connection: 1, forward: true, missing: *missing, bytes };
+            let piece = Piece {
+                flow: 1,
+                connection: 1,
+                forward: true,
+                missing: *missing,
+                offset: 0,
+                bytes,
+            };
             framing.piece(&piece, &mut |message| {
                 let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
                 out.push(text(message.start) + "|" + &text(message.body));

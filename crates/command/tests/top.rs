@@ -101,6 +101,38 @@ fn top_shows_the_counts_and_edits() {
 }
 
 #[test]
+fn it_ends_with_its_terminal() {
+    if Command::new("tmux").arg("-V").output().is_err() {
+        println!("skipped: no tmux");
+        return;
+    }
+    let file = std::env::temp_dir().join(format!("fyke-top-{}", std::process::id()));
+    let mut command = Command::new(FYKE);
+    command.args(["dump", "-Z", "root", "-i", "lo", "-w", "/dev/null", "udp port 5001"]);
+    let mut running = Running::start(command.stdout(Stdio::null()));
+    running.hear("listening on");
+    let (pid, runtime) = (running.child.id(), runtime().display().to_string());
+    // Without SIGHUP, as after nohup.
+    let tmux = Tmux::start(&format!(
+        "trap '' HUP; echo $$ > {}; export FYKE_RUNTIME_DIR={runtime} TERM=screen; exec {FYKE} top \
+         --pid {pid}",
+        file.display()
+    ));
+    tmux.shows(&["udp port 5001"]);
+    let top = std::fs::read_to_string(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    drop(tmux);
+    let limit = Instant::now() + Duration::from_secs(20);
+    let command_line = format!("/proc/{}/cmdline", top.trim());
+    while std::fs::read(&command_line).is_ok_and(|words| !words.is_empty()) {
+        assert!(Instant::now() < limit, "process {} runs on", top.trim());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    running.signal("INT");
+    assert!(running.end().success());
+}
+
+#[test]
 fn without_a_terminal_it_tells_what_to_use() {
     let output = Command::new(FYKE).args(["top", "--pid", "1"]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);

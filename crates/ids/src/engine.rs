@@ -7,8 +7,8 @@
 //! 3. on the messages of the application that these bytes complete.
 //!
 //! In each step a search finds the rules with a literal that is there, and only those are verified. Invariants: every
-//! packet of IP is judged or counted as a fragment; nothing is judged twice by a rule after it has alerted; memory is bounded
-//! by [`Limits`].
+//! packet of IP is judged or counted as a fragment; nothing is judged twice by a rule after it has alerted; memory is
+//! bounded by [`Limits`].
 
 pub mod flow;
 mod index;

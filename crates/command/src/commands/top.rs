@@ -63,7 +63,8 @@ fn show(
     actor: &mut Client,
     stop: &AtomicBool,
 ) -> Result<(), Failure> {
-    while !stop.load(Ordering::Relaxed) {
+    // After a hang-up, standard input is no terminal any more.
+    while !stop.load(Ordering::Relaxed) && std::io::stdin().is_terminal() {
         loop {
             match counts.try_recv() {
                 Ok(Ok(stats)) => {

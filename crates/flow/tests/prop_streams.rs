@@ -144,7 +144,7 @@ fn hostile_segments_are_bounded_and_events_consistent() {
         let mut open: HashMap<u32, (u64, [u64; 2], [bool; 2])> = HashMap::new();
         let mut on = |event: Event<'_>| match event {
             Event::Removed { flow, connection } => {
-                assert!(flow >= 1 && flow <= 30);
+                assert!((1..=30).contains(&flow));
                 let known = open.remove(&flow);
                 assert!(known.is_none_or(|(number, ..)| number == connection));
             }

@@ -343,7 +343,7 @@ mod tests {
         let mut table = Table::new(300);
         let mut model: HashMap<u16, (u32, u64)> = HashMap::new();
         let key = |port: u16| {
-            let six = port % 3 == 0;
+            let six = port.is_multiple_of(3);
             let end = |port: u16| -> SocketAddr {
                 if six { ([port; 8], port).into() } else { ([10, 0, 0, 1], port).into() }
             };

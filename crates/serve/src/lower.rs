@@ -7,7 +7,8 @@
 use fyke_capture::{FilterSocket, FrameServer, Interface, SocketFilter};
 use fyke_filter::Options;
 use fyke_filters::{Listing, Superset};
-use fyke_graph::placement::{LowerFilter, Space};
+use fyke_graph::RuleSet;
+use fyke_graph::placement::{LowerFilter, RulesTap, Space};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,6 +20,18 @@ const EVERY_FRAME: u64 = u64::MAX;
 pub struct ServeSpace<S>(pub S);
 
 impl<S: Space> Space for ServeSpace<S> {
+    fn rules(
+        &self,
+        interface: &Interface,
+        rules: &RuleSet,
+        shared: bool,
+    ) -> Result<Arc<dyn RulesTap>, String> {
+        match interface.name.starts_with("serve:") {
+            true => Err("a service has no rules".to_owned()),
+            false => self.0.rules(interface, rules, shared),
+        }
+    }
+
     fn filter(
         &self,
         interface: &Interface,

@@ -27,6 +27,11 @@ impl Node for Keep {
         Ok(())
     }
 
+    fn finish(&mut self, _emitted: &mut Emitted) -> Result<(), NodeError> {
+        self.keeper.tick();
+        Ok(())
+    }
+
     fn kept(&self) -> Option<&Kept> {
         Some(&self.kept)
     }

@@ -48,6 +48,13 @@ pub fn run(args: &TopArgs) -> Result<(), Failure> {
         }
     })?;
     let stop = stop_on_signals()?;
+    // After a hang-up, the wait for a key never ends, and there is no terminal to restore.
+    std::thread::Builder::new().name("terminal".to_owned()).spawn(|| {
+        while std::io::stdin().is_terminal() {
+            std::thread::sleep(PATIENCE);
+        }
+        std::process::exit(1);
+    })?;
     let mut model = Model::new(title.trim().to_owned());
     let mut terminal = ratatui::try_init()?;
     let result = show(&mut terminal, &mut model, &counts, &mut actor, &stop);
@@ -63,8 +70,7 @@ fn show(
     actor: &mut Client,
     stop: &AtomicBool,
 ) -> Result<(), Failure> {
-    // After a hang-up, standard input is no terminal any more.
-    while !stop.load(Ordering::Relaxed) && std::io::stdin().is_terminal() {
+    while !stop.load(Ordering::Relaxed) {
         loop {
             match counts.try_recv() {
                 Ok(Ok(stats)) => {

@@ -10,13 +10,16 @@ fn main() {
     println!("cargo::rerun-if-env-changed=CLANG");
     println!("cargo::rustc-check-cfg=cfg(fyke_object)");
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
-    let (passes, prefilter) = ("bpf/fyke.bpf.c", "bpf/prefilter.bpf.c");
-    let forms: [(&str, &str, &[&str]); 5] = [
+    let (passes, prefilter, redirect) =
+        ("bpf/fyke.bpf.c", "bpf/prefilter.bpf.c", "bpf/redirect.bpf.c");
+    let forms: [(&str, &str, &[&str]); 7] = [
         ("fyke.bpf.o", passes, &[]),
         ("fyke_direct.bpf.o", passes, &["-DFYKE_DIRECT"]),
         ("fyke_callbacks.bpf.o", passes, &["-DFYKE_CALLBACKS"]),
         ("prefilter.bpf.o", prefilter, &[]),
         ("prefilter_direct.bpf.o", prefilter, &["-DFYKE_DIRECT"]),
+        ("fyke_driver.bpf.o", passes, &["-DFYKE_XDP"]),
+        ("redirect.bpf.o", redirect, &[]),
     ];
     let compiled =
         forms.iter().try_for_each(|(name, source, flags)| compile(&out.join(name), source, flags));

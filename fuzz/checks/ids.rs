@@ -4,15 +4,15 @@
 //! in two segments, over a connection.
 
 use fyke_frame::{Frame, LinkType};
-use fyke_ids::{Engine, Index, Limits, Translation, Variables, eve};
+use fyke_ids::{Engine, Index, Limits, Translation, Variables, eve, prefilter};
 
 /// Maximum length of text and bytes.
 const MAX_TEXT: usize = 4096;
 const MAX_BYTES: usize = 2048;
 
-/// Translates any bytes and judges any bytes by them. Every rule is translated or refused with a reason of bounded
-/// length; what is translated is translated again from its text; counts close. Returns the numbers of translated rules
-/// and of alerts.
+/// Translates any bytes, makes their pre-filter, and judges any bytes by them. Every rule is translated or refused
+/// with a reason of bounded length; what is translated is translated again from its text; counts close. Returns the
+/// numbers of translated rules and of alerts.
 pub fn rules(data: &[u8]) -> (usize, u64) {
     let end = data.iter().position(|byte| *byte == 0).unwrap_or(data.len());
     let (text, bytes) = data.split_at(end.min(MAX_TEXT));
@@ -23,6 +23,10 @@ pub fn rules(data: &[u8]) -> (usize, u64) {
     for refused in &found.refused {
         assert!(!refused.reason.is_empty() && refused.to_string().len() < 70_000, "{refused}");
         assert!(refused.line > 0);
+    }
+    match prefilter(text, &variables) {
+        Ok(filter) => assert!(filter.rules > 0 && !filter.expression.is_empty()),
+        Err(refused) => assert!(!refused.reason.is_empty() && refused.line > 0),
     }
     let count = found.rules.len();
     let mut engine = Engine::new(Index::new(found.rules), Limits::default());

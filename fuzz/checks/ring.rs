@@ -84,6 +84,14 @@ pub fn hostile(data: &[u8]) -> u64 {
         assert!(origins.iter().all(|&(buffer, number)| reader.origin(buffer, number).is_some()));
         assert!(values.iter().all(|(name, _)| name.len() <= 3 * 40));
         let _ = (reader.waiting(), reader.refused(), reader.generation());
+        if which & 0x20 != 0 && reader.waiting() == 0 {
+            // A ring that claims to continue anywhere; the counts of the reader never go back.
+            let before = reader.read() + reader.lost();
+            let [next_packets, next_index] = [0, 1].map(|at| own(memories[at].memory.fd()));
+            let _refused =
+                reader.move_to(next_packets, next_index, u64::from(*low) << (shift % 60));
+            assert!(reader.read() + reader.lost() >= before);
+        }
     }
     reader.read()
 }

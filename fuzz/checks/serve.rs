@@ -1,11 +1,12 @@
 //! Properties of what readers send to a service that hold for any input: shared by the fuzz targets and `cargo test`.
 //!
 //! Packets become messages within the limit, without a lost byte. A request that is read is written and read again to
-//! the same request. A policy is read or refused with a line of the file.
+//! the same request. A policy is read or refused with a line of the file. A graph is permitted or refused, and so is
+//! the state that one process of a service leaves to the next.
 
 use fyke_serve::Policy;
 use fyke_serve::message::Request;
-use fyke_serve::policy::{Names, Peer};
+use fyke_serve::policy::{Names, Peer, Terms};
 use fyke_serve::wire::{Assembler, Incoming};
 use std::path::Path;
 
@@ -60,6 +61,31 @@ pub fn request(message: &[u8]) -> bool {
     }
 }
 
+/// Checks a graph that a reader asks for, under the terms of a user without a rule; true if it may have it. Nothing is
+/// opened.
+pub fn graph(text: &str) -> bool {
+    let (classes, terms) = (fyke_graph::Classes::new(), Terms::of_user(1000));
+    match fyke_serve::graph::check(text, &|name| classes.find(name), &terms) {
+        Ok(()) => {
+            assert!(text.len() <= terms.limits.text_bytes);
+            true
+        }
+        Err(message) => {
+            assert!(!message.is_empty());
+            false
+        }
+    }
+}
+
+/// Checks the file in which a service leaves a reader to the process after it: it is read or refused.
+pub fn saved(data: &[u8]) -> bool {
+    let path = std::env::temp_dir().join(format!("fyke-fuzz-saved-{}", std::process::id()));
+    std::fs::write(&path, data).expect("a file");
+    let read = fyke_serve::store::load(&std::fs::File::open(&path).expect("it is there"));
+    std::fs::remove_file(&path).expect("it is ours");
+    read.is_ok()
+}
+
 /// Checks the text of a policy; true if it is one.
 pub fn policy(text: &str) -> bool {
     let check = |text: &str| match text.contains('!') {
@@ -69,9 +95,10 @@ pub fn policy(text: &str) -> bool {
     match Policy::read(Path::new("p"), text, &Names::default(), &check) {
         Ok(policy) => {
             // Root is never without terms, and a stranger has those of a rule or none.
-            let root = policy.terms(Peer { user: 0, group: 0 }, 7, "eth0");
+            let root = policy.terms(Peer { user: 0, group: 0, process: None }, 7, "eth0");
             assert!(root.is_ok());
-            let _perhaps = policy.terms(Peer { user: 1000, group: 1000 }, 7, "eth0");
+            let _perhaps =
+                policy.terms(Peer { user: 1000, group: 1000, process: Some(7) }, 7, "eth0");
             true
         }
         Err(error) => {

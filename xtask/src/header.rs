@@ -53,7 +53,7 @@ fn numbers(out: &mut String) {
     define!(out, pass: PARAMS OPCODE_MASK NEG COUNT_SHIFT COUNT_MASK EITHER SHORT OFFSET_SHIFT
         META_DIRECTION META_IFINDEX);
     define!(out, memory: SLOT_INSTRUCTIONS SLOTS TRAILER ACCEPT_SLOT LAST OP_TRAILER OP_ROWS OP_CODE
-        NEXT CONTINUE COUNTER REST RUN_REST PART_OFFSET_MASK PART_L1
+        NEXT CONTINUE COUNTER REST CLASS RUN_REST PART_OFFSET_MASK PART_L1
         PART_EITHER PART_WIDE PART_PRESENT BUCKET_ROWS BUCKETS
         ROW_TABLE_SHIFT ROW_VALUE_SHIFT ROW_FIRST_SHIFT
         ROW_SECOND_SHIFT HINTS HINT_HASH HINT_FIRST_SHIFT HINT_SECOND_SHIFT
@@ -73,13 +73,13 @@ fn structs(out: &mut String) {
          struct fyke_control {{\n\t__u32 head;\n\t__u32 budget;\n\t__u32 accept;\n\
          \t__u32 reject;\n\t__u32 flags;\n\t__u32 rest;\n\
          \t__u32 short_head;\n\t__u32 short_below;\n\t__u32 short_behind;\n\t__u32 cooked;\n\
-         \t__u32 sample;\n\t__u32 unused[{}];\n}};\n\n\
+         \t__u32 sample;\n\t__u32 factor;\n\t__u32 unused[{}];\n}};\n\n\
          struct fyke_address {{\n\t__u64 table;\n\t__u32 words[4];\n\t__u64 unused;\n}};\n\n\
          _Static_assert(sizeof(struct fyke_address) == {}, \"address\");\n\
          _Static_assert(sizeof(struct fyke_instruction) == {}, \"instruction\");\n\
          _Static_assert(__builtin_offsetof(struct fyke_instruction, params) == {}, \"params\");\n\
          _Static_assert(sizeof(struct fyke_control) == {control}, \"control\");\n",
-        control / 4 - 11,
+        control / 4 - 12,
         size_of::<memory::Address>(),
         size_of::<pass::Instruction>(),
         offset_of!(pass::Instruction, params),
@@ -96,6 +96,7 @@ fn structs(out: &mut String) {
         ("short_behind", offset_of!(memory::Control, short_behind)),
         ("cooked", offset_of!(memory::Control, cooked)),
         ("sample", offset_of!(memory::Control, sample)),
+        ("factor", offset_of!(memory::Control, factor)),
     ] {
         let _infallible = writeln!(
             out,

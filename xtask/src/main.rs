@@ -18,6 +18,7 @@ mod supply;
 mod tally;
 mod testing;
 mod tidy;
+mod watchdog;
 
 use setup::Purpose;
 use shell::Workspace;

@@ -117,6 +117,14 @@ const NEEDS: &[Need] = &[
         without: "comparisons with tshark are skipped",
     },
     Need {
+        name: "Chromium",
+        sign: Sign::Program(&["chromium", "chromium-headless-shell"]),
+        packages: ["chromium", "chromium", "chromium"],
+        wanted_from: Purpose::Test,
+        required_from: Purpose::Ci,
+        without: "the page of `fyke web` is not tested in a browser",
+    },
+    Need {
         name: "Hyperscan (libhs.so.5)",
         sign: Sign::Library(&["libhs.so.5", "libhs.so"]),
         packages: ["libhyperscan5", "hyperscan", "hyperscan"],
@@ -441,7 +449,8 @@ mod tests {
 
     #[test]
     fn tests_go_on_without_libpcap_and_ci_does_not() {
-        let present = ["cc", "tcpdump", "ip", "ethtool", "clang", "tshark", "libhs.so.5"];
+        let present =
+            ["cc", "tcpdump", "ip", "ethtool", "clang", "tshark", "libhs.so.5", "chromium"];
         let there = with_only(Box::leak(Box::new(present)));
         let test = Plan::make(NEEDS, Purpose::Test, &there);
         assert_eq!(test.required().count(), 0);

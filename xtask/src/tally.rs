@@ -18,6 +18,8 @@ pub struct Tally {
     pub skipped: u64,
     /// Their lines.
     pub skips: Vec<String>,
+    /// Names of the failed tests.
+    pub failures: Vec<String>,
     section: Section,
     /// Name of the current test, and true if it has printed `skipped:`.
     shown_test: String,
@@ -58,7 +60,11 @@ impl Tally {
                 self.skips.push(line.to_owned());
                 Some(line.to_owned())
             }
-            _ => Some(line.to_owned()),
+            _ => {
+                let failed = line.strip_prefix("test ").and_then(|l| l.strip_suffix(" ... FAILED"));
+                self.failures.extend(failed.map(str::to_owned));
+                Some(line.to_owned())
+            }
         }
     }
 
@@ -128,11 +134,12 @@ mod tests {
         let (tally, shown) = read(
             "running 2 tests\ntest a ... ok\ntest b ... ok\n\n\
              test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; 0.00s\n\
-             running 3 tests\n\
+             running 3 tests\ntest c ... FAILED\n\
              test result: FAILED. 1 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out; 0s",
         );
         assert_eq!(tally.summary(), "3 passed, 1 failed, 1 skipped");
-        assert_eq!(shown.len(), 7);
+        assert_eq!(tally.failures, ["c"]);
+        assert_eq!(shown.len(), 8);
     }
 
     #[test]

@@ -212,11 +212,40 @@ pub enum LiveError {
         /// Interface name.
         interface: String,
     },
-    /// The interface of one of several rings has disappeared: these rings cannot be bound again.
-    #[error("{interface}: the interface has disappeared")]
-    Disappeared {
+    /// The interface disappeared during a capture at the driver, which cannot go to a new one.
+    #[error(
+        "{interface}: the interface has disappeared; at the driver, fyke cannot continue on a new one of this name: \
+         start the capture again"
+    )]
+    DriverGone {
         /// Interface name.
         interface: String,
+    },
+    /// AF_XDP reads Ethernet interfaces only.
+    #[error("{interface}: AF_XDP captures on one Ethernet interface, not on link type {link}")]
+    NotEthernet {
+        /// Interface name.
+        interface: String,
+        /// Its link type.
+        link: LinkType,
+    },
+    /// The interface has no such queue.
+    #[error("{interface} has no queue {queue}: it has {count}, from 0 on")]
+    NoQueue {
+        /// Interface name.
+        interface: String,
+        /// Requested queue.
+        queue: u32,
+        /// Number of queues.
+        count: u32,
+    },
+    /// Another AF_XDP socket receives the frames of a queue.
+    #[error("{interface}: queue {queue} belongs to an AF_XDP socket of another program")]
+    QueueTaken {
+        /// Interface name.
+        interface: String,
+        /// The queue.
+        queue: u32,
     },
     /// The interface came back as another kind of interface.
     #[error("{interface}: the interface came back with link type {given} instead of {expected}")]

@@ -436,6 +436,11 @@ impl HeldFrames for FileSource {
         let frames = self.held.range(..count as usize).map(|placed| placed.frame(&self.buffer));
         Box::new((first_sequence..).zip(frames))
     }
+
+    fn frame(&self, [count, first_sequence, ..]: HeldMark, sequence: u64) -> Option<Frame<'_>> {
+        let at = sequence.checked_sub(first_sequence).filter(|&at| at < count)?;
+        self.held.get(usize::try_from(at).ok()?).map(|placed| placed.frame(&self.buffer))
+    }
 }
 
 /// Longest frame of a link type, as in libpcap.

@@ -18,6 +18,7 @@ use fyke_frame::bpf::code::{
 use fyke_frame::{Frame, LinkType, walk};
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
+use std::sync::OnceLock;
 
 /// Assigns frames to workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +61,22 @@ impl FlowHash {
     /// Creates a hash with a random factor.
     pub fn random() -> FlowHash {
         FlowHash { factor: RandomState::new().hash_one(0) as u32 | 1 }
+    }
+
+    /// Returns the hash of this process: a pair of addresses has the same worker on all interfaces.
+    pub fn of_process() -> FlowHash {
+        static HASH: OnceLock<FlowHash> = OnceLock::new();
+        *HASH.get_or_init(FlowHash::random)
+    }
+
+    /// The factor, for [`FlowHash::of_factor`].
+    pub(crate) fn factor(self) -> u32 {
+        self.factor
+    }
+
+    /// The hash with the factor of another one.
+    pub(crate) fn of_factor(factor: u32) -> FlowHash {
+        FlowHash { factor: factor | 1 }
     }
 
     fn mixed(self, address: u32) -> u32 {

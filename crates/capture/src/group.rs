@@ -5,7 +5,7 @@
 //! ends or fails when all of them have ended. Counts are those that the shares published last: a share publishes them
 //! whenever its worker reads them, and when it ends.
 //!
-//! An interface that is deleted ends the capture, because the kernel does not bind a socket of such a group again.
+//! An interface that is deleted and made again gets new rings (`renewal.rs`).
 //! Cost: one atomic load per batch.
 
 use crate::error::ReadError;

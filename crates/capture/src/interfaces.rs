@@ -169,6 +169,8 @@ pub(crate) struct Capture {
     pub(crate) is_loopback: bool,
     /// Netmask of its first IPv4 address, as tcpdump takes it for `ip broadcast`; 0 if there is none.
     pub(crate) netmask: u32,
+    /// Its address, if it is an Ethernet interface.
+    pub(crate) address: [u8; 6],
 }
 
 /// Finds an interface by name.
@@ -194,6 +196,7 @@ pub(crate) fn find_in(name: &str, devices: Vec<Device>) -> Result<Capture, LiveE
             loopback,
             is_loopback: false,
             netmask: 0,
+            address: [0; 6],
         });
     }
     let Some(device) = devices.iter().find(|device| device.name == name) else {
@@ -202,8 +205,8 @@ pub(crate) fn find_in(name: &str, devices: Vec<Device>) -> Result<Capture, LiveE
     };
     let (link, cooked) = link_of(device.hardware);
     let is_loopback = device.loopback;
-    let netmask = device.netmask.unwrap_or(0);
-    Ok(Capture { ifindex: device.index, link, cooked, loopback, is_loopback, netmask })
+    let (netmask, address) = (device.netmask.unwrap_or(0), device.address);
+    Ok(Capture { ifindex: device.index, link, cooked, loopback, is_loopback, netmask, address })
 }
 
 /// Link type of a kind of hardware (`ARPHRD_…`), and true if frames get a cooked header. The same choice as libpcap's

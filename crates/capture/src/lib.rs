@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | [`file`](mod@file) | pcap and pcapng files, gzip, zstd and lz4, pipes; several, merged by time | `-r` |
 //! | [`ring`] | live, from a ring that the kernel fills | `-i` |
+//! | [`xdp`] | live, before the host gets the frames | `-i xdp:IF` |
 //! | [`shared`] | frames that another process stores in shared memory | `-i ring:NAME`, `-i serve:NAME` |
 //! | [`server`] | a process that stores the frames that texts accept | `-i serve:NAME` |
 //! | [`memory`] | stored frames, repeated | tests, generators, benches |
@@ -45,14 +46,17 @@ pub mod interfaces;
 pub mod memory;
 pub mod merged;
 mod rebind;
+mod renewal;
 pub mod ring;
 pub mod server;
 pub mod shared;
+mod sharing;
 pub mod sink;
 mod socket;
 pub mod source;
 #[allow(unsafe_code, reason = "system calls and the kernel's ring; nothing else in the crate")]
 mod sys;
+pub mod xdp;
 
 pub use drops::{InterfaceDrops, InterfaceWatch, SoftnetDrops};
 pub use error::{LiveError, Problem, ReadError};
@@ -65,8 +69,9 @@ pub use interfaces::{ANY, Available, interface_name, interfaces_available, local
 pub use memory::MemorySource;
 pub use merged::MergedSource;
 pub use rebind::PacketSockets;
+pub use ring::handover::{self, Handover, Resumed};
 pub use ring::{RingOptions, RingSource};
-pub use server::{FrameServer, ServerCounts};
+pub use server::{FrameServer, Moved, ServerCounts};
 pub use shared::SharedSource;
 pub use sink::{
     Account, Compression, Format, InterfaceLosses, InterfaceSink, Output, PRIVATE, Rotation, Sink,
@@ -77,6 +82,8 @@ pub use source::{
     DEFAULT_SNAPLEN, HeldFrames, HeldMark, Interface, LinkState, LookBack, Next, Notice,
     SocketFilter, Source, SourceStats,
 };
+
+pub use xdp::{DROP_REASONS, DriverFilter, Redirect, Redirected, XdpOptions, XdpSource};
 
 /// Waits until one of several sources may have frames ([`Source::readiness`]), at most `patience`; true if one may.
 pub fn wait_for_any(
@@ -89,4 +96,17 @@ pub fn wait_for_any(
         std::thread::sleep(std::time::Duration::from_millis(1));
         false
     })
+}
+
+/// Waits until a descriptor can be written, or its other end is gone; at most a minute. False after the wait, and after
+/// a signal.
+///
+/// # Errors
+/// The descriptor cannot be waited for.
+pub fn wait_for_room(
+    descriptor: std::os::fd::BorrowedFd<'_>,
+    patience: std::time::Duration,
+) -> std::io::Result<bool> {
+    let patience_ms = patience.as_millis().min(60_000) as u16;
+    sys::poll::writable(descriptor, patience_ms)
 }

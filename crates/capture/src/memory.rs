@@ -164,6 +164,10 @@ impl Source for MemorySource {
 
 impl HeldFrames for MemorySource {
     fn frames(&self, [from, to, ..]: HeldMark) -> Box<dyn Iterator<Item = (u64, Frame<'_>)> + '_> {
-        Box::new((from..to).map(move |sequence| (sequence, self.frame(sequence))))
+        Box::new((from..to).map(move |sequence| (sequence, MemorySource::frame(self, sequence))))
+    }
+
+    fn frame(&self, [from, to, ..]: HeldMark, sequence: u64) -> Option<Frame<'_>> {
+        (from..to).contains(&sequence).then(|| MemorySource::frame(self, sequence))
     }
 }

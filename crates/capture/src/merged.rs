@@ -6,14 +6,16 @@
 //!
 //! Sources lend frames only until the next call, so frames are copied. Cost: a copy of each frame, and the
 //! frames of one window in memory, at most 65,536 frames and 32 MiB of each source; beyond that, the sources
-//! hold them. No frame is held for look-back.
+//! hold them. No frame is held for look-back. Each source has a kernel filter of its own.
 
 use crate::error::ReadError;
-use crate::source::{Interface, LookBack, Next, Notice, Source, SourceStats};
+use crate::source::{Interface, LookBack, Next, Notice, SocketFilter, Source, SourceStats};
 use crate::wait_for_any;
 use fyke_frame::{BATCH_CAPACITY, Batch, Frame, LinkType, Meta};
 use std::collections::VecDeque;
+use std::io;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Most frames of a source that wait.
@@ -51,6 +53,8 @@ struct Input {
     delivered: usize,
     frame_count: usize,
     byte_count: usize,
+    /// Counts of the source when they were read last.
+    stats: SourceStats,
 }
 
 /// A copied batch.
@@ -89,6 +93,7 @@ impl MergedSource {
                 delivered: 0,
                 frame_count: 0,
                 byte_count: 0,
+                stats: SourceStats::default(),
             }
         });
         MergedSource {
@@ -288,18 +293,15 @@ impl Source for MergedSource {
 
     /// Counts of all sources together. A frame that was copied and waits is not delivered yet.
     fn stats(&mut self) -> SourceStats {
-        let mut all = SourceStats { delivered: self.delivered, ..SourceStats::default() };
-        for input in &mut self.inputs {
-            let one = input.source.stats();
-            all.received += one.received;
-            all.dropped += one.dropped;
-            all.ignored += one.ignored;
-            all.unreadable += one.unreadable;
-            all.freezes += one.freezes;
-            all.clamped_times += one.clamped_times;
-            all.filtered += one.filtered;
-        }
-        all
+        self.inputs.iter_mut().for_each(|input| input.stats = input.source.stats());
+        let all = self.inputs.iter().map(|input| input.stats);
+        let all = all.fold(SourceStats::default(), |sum, one| sum.plus(&one));
+        SourceStats { delivered: self.delivered, ..all }
+    }
+
+    /// Those of each source, which has one interface, of which `stats` returned the sum last.
+    fn stats_by_interface(&self) -> Vec<SourceStats> {
+        self.inputs.iter().map(|input| input.stats).collect()
     }
 
     fn set_patience(&mut self, patience: Duration) {
@@ -315,6 +317,18 @@ impl Source for MergedSource {
 
     fn readiness(&self) -> Option<BorrowedFd<'_>> {
         None
+    }
+
+    fn set_filters(&mut self, mut filters: &[Arc<dyn SocketFilter>]) -> io::Result<()> {
+        if filters.len() != self.interfaces.len() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a filter per interface"));
+        }
+        for input in &mut self.inputs {
+            let (its, rest) = filters.split_at(input.source.interfaces().len());
+            input.source.set_filters(its)?;
+            filters = rest;
+        }
+        Ok(())
     }
 
     fn take_notice(&mut self) -> Option<Notice> {

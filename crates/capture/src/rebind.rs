@@ -5,10 +5,11 @@
 //! bind it to any interface.
 
 use crate::interfaces::{self, Capture};
+use crate::sharing;
 use crate::sys::devices;
 use crate::sys::packet::PacketSocket;
 use fyke_frame::LinkType;
-use fyke_privilege::helper::{Presence, Sockets};
+use fyke_privilege::helper::{Opened, Presence, Sockets};
 use std::io;
 use std::os::fd::BorrowedFd;
 
@@ -28,6 +29,16 @@ impl Sockets for PacketSockets {
 
     fn bind(&self, socket: BorrowedFd<'_>, to: &Presence, promiscuous: bool) -> io::Result<()> {
         bind(&PacketSocket::copy(socket)?, to, promiscuous)
+    }
+
+    fn open_group(
+        &self,
+        plan: &[u8],
+        count: usize,
+        to: &Presence,
+        promiscuous: bool,
+    ) -> io::Result<Vec<Opened>> {
+        sharing::open_group(plan, count, to, promiscuous)
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::io;
+use std::os::fd::OwnedFd;
 
 /// The process at the other end of a connection.
 pub trait FrameServer: Send + Sync + fmt::Debug {
@@ -26,6 +27,22 @@ pub trait FrameServer: Send + Sync + fmt::Debug {
 
     /// True if the process has closed the connection.
     fn is_gone(&self) -> bool;
+
+    /// The ring of another process that continues with this reader, if one has taken the place of the one before; each
+    /// is returned once.
+    fn moved(&self) -> Option<Moved> {
+        None
+    }
+
+    /// True if the process has ended in order and no other continues: the frames that are stored are all.
+    fn is_over(&self) -> bool {
+        false
+    }
+
+    /// True if the process gives this source only some frames, whatever the texts say.
+    fn is_restricted(&self) -> bool {
+        false
+    }
 }
 
 /// Frames of an interface that a process has not stored for a source.
@@ -37,4 +54,15 @@ pub struct ServerCounts {
     pub dropped: u64,
     /// True if the kernel has rejected frames without counting them.
     pub is_partial: bool,
+}
+
+/// A ring that continues where the one before it ends.
+#[derive(Debug)]
+pub struct Moved {
+    /// The packet buffer.
+    pub packets: OwnedFd,
+    /// The index.
+    pub index: OwnedFd,
+    /// Number of its first entry.
+    pub from: u64,
 }

@@ -13,11 +13,11 @@
 //!
 //! The writer may be a [`FrameServer`], which filters frames by texts before it stores them: `fyke serve`. Then the
 //! texts of the filters after the source are edited there ([`SocketFilter::take_server`]), and the frames that it
-//! rejects or loses are in the counts. Without such filters it stores every frame. It wakes no reader, so a silent
-//! source is polled every five milliseconds, which costs 0.4 % of a processor.
+//! rejects or loses are in the counts. Without such filters it stores every frame. One that cannot wake this reader is
+//! polled every five milliseconds.
 
 use crate::error::ReadError;
-use crate::server::FrameServer;
+use crate::server::{FrameServer, Moved};
 use crate::source::{
     DEFAULT_SNAPLEN, Interface, LookBack, Next, SocketFilter, Source, SourceStats,
 };
@@ -27,6 +27,7 @@ use fyke_ring::{Lending, Lent, Origin, Reader};
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -125,6 +126,40 @@ impl SharedSource {
         SharedSource { server: Some(server), ..SharedSource::new(name, reader) }
     }
 
+    /// Descriptor that is readable after the writer has woken this source, for programs that wait themselves instead of
+    /// in [`next`](Source::next); `None` if the writer cannot wake it.
+    pub fn event(&self) -> Option<BorrowedFd<'_>> {
+        self.reader.event()
+    }
+
+    /// Asks for a wake-up by [`event`](Self::event). Returns false if there is something to read already.
+    pub fn begin_sleep(&self) -> bool {
+        self.frames.is_empty() && self.reader.begin_sleep()
+    }
+
+    /// Takes the request of [`begin_sleep`](Self::begin_sleep) back.
+    pub fn end_sleep(&self) {
+        self.reader.end_sleep();
+    }
+
+    /// Number of frames that wait to be read.
+    pub fn waiting(&self) -> u64 {
+        self.reader.waiting() + self.frames.len() as u64
+    }
+
+    /// Time for which a program lets frames gather if some have arrived since the last call; zero if none have.
+    pub fn nap(&mut self) -> Duration {
+        let seen = (self.reader.read() + self.reader.lost(), self.reader.stored_bytes());
+        let (frames, bytes) = (seen.0 - self.napped.0, seen.1.wrapping_sub(self.napped.1));
+        self.napped = seen;
+        let fills = frames > self.reader.capacity() / ROOM || bytes > self.reader.bytes() / ROOM;
+        match frames {
+            0 => Duration::ZERO,
+            _ if fills => SHORT_NAP,
+            _ => NAP,
+        }
+    }
+
     /// Asks a server without texts for every frame; after a stop, looks whether the server has stored the last one.
     fn look_at_server(&mut self) -> Result<(), ReadError> {
         let Some(server) = &mut self.server else { return Ok(()) };
@@ -217,7 +252,20 @@ impl SharedSource {
             return Ok(true);
         }
         // Looked at first: a server closes the index before the connection.
-        let gone = self.reader.waiting() == 0 && self.is_server_gone();
+        let is_empty = self.reader.waiting() == 0;
+        let gone = is_empty && self.is_server_gone();
+        if is_empty && let Some(server) = &self.server {
+            if let Some(Moved { packets, index, from }) = server.peer.moved() {
+                let moved = self.reader.move_to(packets, index, from);
+                let name = || self.interfaces[0].name.clone();
+                let failed =
+                    |error| ReadError::Server { name: name(), source: io::Error::other(error) };
+                return moved.map(|()| false).map_err(failed);
+            }
+            if gone && server.peer.is_over() {
+                return Ok(true);
+            }
+        }
         match self.reader.lend(&mut self.lent, BATCH_CAPACITY.min(left as usize)) {
             Lending::Frames => {}
             Lending::Nothing if !gone => return Ok(false),
@@ -251,15 +299,12 @@ impl SharedSource {
 
     /// Waits for frames: a nap after the last ones, else until the writer wakes this process.
     fn wait(&mut self, patience: Duration) {
-        let seen = (self.reader.read() + self.reader.lost(), self.reader.stored_bytes());
-        let (frames, bytes) = (seen.0 - self.napped.0, seen.1.wrapping_sub(self.napped.1));
-        self.napped = seen;
-        let fills = frames > self.reader.capacity() / ROOM || bytes > self.reader.bytes() / ROOM;
-        match frames {
-            0 if self.server.is_some() => std::thread::sleep(LONG_PAUSE.min(patience)),
-            0 => self.reader.wait(patience),
-            _ if fills => std::thread::sleep(SHORT_NAP.min(patience)),
-            _ => std::thread::sleep(NAP.min(patience)),
+        match self.nap() {
+            Duration::ZERO if self.server.is_some() && !self.reader.is_woken() => {
+                std::thread::sleep(LONG_PAUSE.min(patience));
+            }
+            Duration::ZERO => self.reader.wait(patience),
+            nap => std::thread::sleep(nap.min(patience)),
         }
     }
 }
@@ -314,6 +359,7 @@ impl Source for SharedSource {
             unreadable: self.unreadable,
             filtered: served.rejected,
             filtered_uncounted: served.is_partial,
+            beyond_policy: peer.is_some_and(|peer| peer.is_restricted()),
             ..SourceStats::default()
         }
     }

@@ -7,6 +7,7 @@
 use crate::error::ReadError;
 use crate::server::FrameServer;
 use crate::socket::FilterSocket;
+use crate::xdp::{DROP_REASONS, DriverFilter};
 use fyke_frame::{Batch, Frame, LinkType};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -28,6 +29,8 @@ pub struct Interface {
     pub nanoseconds: bool,
     /// Netmask of its first IPv4 address when it was opened; 0 for files and for interfaces without one.
     pub netmask: u32,
+    /// True if its frames are taken at the driver, where only incoming ones pass.
+    pub at_driver: bool,
 }
 
 impl Interface {
@@ -40,6 +43,7 @@ impl Interface {
             snaplen: DEFAULT_SNAPLEN,
             nanoseconds: true,
             netmask: 0,
+            at_driver: false,
         }
     }
 }
@@ -62,6 +66,12 @@ pub trait Source: Send {
 
     /// Counts since the source was opened.
     fn stats(&mut self) -> SourceStats;
+
+    /// Parts of the last result of [`stats`](Self::stats), one for each interface, of a source that merges the frames
+    /// of several; empty for others.
+    fn stats_by_interface(&self) -> Vec<SourceStats> {
+        Vec::new()
+    }
 
     /// Descriptor that signals available frames ([`crate::wait_for_any`]); `None` for sources that need no wait, or
     /// cannot signal.
@@ -86,6 +96,19 @@ pub trait Source: Send {
     /// If the source is no socket, or the kernel refuses; then every frame reaches it as before.
     fn set_filter(&mut self, _filter: Arc<dyn SocketFilter>) -> io::Result<()> {
         Err(io::Error::new(io::ErrorKind::Unsupported, "frames do not come from a packet socket"))
+    }
+
+    /// Has the kernel reject frames before they reach this source, by a filter for each of its interfaces, in their
+    /// order.
+    ///
+    /// # Errors
+    /// As [`set_filter`](Self::set_filter), which it is for a source of one interface; then some of the interfaces may
+    /// have their filter.
+    fn set_filters(&mut self, filters: &[Arc<dyn SocketFilter>]) -> io::Result<()> {
+        match filters {
+            [filter] => self.set_filter(Arc::clone(filter)),
+            _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "the source has one interface")),
+        }
     }
 
     /// Returns the next event of the interface that has not been returned yet.
@@ -115,6 +138,8 @@ pub enum LinkState {
     Gone,
     /// Present again after it was gone.
     Back,
+    /// It has more queues than at the start, and frames of a new one arrive; only at the driver.
+    NewQueue,
 }
 
 impl fmt::Display for Notice {
@@ -125,6 +150,11 @@ impl fmt::Display for Notice {
             LinkState::Down => write!(f, "{name}: the interface is down; waiting for it"),
             LinkState::Gone => write!(f, "{name}: the interface is gone; waiting for it"),
             LinkState::Back => write!(f, "capturing on {name} again"),
+            LinkState::NewQueue => write!(
+                f,
+                "{name}: it has more queues now; the host gets the frames of the new ones, and they count as lost: \
+                 start the capture again"
+            ),
         }
     }
 }
@@ -142,6 +172,10 @@ impl<S: Source + ?Sized> Source for Box<S> {
         (**self).stats()
     }
 
+    fn stats_by_interface(&self) -> Vec<SourceStats> {
+        (**self).stats_by_interface()
+    }
+
     fn readiness(&self) -> Option<BorrowedFd<'_>> {
         (**self).readiness()
     }
@@ -156,6 +190,10 @@ impl<S: Source + ?Sized> Source for Box<S> {
 
     fn set_filter(&mut self, filter: Arc<dyn SocketFilter>) -> io::Result<()> {
         (**self).set_filter(filter)
+    }
+
+    fn set_filters(&mut self, filters: &[Arc<dyn SocketFilter>]) -> io::Result<()> {
+        (**self).set_filters(filters)
     }
 
     fn take_notice(&mut self) -> Option<Notice> {
@@ -184,6 +222,8 @@ pub struct SourceStats {
     pub delivered: u64,
     /// Frames lost because the ring was not read in time, or by fault injection.
     pub dropped: u64,
+    /// Frames lost for other reasons than a full ring, part of `dropped`: [`DROP_REASONS`] names them.
+    pub dropped_by: [u64; DROP_REASONS.len()],
     /// Frames ignored on purpose: outgoing copies of frames that the loopback interface also delivers as incoming.
     pub ignored: u64,
     /// Frames lost because their writer broke the rules of the source: another link type, or longer than the limit.
@@ -197,6 +237,8 @@ pub struct SourceStats {
     pub filtered: u64,
     /// True if a filter in the kernel has rejected frames without counting them; `filtered` lacks those.
     pub filtered_uncounted: bool,
+    /// True if that is because the policy of a service does not tell how many frames are beyond it.
+    pub beyond_policy: bool,
 }
 
 impl SourceStats {
@@ -207,12 +249,14 @@ impl SourceStats {
             received: self.received + other.received,
             delivered: self.delivered + other.delivered,
             dropped: self.dropped + other.dropped,
+            dropped_by: std::array::from_fn(|at| self.dropped_by[at] + other.dropped_by[at]),
             ignored: self.ignored + other.ignored,
             unreadable: self.unreadable + other.unreadable,
             freezes: self.freezes + other.freezes,
             clamped_times: self.clamped_times + other.clamped_times,
             filtered: self.filtered + other.filtered,
             filtered_uncounted: self.filtered_uncounted | other.filtered_uncounted,
+            beyond_policy: self.beyond_policy | other.beyond_policy,
         }
     }
 }
@@ -231,6 +275,14 @@ pub trait SocketFilter: Send + Sync {
     /// If the filter is none of texts, or the process refuses; then every frame reaches the source.
     fn take_server(&self, _server: Arc<dyn FrameServer>) -> io::Result<()> {
         Err(io::Error::new(io::ErrorKind::Unsupported, "the filter runs in the kernel only"))
+    }
+
+    /// Receives a place at the driver; from now on the filter is there when it is needed.
+    ///
+    /// # Errors
+    /// If the kernel refuses; then every frame reaches the source.
+    fn take_driver(&self, _driver: Arc<dyn DriverFilter>) -> io::Result<()> {
+        Err(io::Error::new(io::ErrorKind::Unsupported, "the filter is not one for the driver"))
     }
 
     /// Number of frames that it rejected; `None` if it has rejected frames without counting them.
@@ -252,6 +304,16 @@ pub type HeldMark = [u64; 4];
 pub trait HeldFrames {
     /// The held frames with their sequence numbers, oldest first, as of the batch for which `mark` was made.
     fn frames(&self, mark: HeldMark) -> Box<dyn Iterator<Item = (u64, Frame<'_>)> + '_>;
+
+    /// The held frame with this sequence number. Sources of many frames find it without a search.
+    fn frame(&self, mark: HeldMark, sequence: u64) -> Option<Frame<'_>> {
+        self.frames(mark).find(|(number, _)| *number == sequence).map(|(_, frame)| frame)
+    }
+
+    /// The sequence number of the oldest held frame.
+    fn oldest(&self, mark: HeldMark) -> Option<u64> {
+        self.frames(mark).next().map(|(sequence, _)| sequence)
+    }
 }
 
 impl fmt::Debug for LookBack<'_> {
@@ -285,5 +347,15 @@ impl<'a> LookBack<'a> {
     /// The held frames with their sequence numbers, oldest first. Their link types may differ.
     pub fn frames(&self) -> impl Iterator<Item = (u64, Frame<'a>)> + use<'a> {
         self.held.into_iter().flat_map(|(held, mark)| held.frames(mark))
+    }
+
+    /// The held frame with this sequence number.
+    pub fn frame(&self, sequence: u64) -> Option<Frame<'a>> {
+        self.held.and_then(|(held, mark)| held.frame(mark, sequence))
+    }
+
+    /// The sequence number of the oldest held frame.
+    pub fn oldest(&self) -> Option<u64> {
+        self.held.and_then(|(held, mark)| held.oldest(mark))
     }
 }

@@ -6,7 +6,9 @@
 pub(crate) mod devices;
 pub(crate) mod drops;
 pub(crate) mod lengths;
+mod option;
 pub(crate) mod packet;
 pub(crate) mod poll;
 pub(crate) mod ring;
 pub(crate) mod time;
+pub(crate) mod xdp;

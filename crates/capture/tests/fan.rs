@@ -2,16 +2,16 @@
 
 mod common;
 
-use common::network::{inside, veth};
+use common::network::{inside, ip, veth};
 use fyke_capture::{
-    FlowHash, Interface, InterfaceSink, MemorySource, Next, ReadError, RingOptions, RingSource,
-    Sink, Source, SourceStats, fan_out,
+    FlowHash, Interface, InterfaceSink, LinkState, MemorySource, Next, ReadError, RingOptions,
+    RingSource, Sink, Source, SourceStats, fan_out,
 };
 use fyke_frame::{BATCH_CAPACITY, Frame, LinkType};
 use fyke_testkit::packet::Packet;
 use std::collections::HashMap;
 use std::net::Ipv6Addr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const PAIRS: u32 = 61;
 
@@ -213,4 +213,60 @@ fn a_number_of_rings_that_cannot_be_is_refused() {
         assert_eq!(message, format!("number of rings {rings} is not from 1 to 256"));
     }
     assert!(FlowHash::random().worker(&Frame::new(LinkType::EN10MB, &frame(4)), 3) < 3);
+}
+
+/// Several rings of an interface that is deleted and made again: each gets a new socket, and a conversation stays on
+/// one ring.
+#[test]
+fn rings_of_an_interface_that_is_made_again_continue() {
+    if !inside("rings_of_an_interface_that_is_made_again_continue") {
+        return;
+    }
+    veth();
+    const FRAMES: u32 = 2_000;
+    let options =
+        RingOptions { interface: Some("v1".to_owned()), timeout_ms: 25, ..RingOptions::default() };
+    let mut sources = RingSource::open_several(&options, 3).expect("the interface is there");
+    let limit = Instant::now() + Duration::from_secs(60);
+    for round in 0..3 {
+        if round > 0 {
+            ip("link del v1");
+            veth();
+            let mut back = [false; 3];
+            while back.contains(&false) {
+                assert!(Instant::now() < limit, "{back:?}");
+                for (source, back) in sources.iter_mut().zip(&mut back) {
+                    assert!(matches!(source.next(), Ok(Next::Idle)));
+                    let notices = std::iter::from_fn(|| source.take_notice());
+                    let states: Vec<_> = notices.map(|notice| notice.state).collect();
+                    *back |= states.contains(&LinkState::Back);
+                }
+            }
+        }
+        let mut sink = InterfaceSink::open("v0").expect("an interface to send on");
+        let interface = Interface::new("", LinkType::EN10MB);
+        for number in 0..FRAMES {
+            sink.write(&interface, &Frame::new(LinkType::EN10MB, &frame(number))).expect("sent");
+        }
+        let mut seen: Vec<Vec<Vec<u8>>> = vec![Vec::new(); sources.len()];
+        while seen.iter().map(Vec::len).sum::<usize>() < FRAMES as usize {
+            assert!(Instant::now() < limit, "{:?}", seen.iter().map(Vec::len));
+            for (source, seen) in sources.iter_mut().zip(&mut seen) {
+                if let Next::Frames(batch, _) = source.next().expect("a source that works") {
+                    seen.extend(batch.frames().iter().map(|frame| frame.data.to_vec()));
+                }
+            }
+        }
+        let sent: Vec<_> = (0..FRAMES).map(frame).collect();
+        assert!(seen.iter().filter(|frames| !frames.is_empty()).count() > 1);
+        for frames in &seen {
+            // Ordered as they were sent, so of one conversation, too.
+            let mut sent = sent.iter();
+            assert!(frames.iter().all(|frame| sent.any(|one| one == frame)));
+        }
+    }
+    for source in &mut sources {
+        let stats = source.stats();
+        assert_eq!(stats.received, stats.delivered + stats.dropped + stats.ignored, "{stats:?}");
+    }
 }

@@ -80,7 +80,7 @@ fn every_frame_once_and_in_order() {
             assert_eq!((frame.wire_len, frame.link), (60, LinkType::EN10MB));
             assert_eq!(frame.meta.direction, Direction::OtherHost);
             assert_ne!(frame.meta.ifindex, 0);
-            assert!(frame.timestamp_ns >= last_ns, "time goes on");
+            assert!(frame.timestamp_ns >= last_ns, "time continues");
             last_ns = frame.timestamp_ns;
             next += 1;
         });

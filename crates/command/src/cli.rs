@@ -26,6 +26,8 @@ pub mod tcpdump;
 mod top;
 mod track;
 mod unknown;
+#[cfg(feature = "web")]
+mod web;
 
 #[cfg(feature = "lab")]
 pub use bench::*;
@@ -48,6 +50,8 @@ pub use snort2ruler::*;
 pub use top::*;
 pub use track::*;
 pub use unknown::explained;
+#[cfg(feature = "web")]
+pub use web::*;
 
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -90,6 +94,9 @@ pub enum Command {
     /// Show a running fyke on a terminal: rates of filters and nodes, edits from the keyboard.
     #[cfg(feature = "top")]
     Top(TopArgs),
+    /// Show running fykes as a page in a browser: rates, filters, edits, rejected frames.
+    #[cfg(feature = "web")]
+    Web(WebArgs),
     /// Show or edit the Bloom pre-filter of a running fyke.
     Rules(RulesArgs),
     /// Follow protocols that negotiate ports, and capture all of their connections.
@@ -137,7 +144,8 @@ pub struct PrivilegeArgs {
 #[command(next_help_heading = "Source")]
 pub struct SourceArgs {
     /// Interface to capture on, by name or by its number in `dump -D`; `any` for all interfaces; ring:PATH for a ring
-    /// of `fyke demux`; serve:NAME for the capture of `fyke serve`. Several -i: one capture of all of them, in the
+    /// of `fyke demux`; serve:NAME for the capture of `fyke serve`; xdp:IF, or xdp:IF:QUEUE, to take incoming frames
+    /// at the driver (AF_XDP): the host does not get them. Several -i: one capture of all of them, in the
     /// order of time
     #[arg(short, long, value_name = "IF", conflicts_with = "read")]
     pub interface: Vec<String>,
@@ -167,12 +175,20 @@ pub struct SourceArgs {
     /// Let fyke itself count every frame: its filters do not run in the kernel, which costs processor time
     #[arg(long)]
     pub count_all: bool,
-    /// Number of threads that capture on an interface (not for -r). Each has a capture ring of its own (of the size in
-    /// -B) and gets all frames of a pair of addresses; files and lines are written in the order of the frames' times
+    /// With -i xdp:IF: take the frames also where the host needs them (an address, a route, a port of a bridge)
+    #[arg(long)]
+    pub take: bool,
+    /// Number of threads that capture (not for -r). Each has a capture ring of its own of each interface (of the size
+    /// in -B) and gets all frames of a pair of addresses; files and lines are written in the order of the frames' times
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u16).range(1..=64))]
     pub workers: u16,
     /// With -i ring:PATH or serve:NAME: read those of USER too; without it, those of root and of your own user
     #[arg(long, value_name = "USER")]
     pub ring_user: Option<String>,
+
+    /// With -i serve:NAME: let the service run the nodes GRAPH and read the frames that they pass, such as
+    /// '(sampler,100) > (strsearch,password)'; only nodes that open nothing (docs/serve.md)
+    #[arg(long, value_name = "GRAPH", requires = "interface")]
+    pub serve_graph: Option<String>,
 }

@@ -32,6 +32,9 @@ pub mod tcpdump;
 pub mod top;
 pub mod track;
 mod unseen;
+#[cfg(feature = "web")]
+pub mod web;
+mod xdp;
 
 pub use output::{one_line, output, safe, shortened};
 
@@ -99,6 +102,15 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
 
 /// Returns the expression: its words joined by spaces, as in tcpdump, or the contents of a file.
 pub fn expression(words: &[String], file: Option<&Path>) -> Result<String, Failure> {
+    expression_by(words, file, without_comments)
+}
+
+/// As [`expression`]; `clean` takes the comments out of a file's text.
+pub fn expression_by(
+    words: &[String],
+    file: Option<&Path>,
+    clean: fn(&str) -> String,
+) -> Result<String, Failure> {
     let Some(file) = file else { return Ok(words.join(" ")) };
     if !words.is_empty() {
         return Err(Failure::Usage(format!(
@@ -109,11 +121,11 @@ pub fn expression(words: &[String], file: Option<&Path>) -> Result<String, Failu
     }
     let text = read_text(file)
         .with_context(|| format!("cannot read the expression from {}", file.display()))?;
-    Ok(without_comments(&text))
+    Ok(clean(&text))
 }
 
 /// Blanks comments, from `#` to the end of the line, as tcpdump does in files with an expression.
-fn without_comments(text: &str) -> String {
+pub fn without_comments(text: &str) -> String {
     let blank = |line: &str| match line.find('#') {
         Some(at) => line[..at].to_owned() + &" ".repeat(line[at..].chars().count()),
         None => line.to_owned(),
@@ -129,11 +141,15 @@ pub fn read_text(file: &Path) -> std::io::Result<String> {
     read_limited(std::fs::File::open(file)?)
 }
 
-/// Reads a text from any reader, up to the limit.
+/// Reads a text from any reader, up to the limit, without the byte order mark that some editors begin a file with.
 pub fn read_limited(from: impl std::io::Read) -> std::io::Result<String> {
     use std::io::{Error, ErrorKind};
     let not_text = |_| Error::new(ErrorKind::InvalidData, "not UTF-8 text");
-    String::from_utf8(read_bytes(from)?).map_err(not_text)
+    let mut text = String::from_utf8(read_bytes(from)?).map_err(not_text)?;
+    if text.starts_with('\u{feff}') {
+        text.remove(0);
+    }
+    Ok(text)
 }
 
 /// Reads all bytes of a reader, up to the limit.
@@ -193,6 +209,12 @@ pub fn open(args: &SourceArgs, look_back: bool) -> Result<Box<dyn Source>, Failu
     if interface.starts_with("serve:") {
         return Err(Failure::Usage(format!(
             "-i {interface}: this command does not read a service"
+        )));
+    }
+    if interface.starts_with(xdp::PREFIX) {
+        return Err(Failure::Usage(format!(
+            "-i {interface}: this command does not take frames at the driver; omit `{}`",
+            xdp::PREFIX
         )));
     }
     let options = RingOptions {

@@ -69,6 +69,8 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Ctl(args) => commands::ctl::run(args),
         #[cfg(feature = "top")]
         Command::Top(args) => commands::top::run(&args),
+        #[cfg(feature = "web")]
+        Command::Web(args) => commands::web::run(&args),
         Command::Ids(args) => commands::ids::run(*args),
         Command::Snort2ruler(args) => commands::snort2ruler::run(args),
         Command::Exec(args) => commands::exec::run(args),

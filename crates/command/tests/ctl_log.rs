@@ -83,6 +83,11 @@ fn edits_are_logged_and_taken_back() {
     send(10, 20);
     running.settle(20);
     assert!(running.ctl(&["show"]).contains("filter 5 second           5 frames  udp port 5002"));
+    // The next undo takes back the edit before, under the number that its filter has now.
+    assert!(running.ctl(&["undo"]).contains("epoch 5"));
+    assert_eq!(texts(&running), ["udp port 5001"]);
+    assert!(running.ctl(&["log"]).contains("taken back in epoch 5"), "{}", running.ctl(&["log"]));
+    assert!(refused(&running, &["undo"]).contains("no edit of this user that can be taken back"));
     running.signal("INT");
     assert!(running.end().success());
     let sum = running.sum();
@@ -109,8 +114,10 @@ fn a_batch_is_one_edit_or_none() {
         ("add icmp\ndel 99\n", "edits:2: there is no filter 99"),
         ("add icmp\nadd --name a tcp\n", "edits:2: filter 2 has the name \"a\""),
         ("add icmp\nnone\n", "edits:2: \"none\" is none of"),
+        (&"\0".repeat(1_000_000), "edits:1: "),
     ] {
         let said = refused(&running, &["batch", "-F", &batch(text)]);
+        assert!(said.len() < 10_000, "{} bytes", said.len());
         assert!(said.contains(part), "{text:?}: {said}");
     }
     let said = refused(&running, &["batch", "-F", &batch("add icmp\nadd udp prot 1\n")]);
@@ -156,7 +163,8 @@ fn a_list_of_addresses_is_one_filter_and_one_line() {
     assert!(shown.contains("    100 passes, 0 of them with frames; --full lists them"), "{shown}");
     let full = running.ctl(&["show", "--full"]);
     assert!(full.lines().count() > 100, "{full}");
-    let only = list("10.0.0.1\n");
+    // With a byte order mark, as some editors write it.
+    let only = list("\u{feff}10.0.0.1\n");
     let added = ctl(&running, &["add", "--hosts", &only, "udp port 5001"]);
     assert!(added.status.success());
     assert!(texts(&running).contains(&"(udp port 5001) and (host 10.0.0.1)".to_owned()));
@@ -337,7 +345,7 @@ fn frames_of_a_pause_are_lost_and_counted() {
         send(10, 20);
         running.settle(10);
         assert!(ctl(&running, &["pause"]).status.success());
-        running.hear("paused by `fyke ctl pause`");
+        running.hear("paused by root (fyke ctl, process ");
         assert!(String::from_utf8_lossy(&ctl(&running, &["pause"]).stderr).contains("already"));
         assert_eq!(json(&running, &["stats"])["paused"], true);
         send(20, 20);
@@ -347,6 +355,11 @@ fn frames_of_a_pause_are_lost_and_counted() {
         let source = &stats["nodes"][0];
         assert_eq!((&source["arrived"], &source["lost"]), (&30.into(), &20.into()), "{stats}");
         running.ctl(&["start"]);
+        let log = running.ctl(&["log"]);
+        let lines: Vec<_> = log.lines().filter(|line| line.contains("root (fyke ctl, ")).collect();
+        assert_eq!(lines.len(), 2, "{log}");
+        assert!(lines[0].ends_with("), pauses the capture"), "{log}");
+        assert!(lines[1].ends_with("), ends the pause"), "{log}");
         send(30, 20);
         running.settle(60);
         running.signal("INT");
@@ -391,6 +404,17 @@ fn frames_of_the_past_are_saved() {
         std::thread::sleep(Duration::from_millis(1_100));
         running.ctl(&["save", &name("some.pcap"), "--last", "1s"]);
         assert_eq!(common::frames_of(&path("some.pcap")), 0);
+        // A file without frames has its interface, and every reader reads it.
+        running.ctl(&["save", &name("no.pcapng"), "tcp port 1"]);
+        for file in ["no.pcapng", "some.pcap"] {
+            assert_eq!(common::frames_of(&path(file)), 0);
+            for program in [&["tcpdump"][..], &[FYKE, "dump"]] {
+                let mut reader = Command::new(program[0]);
+                reader.args(&program[1..]).args(["-nr", &name(file)]);
+                let read = reader.output().unwrap();
+                assert!(read.status.success() && read.stdout.is_empty(), "{file}: {read:?}");
+            }
+        }
         // A refusal leaves no new file, and an old one as it was.
         for file in ["none.pcapng", "all.pcapng"] {
             assert!(refused(&running, &["save", &name(file), "udp prot 1"]).contains('^'));
@@ -398,6 +422,8 @@ fn frames_of_the_past_are_saved() {
         assert!(!path("none.pcapng").exists());
         assert_eq!(common::frames_of(&path("all.pcapng")), 100);
         assert!(refused(&running, &["save", &name("x.pcapng.gz")]).contains("omit the ending"));
+        assert!(refused(&running, &["save", "-"]).contains("not to standard output"));
+        assert!(!Path::new("-").exists());
         assert!(refused(&running, &["save", "/dev/null"]).contains("regular files only"));
         assert_eq!(json(&running, &["try", "udp"])["past"]["frames"], 100);
         running.signal("INT");
@@ -435,10 +461,118 @@ fn a_full_disk_is_named_by_save() {
     std::thread::sleep(Duration::from_millis(400));
     let output = ctl(&running, &["save", path("small/all.pcapng").to_str().unwrap()]);
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.code() == Some(1) && said.contains("is not complete"), "{output:?}");
+    assert!(output.status.code() == Some(1) && said.contains("nothing is saved"), "{output:?}");
     assert!(said.contains("os error 28"), "{said}");
+    let left: Vec<_> = std::fs::read_dir(path("small")).unwrap().collect();
+    assert!(left.is_empty(), "{left:?}");
     assert_eq!(json(&running, &["stats"])["accounting"]["delivered"], 100);
     running.signal("INT");
     assert!(running.end().success());
     common::tool(&format!("umount {}", path("small").display()));
+}
+
+/// A capture's own output is refused under every name, and stays whole.
+#[test]
+fn save_refuses_the_outputs_of_the_capture() {
+    if !inside("save_refuses_the_outputs_of_the_capture") {
+        return;
+    }
+    veth();
+    let (_folder, path) = folder();
+    let name = |name: &str| path(name).to_str().unwrap().to_owned();
+    for (user, file) in [("root", "own.pcap"), ("nobody", "other.pcapng")] {
+        let mut command = Command::new(FYKE);
+        command.args(["dump", "-Z", user, "-i", "v1", "-U", "-w", &name(file), "--keep", "60s"]);
+        let shown = std::fs::File::create(path("shown")).unwrap();
+        let mut running = Running::start(command.arg("udp port 5001").stdout(shown));
+        running.hear("listening on");
+        send(100, 20);
+        running.settle(100);
+        std::os::unix::fs::symlink(path(file), path(&format!("link-{file}"))).unwrap();
+        std::fs::hard_link(path(file), path(&format!("hard-{file}"))).unwrap();
+        for other in ["", "link-", "hard-"] {
+            let said = refused(&running, &["save", &name(&format!("{other}{file}")), "udp port 9"]);
+            assert!(said.contains("this fyke has the file open"), "{other}{file}: {said}");
+        }
+        assert!(refused(&running, &["save", &name("shown")]).contains("has the file open"));
+        send(100, 20);
+        running.settle(200);
+        running.signal("INT");
+        assert!(running.end().success());
+        assert_eq!(running.sum().accepted, 100);
+        assert_eq!(common::frames_of(&path(file)), 100);
+    }
+}
+
+/// A file has its old contents until the new ones are complete, whenever `fyke ctl` is killed.
+#[test]
+fn a_killed_save_leaves_the_old_file() {
+    if !inside("a_killed_save_leaves_the_old_file") {
+        return;
+    }
+    veth();
+    let (_folder, path) = folder();
+    let running = capture(&path("out.pcapng"), &["--keep", "64MB", "udp port 5001"]);
+    send(200, 1_000);
+    running.settle(200);
+    std::thread::sleep(Duration::from_millis(400));
+    std::fs::create_dir(path("saved")).unwrap();
+    let file = path("saved/all.pcapng");
+    running.ctl(&["save", file.to_str().unwrap(), "udp port 5001"]);
+    assert_eq!(common::frames_of(&file), 100);
+    for delay_ms in 0..12 {
+        let mut command = Command::new(FYKE);
+        command.args(["ctl", "--pid", &running.child.id().to_string(), "save"]).arg(&file);
+        command.env("FYKE_RUNTIME_DIR", runtime()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut save = command.spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(5 * delay_ms));
+        save.kill().unwrap();
+        save.wait().unwrap();
+        let frames = common::frames_of(&file);
+        assert!([100, 200].contains(&frames), "{frames} frames");
+    }
+    running.ctl(&["save", file.to_str().unwrap()]);
+    assert_eq!(common::frames_of(&file), 200);
+}
+
+/// Reports list the first of many filters and count the others; an answer after an edit has the edit in it.
+#[test]
+fn many_filters_are_counted_and_answers_are_up_to_date() {
+    if !inside("many_filters_are_counted_and_answers_are_up_to_date") {
+        return;
+    }
+    veth();
+    let (_folder, path) = folder();
+    let mut running = capture(&path("out.pcapng"), &["arp"]);
+    let edits: String = (1..=3_000).map(|n| format!("add udp dst port {}\n", 3_000 + n)).collect();
+    std::fs::write(path("edits"), edits).unwrap();
+    let edits = path("edits").to_str().unwrap().to_owned();
+    for epoch in [2, 4, 6] {
+        let added = running.ctl(&["batch", "-F", &edits]);
+        assert!(added.contains(&format!("epoch {epoch}, ")), "{added}");
+        let stats = running.ctl(&["stats"]);
+        assert!(stats.contains(&format!("(epoch {epoch})")), "{stats}");
+        if epoch == 2 {
+            send(10, 20);
+            running.settle(10);
+            for report in ["stats", "show"] {
+                let shown = running.ctl(&[report]);
+                assert!(shown.lines().count() < 100, "{shown}");
+                let more = "… 2981 more filters: 10 frames; --full lists them";
+                assert!(shown.contains(more), "{shown}");
+                let full = running.ctl(&[report, "--full"]);
+                assert!(full.lines().count() > 3_000 && full.contains("dst port 6000"), "{report}");
+            }
+            assert_eq!(json(&running, &["stats"])["filters"].as_array().unwrap().len(), 3_001);
+        }
+        running.ctl(&["undo"]);
+        let stats = running.ctl(&["stats"]);
+        assert!(stats.contains(&format!("(epoch {})", epoch + 1)), "{stats}");
+        assert!(!stats.contains("more filters"), "{stats}");
+    }
+    assert!(running.ctl(&["stats"]).contains("removed: 10 frames of filters that have been"));
+    running.signal("INT");
+    assert!(running.end().success());
+    let sum = running.sum();
+    assert_eq!((sum.seen, sum.accepted, sum.lost), (10, 10, 0));
 }

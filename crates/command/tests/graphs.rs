@@ -79,15 +79,37 @@ fn track_and_count_are_graphs_and_others_say_that_they_are_not() {
     assert_eq!(
         track,
         "(device, expression=lo, buffer=32768, lookback=y) > {rules}(bloom, own=y) > \
-         {filter}(filter, expression=\"tcp port ftp\", live=y, tags=skip, \
-         lookback=y) > (limit, expression=9) > \
-         {track}(track, expression=ftp, live=y) > (tofile, expression=\"a b.pcapng\")"
+         {filter}(filter, \
+         expression=\"tcp port ftp or (ip[0] & 0xf0 = 0x40 and ip[6:2] & 0x1fff != 0) or ip6 proto 44\", \
+         live=y, tags=skip, lookback=y) > (limit, expression=9) > \
+         {track}(track, expression=ftp, live=y, fragments=y) > (tofile, expression=\"a b.pcapng\")"
     );
     let count = graph_of(&["dump", "--count", "-r", "x.pcap"]);
     let counts = "(pcapin, expression=x.pcap) > {filter}(filter) > (packetcount, export=y)";
     assert_eq!(count, counts);
     let refused = fyke(&["explain", "--graph", "--", "ctl", "list"]);
     assert_eq!(refused.status.code(), Some(2));
+}
+
+#[test]
+fn only_frames_that_go_to_a_file_and_nowhere_else_wait_for_others() {
+    let waits =
+        |args: &[&str]| graph_of(&[&["dump", "-i", "lo"], args].concat()).contains("delay=80");
+    assert!(waits(&["-w", "x.pcap"]) && waits(&["-w", "x.pcap", "-c", "3", "udp"]));
+    let soon: [&[&str]; 9] = [
+        &[],
+        &["--count"],
+        &["-w", "-"],
+        &["-w", "x.pcap", "--print"],
+        &["-w", "x.pcap", "-U"],
+        &["-w", "x.pcap", "--immediate-mode"],
+        &["-w", "x.pcap", "--look-back"],
+        &["-w", "x.pcap", "--workers", "2"],
+        &["-w", "x.pcap", "-i", "v1"],
+    ];
+    for args in soon {
+        assert!(!waits(args), "{args:?}");
+    }
 }
 
 #[test]

@@ -119,7 +119,7 @@ fn alerts_are_lines_of_text_or_of_json() {
     let summary = text(&output.stderr);
     for part in [
         "3 of 6 rules are not judged",
-        "9 frames: 9 judged, 0 fragments not judged, 0 without IP",
+        "9 frames: 9 judged, 0 fragments of 0 packets, 0 with a wrong checksum, 0 without IP",
         "1 flows (0 forgotten for lack of room), 2 messages",
         "3 matches = 3 alerts + 0 held back + 0 silent",
     ] {
@@ -280,14 +280,41 @@ const LIVE: &str = r#"
     if "$FYKE" ctl add 'alert udp any any -> any any (lua:x; sid:3;)' 2> refused; then exit 3; fi
     if "$FYKE" ctl del 77 2> missing; then exit 4; fi
     "$FYKE" ctl show > shown
-    "$FYKE" ctl set 'alert udp any any -> any any (content:"three"; sid:4;)' > replaced
-    udp 5002 "two three"
+    echo '# a comment' > next.rules
+    echo 'alert udp any any -> any any (content:"a #three"; sid:4;)' >> next.rules
+    echo 'alert smb any any -> any any (sid:5;)' >> next.rules
+    "$FYKE" ctl set -F next.rules > replaced 2>&1
+    udp 5002 "two a #three"
     wait_for alerts 4 1
     kill -INT $pid
     wait $pid
     alerts 1 1
     alerts 2 2
 "#;
+
+#[test]
+fn a_prefilter_is_an_expression_for_dump() {
+    let folder = Folder::new();
+    let (rules, capture, filter) =
+        (folder.name("my.rules"), folder.name("in.pcap"), folder.name("my.filter"));
+    let cut = RULES.lines().filter(|line| !line.contains("cut off")).collect::<Vec<_>>().join("\n");
+    std::fs::write(&rules, format!("{cut}\n")).unwrap();
+    let output = succeeds(&["ids", "--prefilter", &rules]);
+    assert!(text(&output.stderr).contains("5 rules, "), "{}", text(&output.stderr));
+    std::fs::write(&filter, &output.stdout).unwrap();
+    let count = succeeds(&["dump", "-r", &capture, "--count", "-F", &filter]);
+    assert_eq!(text(&count.stdout).trim(), "9");
+    std::fs::write(&rules, "alert udp any any -> any 53 (sid:1;)\n").unwrap();
+    let expression = text(&succeeds(&["ids", "--prefilter", &rules]).stdout);
+    let count = succeeds(&["dump", "-r", &capture, "--count", expression.trim()]);
+    assert_eq!(text(&count.stdout).trim(), "0");
+    std::fs::write(&rules, "# no\nalert udp $OTHER any -> any 53 (sid:9;)\n").unwrap();
+    let refused = fyke(&["ids", "--prefilter", &filter, "--prefilter", &rules]);
+    assert_eq!(refused.status.code(), Some(2));
+    std::fs::write(&filter, "alert tcp any any -> any 53 (sid:1;)\n").unwrap();
+    let said = text(&fyke(&["ids", "--prefilter", &filter, "--prefilter", &rules]).stderr);
+    assert!(said.contains("my.rules: line 2, sid 9") && said.contains("--set OTHER"), "{said}");
+}
 
 #[test]
 fn rules_are_edited_while_they_run() {
@@ -300,6 +327,7 @@ fn rules_are_edited_while_they_run() {
     let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap_or_default();
     let said = format!("{}{}", text(&output.stderr), read("ids.log"));
     assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(read("replaced").contains("1 of 2 rules are not judged"), "{}", read("replaced"));
     assert!(read("refused").contains("lua: this option is not judged"), "{}", read("refused"));
     assert!(read("missing").contains("no rule with this id"), "{}", read("missing"));
     assert!(
@@ -308,4 +336,31 @@ fn rules_are_edited_while_they_run() {
         read("shown")
     );
     assert!(said.contains("1 rules, ") && said.contains("= 4 alerts + 0 held back"), "{said}");
+}
+
+/// The interface is deleted while it is captured.
+const GONE: &str = r#"
+    set -eu
+    ip link add own0 type veth peer name own1
+    ip link set own0 up
+    ip link set own1 up
+    "$FYKE" ids -i own0 -S first.rules 2> ids.log > /dev/null &
+    pid=$!
+    wait_for "$FYKE" ctl show > /dev/null 2>&1
+    ip link del own0
+    wait_for grep -q "own0: the interface is gone" ids.log
+    kill -INT $pid
+    wait $pid
+"#;
+
+#[test]
+fn an_interface_that_is_gone_is_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let rule = "alert udp any any -> any 5001 (content:\"one\"; sid:1;)\n";
+    std::fs::write(folder.path().join("first.rules"), rule).unwrap();
+    let Some(output) = Script::new(env!("CARGO_BIN_EXE_fyke"), folder.path()).run(GONE) else {
+        return;
+    };
+    let log = std::fs::read_to_string(folder.path().join("ids.log")).unwrap_or_default();
+    assert_eq!(output.status.code(), Some(0), "{log}{}", text(&output.stderr));
 }

@@ -112,14 +112,17 @@ fn options_that_would_do_nothing_are_refused_with_what_to_use_instead() {
 fn benches_refuse_what_they_do_not_read() {
     let folder = tempfile::tempdir().unwrap();
     for (line, says) in [
-        ("bench bloom --trace in.pcap", "these do: static, ruler, workers, streams, scan"),
-        ("bench demux --trace in.pcap", "these do: static, ruler, workers, streams, scan"),
-        ("bench graph --trace in.pcap", "these do: static, ruler, workers, streams, scan"),
-        ("bench update --trace in.pcap", "these do: static, ruler, workers, streams, scan"),
-        ("bench dynamic --trace in.pcap", "these do: static, ruler, workers, streams, scan"),
-        ("bench bloom --real-filters in.pcap", "these do: static, ruler"),
+        ("bench bloom --trace in.pcap", "these do: static, ruler, ids, workers, streams, scan"),
+        ("bench demux --trace in.pcap", "these do: static, ruler, ids, workers, streams, scan"),
+        ("bench graph --trace in.pcap", "these do: static, ruler, ids, workers, streams, scan"),
+        ("bench update --trace in.pcap", "these do: static, ruler, ids, workers, streams, scan"),
+        ("bench dynamic --trace in.pcap", "these do: static, ruler, ids, workers, streams, scan"),
+        ("bench bloom --real-filters in.pcap", "these do: static, ruler, ids"),
         ("bench scan --live", "these do: bloom"),
-        ("bench bloom --engine fyke-blocked --engine TYPO", "there are: fyke, fyke-blocked"),
+        (
+            "bench bloom --engine fyke-blocked --engine TYPO",
+            "there are: af_packet, fyke, fyke-blocked",
+        ),
         ("bench graph --engine TYPO", "there are: fyke, per-packet, source"),
         ("bench demux --engine TYPO", "there are: bpf, "),
         ("bench dynamic --engine TYPO", "there are: fyke-kernel, "),

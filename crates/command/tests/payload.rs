@@ -96,6 +96,101 @@ fn connections_pass_from_the_match_on_or_whole() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("--payload"));
 }
 
+/// A segment of the connection between port 1 and port 80; the reader's end is `there`.
+fn segment(there: bool, sequence: u32, acknowledged: u32, flags: u8, payload: &[u8]) -> Vec<u8> {
+    let (near, far) = ([10, 0, 0, 1], [10, 0, 0, 2]);
+    let packet = match there {
+        true => Packet::ethernet().ipv4(near, far).tcp(1, 80),
+        false => Packet::ethernet().ipv4(far, near).tcp(80, 1),
+    };
+    packet.seq_ack(sequence, acknowledged).flags(flags).payload(payload).build()
+}
+
+/// A connection of which one segment was not captured.
+fn with_gap() -> Vec<Vec<u8>> {
+    vec![
+        segment(true, 0, 0, 0x02, b""),
+        segment(false, 500, 1, 0x12, b""),
+        segment(true, 1, 501, 0x18, b"start"),
+        segment(true, 100, 501, 0x18, b"xx evil yy"),
+    ]
+}
+
+/// Runs `fyke dump --payload '"evil"' --count` over frames; returns the number, and the messages.
+fn count(frames: &[Vec<u8>], more: &[&str]) -> (String, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let input = folder.path().join("in.pcap");
+    std::fs::write(&input, pcap::file(1, frames)).unwrap();
+    let arguments = ["-r", input.to_str().unwrap(), "--payload", "\"evil\"", "--count"];
+    let output = succeeds(&[&arguments[..], more].concat());
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+    (text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn a_match_after_a_lost_segment_is_found() {
+    let mut frames = with_gap();
+    // Known only at the end of the capture.
+    let (found, said) = count(&frames, &[]);
+    assert_eq!(found, "0");
+    assert!(said.contains("1 connections matched only after their last frame"), "{said}");
+    assert_eq!(count(&frames, &["--conversation"]), ("4".to_owned(), String::new()));
+    // The receiver resets the connection: with and without an acknowledgement of what it has read.
+    for reset in [segment(false, 501, 0, 0x04, b""), segment(false, 501, 110, 0x14, b"")] {
+        frames.truncate(4);
+        frames.push(reset);
+        assert_eq!(count(&frames, &["--conversation"]).0, "5");
+        assert_eq!(count(&frames, &[]), ("1".to_owned(), String::new()));
+    }
+    // The receiver acknowledges what follows the gap, so nothing is waited for.
+    frames.truncate(4);
+    frames.push(segment(false, 501, 110, 0x10, b""));
+    frames.push(segment(true, 110, 501, 0x18, b"more"));
+    assert_eq!(count(&frames, &[]), ("2".to_owned(), String::new()));
+}
+
+#[test]
+fn parameters_of_streams_are_given_with_streams() {
+    let mut frames = with_gap();
+    frames.truncate(3);
+    let mut damaged = segment(true, 8, 501, 0x18, b"XX");
+    *damaged.last_mut().unwrap() ^= 0x55;
+    frames.extend([
+        segment(true, 6, 501, 0x18, b"ev"),
+        damaged,
+        segment(true, 8, 501, 0x18, b"il"),
+    ]);
+    assert_eq!(count(&frames, &[]).0, "0");
+    assert_eq!(count(&frames, &["--streams", "checksum=y"]).0, "1");
+    // The damaged segment passes with its conversation.
+    assert_eq!(count(&frames, &["--streams", "checksum=y,gap=1", "--conversation"]).0, "6");
+    for (given, expected) in [
+        ("gap", "NAME=VALUE"),
+        ("gap=x", "x is not a whole number"),
+        ("unknown=1", "unknown"),
+        ("payload=y", "--streams: `payload`"),
+        ("gap=1) > (tofile", "1) > (tofile is not"),
+    ] {
+        let output = dump(&["-r", "in.pcap", "--payload", "\"evil\"", "--streams", given]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && said.contains(expected), "{given}: {said}");
+    }
+}
+
+#[test]
+fn limits_of_conversations_are_reported() {
+    let mut frames = vec![segment(true, 0, 0, 0x02, b"")];
+    let long = [b'-'; 60_000];
+    frames.extend((0..80).map(|at| segment(true, 1 + at * 60_000, 501, 0x18, &long)));
+    frames.push(segment(true, 1 + 80 * 60_000, 501, 0x18, b"evil"));
+    let (found, said) = count(&frames, &["--conversation"]);
+    let let_go = 82 - found.parse::<usize>().unwrap();
+    assert!(said.contains(&format!(" {let_go} of 82 frames that waited")), "{found}: {said}");
+    let output = dump(&["-i", "lo", "--payload", "\"evil\"", "--conversation", "--workers", "2"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && said.contains("--conversation: "), "{said}");
+}
+
 /// Numbers of the frames of a stream, and the bytes of its directions.
 type Followed = (Vec<usize>, [Vec<u8>; 2]);
 

@@ -125,6 +125,103 @@ fn the_media_of_a_call_is_captured_and_nothing_else() {
     }
 }
 
+/// A datagram in fragments of 600 bytes.
+fn fragments(six: bool, id: u16, ports: [u16; 2], payload: &[u8]) -> Vec<Vec<u8>> {
+    let whole = Packet::ethernet().ipv4(CALLER, CALLEE).udp(ports[0], ports[1]).payload(payload);
+    let datagram = whole.build()[34..].to_vec();
+    let count = datagram.chunks(600).count();
+    let parts = datagram.chunks(600).enumerate().map(|(at, part)| {
+        let (offset, more) = (at as u16 * 600, at + 1 < count);
+        let ip = match six {
+            true => {
+                Packet::ethernet().ipv6([0x20; 16], [0x21; 16]).fragment6(id.into(), offset, more)
+            }
+            false => Packet::ethernet().ipv4(CALLER, CALLEE).fragment(id, offset, more),
+        };
+        ip.ip_payload(17, part).build()
+    });
+    parts.collect()
+}
+
+/// An INVITE with its description in the last fragment, media in fragments, and fragments of others.
+#[test]
+fn messages_in_fragments_announce_their_media() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("calls")).unwrap();
+    for six in [false, true] {
+        let long = format!("X: {}\r\nCSeq", "y".repeat(1_500));
+        let invite = sip("INVITE sip:b@c SIP/2.0", 1, "INVITE", &sdp(CALLER, 4_000));
+        let invite = text(&invite).replace("CSeq", &long);
+        let invite = invite.replace("Call-ID", "From: <sip:a@b>;tag=1\r\nCall-ID");
+        let mut frames = fragments(six, 1, [5060, 5060], invite.as_bytes());
+        let signalling = frames.len();
+        assert!(signalling > 2);
+        frames.extend(fragments(six, 2, [2049, 2049], &[7; 2_000]));
+        frames.push(udp((CALLEE, 24_000), (CALLER, 4_000), &rtp(1)));
+        frames.push(udp((CALLEE, 24_000), (CALLER, 4_000), &rtp(2)));
+        for options in [&[][..], &["--scoped"]] {
+            let args = [&["sip", "-r", "in.pcap", "-w", "out.pcapng", "--stats"], options].concat();
+            let said = text(&track(folder.path(), &frames, &args).stderr);
+            let kept = count(&folder.path().join("out.pcapng"));
+            assert_eq!(kept, signalling + 2, "IPv6: {six}, {options:?}: {said}");
+            assert!(said.contains("2 data connections announced"), "{said}");
+        }
+        track(folder.path(), &frames, &["sip", "-r", "in.pcap", "-w", "calls/{call}.pcapng"]);
+        assert_eq!(count(&folder.path().join("calls/1.pcapng")), signalling + 2, "IPv6: {six}");
+    }
+}
+
+/// The first frame after the end of a call is judged without the call.
+#[test]
+fn no_frame_after_the_end_of_a_call_is_captured() {
+    let folder = tempfile::tempdir().unwrap();
+    let late = [2, 40].map(|second| (second, udp((CALLEE, 24_004), (CALLER, 4_004), &rtp(9))));
+    let frames: Vec<_> = call(1, 10).into_iter().map(|frame| (0, frame)).chain(late).collect();
+    let said = track_at(folder.path(), &frames);
+    assert_eq!(count(&folder.path().join("out.pcapng")), size(10), "{said}");
+    // Each frame announces ends and is the first after the end of others.
+    let invite = |id| sip("INVITE sip:b@c SIP/2.0", id, "INVITE", &sdp(CALLER, 4_000));
+    let frame = |id| (id as u64 * 201, udp((CALLER, 5060), (CALLEE, 5060), &invite(id)));
+    let said = track_at(folder.path(), &(1..=9).map(frame).collect::<Vec<_>>());
+    assert!(said.contains("9 seen = 9 accepted"), "{said}");
+    assert!(said.contains("18 data connections announced, 18 closed"), "{said}");
+}
+
+/// Tracks SIP in a file of frames at these seconds; returns the messages of the command.
+fn track_at(folder: &Path, frames: &[(u64, Vec<u8>)]) -> String {
+    let record = |(second, data): &(u64, Vec<u8>)| pcap::Record {
+        timestamp_ns: second * 1_000_000_000,
+        wire_len: data.len() as u32,
+        data: data.clone(),
+    };
+    let records: Vec<_> = frames.iter().map(record).collect();
+    let file = pcap::encode(1, &records, pcap::Layout::default());
+    std::fs::write(folder.join("late.pcap"), file).unwrap();
+    text(&track(folder, &[], &["sip", "-r", "late.pcap", "-w", "out.pcapng"]).stderr)
+}
+
+#[test]
+fn what_is_not_followed_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = |text: &str, sequence| {
+        let packet = Packet::ethernet().ipv4(CALLEE, CALLER).tcp(21, 4_000).flags(16);
+        packet.seq_ack(sequence, 1).payload(text.as_bytes()).build()
+    };
+    let mut frames = vec![server("227 At (10,0,0,2,0,80)\r\n", 1), server("234 TLS\r\n", 25)];
+    let many = format!("{}{}", sdp(CALLER, 4_000), "m=audio 5000 RTP/AVP 0\r\n".repeat(20));
+    let invite = sip("INVITE sip:b@c SIP/2.0", 1, "INVITE", &many);
+    frames.push(udp((CALLER, 5060), (CALLEE, 5060), &invite));
+    let said =
+        text(&track(folder.path(), &frames, &["ftp,sip", "-r", "in.pcap", "-w", "o"]).stderr);
+    for expected in [
+        "1 control connections became encrypted",
+        "1 announced ends were refused: a port below 1024",
+        "5 announced ends were omitted: too many in one message",
+    ] {
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+}
+
 #[test]
 fn each_call_gets_a_file_and_a_summary() {
     let folder = tempfile::tempdir().unwrap();
@@ -372,4 +469,59 @@ fn live_calls_lose_nothing() {
         };
         assert!(show.lines().any(is_row), "{show}");
     }
+}
+
+/// Frames of a call with media that comes directly after the INVITE, before its description may have been read.
+fn early(id: usize) -> Vec<Vec<u8>> {
+    let mut frames = call(id, 8);
+    let base = 4_000 + (id as u16) * 4;
+    frames.insert(1, udp((CALLEE, base + 20_000), (CALLER, base), &rtp(100)));
+    frames
+}
+
+/// Sends calls as fast as the machine does, then media of calls that are over, then calls again, with a signal directly
+/// after them.
+const BURST: &str = r#"
+    set -eu
+    veth
+    "$FYKE" track sip -i far -w far.pcapng --stats 2> far.log &
+    id=$!
+    wait_for "$FYKE" ctl --pid $id show
+    send calls.pcap
+    none() {
+        "$FYKE" ctl --pid $id stats | grep -q " $1 seen" || return 1
+        ! "$FYKE" ctl --pid $id show --full | grep -q expected
+    }
+    wait_for none $CALLS
+    send late.pcap
+    send more.pcap
+    kill -INT $id
+    wait $id
+"#;
+
+#[test]
+fn a_burst_of_calls_is_captured_whole_until_the_signal_and_nothing_after_a_call() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, frames: &[Vec<u8>]| {
+        std::fs::write(folder.path().join(name), pcap::file(1, frames)).unwrap();
+    };
+    let (first, more) = (400, 100);
+    let calls = interleave((1..=first).map(early).collect());
+    write("calls.pcap", &calls);
+    let late = |id: usize| {
+        let base = 4_000 + (id as u16) * 4;
+        udp((CALLEE, base + 20_000), (CALLER, base), &rtp(200))
+    };
+    // Port 5060 of one of them is that of signalling, which is always captured.
+    let without_signalling = (1..=first).filter(|id| 4_000 + id * 4 != 5_060);
+    write("late.pcap", &without_signalling.map(late).collect::<Vec<_>>());
+    write("more.pcap", &interleave((first + 1..=first + more).map(early).collect()));
+    let script = Script::new(FYKE, folder.path()).env("CALLS", calls.len().to_string());
+    let Some(output) = script.run(BURST) else { return };
+    let log = std::fs::read_to_string(folder.path().join("far.log")).unwrap_or_default();
+    let said = text(&output.stderr) + &log;
+    assert!(output.status.success(), "{said}");
+    let kept = count(&folder.path().join("far.pcapng"));
+    assert_eq!(kept, (first + more) * (size(8) + 1), "{said}");
+    assert!(log.contains(" 0 lost") || !log.contains(" lost"), "{log}");
 }

@@ -223,6 +223,7 @@ fn an_interface_that_goes_away_under_load_keeps_its_filter_in_the_kernel() {
     running.hear("is down");
     tool("ip link set v1 up");
     running.hear("is up again");
+    common::carrier();
     send(1_000, 100);
     settle(&running, 2_000);
     tool("ip link del v0");
@@ -251,6 +252,8 @@ fn a_check_tells_where_filters_would_run() {
     };
     let placed = check("(device,lo) > (bpf,udp,live=y) > (packetcount,export=y)");
     assert!(placed.contains("in the kernel, too"), "{placed}");
+    let several = check("(device,lo,expression=v0) > (bpf,udp,live=y) > (packetcount,export=y)");
+    assert!(several.contains("in the kernel, too") && several.contains("for each interface"));
     let not = check("(device,lo) > (packetcount,export=y) > (bpf,udp,live=y) > (drop)");
     assert!(not.contains("packetcount needs all frames"), "{not}");
 }

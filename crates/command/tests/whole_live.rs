@@ -26,20 +26,31 @@ fn send_slowly(count: u64, pause: Duration) {
 
 /// Waits until a packet socket is open in this namespace, for commands that do not announce that they listen.
 fn capture_is_open() {
-    let is_open = || std::fs::read_to_string("/proc/net/packet").unwrap().lines().count() > 1;
+    // Its socket is bound to an interface and running.
+    let is_open = || {
+        let sockets = std::fs::read_to_string("/proc/net/packet").unwrap();
+        sockets.lines().skip(1).any(|line| {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            fields[4] != "0" && fields[5] == "1"
+        })
+    };
     for _ in 0..2_000 {
         if is_open() {
-            return std::thread::sleep(Duration::from_millis(100));
+            return std::thread::sleep(Duration::from_millis(300));
         }
         std::thread::sleep(Duration::from_millis(10));
     }
     panic!("nothing captures");
 }
 
-/// Starts a command that does not announce itself.
+/// Starts a command, and waits until it captures.
 fn start(words: &[&str]) -> Running {
     let running = Running::start(Command::new(FYKE).args(words).stdout(Stdio::null()));
-    capture_is_open();
+    match words[0] {
+        "dump" => running.hear("listening on"),
+        // These do not announce themselves.
+        _ => capture_is_open(),
+    }
     running
 }
 

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{
-    FYKE, Running, datagram, folder, frames_of, inside, rest, send, send_while, tool, veth,
+    FYKE, Running, carrier, datagram, folder, frames_of, inside, rest, send, send_while, tool, veth,
 };
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -29,6 +29,27 @@ fn frames_that_came_before_a_stop_are_all_counted() {
         let sum = dump.sum();
         assert_eq!((sum.seen, sum.rejected + sum.accepted), (60_000, 60_000 - sum.lost));
         assert_eq!(sum.accepted, frames_of(&file));
+    }
+}
+
+/// `timeout` signals its child and then its process group, which is the child again.
+#[test]
+fn a_signal_that_is_sent_twice_leaves_the_summary_whole() {
+    if !inside("a_signal_that_is_sent_twice_leaves_the_summary_whole") {
+        return;
+    }
+    veth();
+    let (_folder, at) = folder();
+    for pause in [0, 1, 3, 10, 30] {
+        let file = at("out.pcapng");
+        let words = ["-w", file.to_str().unwrap(), "port 5001"];
+        let mut dump = Running::dump(&words, Stdio::null());
+        send(60_000, 30);
+        dump.signal("INT");
+        std::thread::sleep(Duration::from_millis(pause));
+        dump.signal("INT");
+        assert_eq!(dump.end().code(), Some(0), "after {pause} ms: {}", dump.said());
+        assert_eq!((dump.sum().seen, dump.sum().accepted), (60_000, frames_of(&file)));
     }
 }
 
@@ -157,6 +178,7 @@ fn an_interface_goes_and_comes_back() {
     dump.hear("v1: the interface is down; waiting for it");
     tool("ip link set v1 up");
     dump.hear("v1: the interface is up again");
+    carrier();
     send(5, 30);
     // With the same index, then with another one.
     for (round, more) in ["", "ip link add o0 type veth peer name o1"].iter().enumerate() {
@@ -184,6 +206,7 @@ fn an_interface_goes_and_comes_back() {
             assert!(start.elapsed() < Duration::from_secs(20), "{}", dump.said());
             std::thread::sleep(Duration::from_millis(5));
         }
+        carrier();
         send(5, 30);
     }
     dump.signal("INT");

@@ -88,7 +88,10 @@ pub enum CallError {
         limit: usize,
     },
     /// The connection was closed before the answer.
-    #[error("the running fyke closed the connection")]
+    #[error(
+        "the running fyke closed the connection: it has ended, or more than {} clients came at once",
+        crate::server::MAX_CLIENTS
+    )]
     Closed,
     /// No answer within the limit.
     #[error("the running fyke did not answer within {limit:?}")]

@@ -18,6 +18,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Number;
 use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
 
 /// A request of a client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,12 +81,23 @@ pub enum Request {
         text: Option<String>,
         /// The format.
         format: SaveFormat,
+        /// The file that it replaces; refused if the program has it open.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        replaces: Option<FileId>,
     },
     /// Pauses the program: frames of interfaces are lost, with the reason `paused`, and files are not read. Answered by
     /// [`Response::Ok`].
     Pause,
     /// Ends a pause: answered by [`Response::Ok`].
     Start,
+    /// Pauses a reader of a service, or starts it again: it gets no frames meanwhile, and they are not counted for it.
+    /// Answered by [`Response::Ok`].
+    PauseReader {
+        /// Number of the reader, as [`Request::Show`] and [`Request::Stats`] tell it.
+        id: u64,
+        /// True to pause it.
+        is_paused: bool,
+    },
     /// Gives the client a name for the log of edits: answered by [`Response::Description`].
     Hello {
         /// The program; at most [`MAX_PROGRAM_CHARS`] characters, none of them a control character.
@@ -130,6 +142,9 @@ pub enum Change {
         /// Milliseconds until it is removed again.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         for_ms: Option<u64>,
+        /// Bytes of its frames that the outputs write.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        snaplen: Option<u32>,
     },
     /// Replaces all filters by one; an empty text leaves none.
     Set {
@@ -253,7 +268,7 @@ pub enum Response {
 pub struct LogEntry {
     /// The epoch that it began; for several, the first.
     pub epoch: u64,
-    /// Number of edits; more than 1 only for trackers.
+    /// Number of edits; more than 1 only for trackers, 0 for a pause.
     pub edits: u64,
     /// Time of the edit, milliseconds since 1970; for several, of the last.
     pub unix_ms: u64,
@@ -272,6 +287,18 @@ pub struct LogEntry {
     /// The epoch of the edit that took it back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undone: Option<u64>,
+    /// No edit, but a pause (true) or its end (false).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause: Option<bool>,
+}
+
+/// A file, whatever its names are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileId {
+    /// Its device (`st_dev`).
+    pub device: u64,
+    /// Its inode (`st_ino`).
+    pub inode: u64,
 }
 
 /// Format of a saved file.
@@ -414,6 +441,9 @@ pub struct Label {
     /// Time of its removal, milliseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_unix_ms: Option<u64>,
+    /// Bytes of its frames that the outputs write.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snaplen: Option<u32>,
 }
 
 /// Description of a running fyke.
@@ -434,6 +464,9 @@ pub struct Description {
     /// True if its frames come from the network, false if they come from files.
     #[serde(default)]
     pub live: bool,
+    /// Number of its network namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<u64>,
     /// The rules of an interface that it owns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rules: Option<OwnedRules>,
@@ -463,6 +496,7 @@ impl Description {
             link: link.into(),
             started_unix_ms: u64::try_from(millis).unwrap_or(u64::MAX),
             live: true,
+            namespace: std::fs::metadata("/proc/thread-self/ns/net").ok().map(|net| net.ino()),
             rules: None,
         }
     }
@@ -630,6 +664,20 @@ pub struct Accounting {
     /// Frames that the kernel rejected and `seen` lacks: [`NOT_COUNTED`]; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rejected_in_kernel: Option<String>,
+    /// The same for each interface of a capture on several. Frames that an output has taken and not written count as
+    /// accepted here, because their interface is not known any more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interfaces: Vec<InterfaceAccounting>,
+}
+
+/// Number of frames of one of several interfaces.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InterfaceAccounting {
+    /// Name of the interface.
+    pub interface: String,
+    /// Its frames.
+    #[serde(flatten)]
+    pub accounting: Accounting,
 }
 
 /// Value of [`Accounting::rejected_in_kernel`].
@@ -665,111 +713,4 @@ pub struct FilterCount {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn requests_read_as_people_would_write_them() {
-        let read = |line: &str| serde_json::from_str::<Request>(line);
-        assert_eq!(read(r#"{"request":"show"}"#).unwrap(), Request::Show);
-        let add = Request::Add { text: "port 80".into() };
-        assert_eq!(read(r#"{"request":"add","text":"port 80"}"#).unwrap(), add);
-        let watch = Request::Watch { interval_ms: 500 };
-        assert_eq!(read(r#"{"interval_ms":500,"request":"watch"}"#).unwrap(), watch);
-    }
-
-    #[test]
-    fn a_request_that_means_something_else_is_refused() {
-        for line in [
-            r#"{"request":"drop"}"#,
-            r#"{"request":"add"}"#,
-            r#"{"request":"delete","id":-1}"#,
-            r#"{"request":"add","text":"port 80","place":3}"#,
-            "show",
-            "[]",
-        ] {
-            assert!(serde_json::from_str::<Request>(line).is_err(), "{line}");
-        }
-    }
-
-    #[test]
-    fn changes_of_one_edit_are_read_strictly() {
-        let read = |line: &str| serde_json::from_str::<Request>(line);
-        let edit = r#"{"request":"edit","changes":[{"change":"add","text":"ip","name":"a","for_ms":9},
-            {"change":"delete","id":1},{"change":"set","text":""}]}"#;
-        let Request::Edit { changes } = read(edit).unwrap() else { panic!("an edit") };
-        let name = Some("a".to_owned());
-        assert_eq!(changes[0], Change::Add { text: "ip".into(), name, for_ms: Some(9) });
-        assert_eq!(changes[1..], [Change::Delete { id: 1 }, Change::Set { text: String::new() }]);
-        assert_eq!(read(r#"{"request":"undo"}"#).unwrap(), Request::Undo { epoch: None });
-        let unknown = r#"{"request":"edit","changes":[{"change":"delete","id":1,"if":2}]}"#;
-        assert!(read(unknown).is_err());
-        let later: EditAuthor = serde_json::from_str(r#"{"kind":"robot","arms":2}"#).unwrap();
-        assert_eq!(later, EditAuthor::Other);
-    }
-
-    #[test]
-    fn answers_of_other_versions_are_read() {
-        let older = r#"{"epoch":1,"uptime_ms":2,"accounting":{"seen":3,"delivered":3,"rejected":0,
-            "lost":{}},"filters":[{"id":1,"text":"ip","accepted":3}]}"#;
-        let stats: Stats = serde_json::from_str(older).unwrap();
-        assert!(stats.accounting.is_exact() && stats.nodes.is_empty());
-        assert_eq!(stats.filters[0].kind, EntryKind::Filter);
-        let newer = r#"{"id":0,"text":"?","kind":"of later","accepted":3,"more":1}"#;
-        let entry: FilterCount = serde_json::from_str(newer).unwrap();
-        assert_eq!(entry.kind, EntryKind::Other);
-    }
-
-    #[test]
-    fn responses_survive_the_way_with_unknown_fields() {
-        let lost = BTreeMap::from([("kernel".to_owned(), 3)]);
-        let rejected_in_kernel = Some(NOT_COUNTED.to_owned());
-        let (seen, delivered, rejected, taken) = (u64::MAX, 1, 2, 0);
-        let rejected_by_rules = Some(1);
-        let accounting = Accounting {
-            seen,
-            delivered,
-            rejected,
-            rejected_by_rules,
-            taken,
-            lost,
-            rejected_in_kernel,
-        };
-        let kind = EntryKind::Tracker;
-        let filters =
-            vec![FilterCount { id: 1, text: "ip\n^".into(), kind, accepted: 1, label: None }];
-        let counters = BTreeMap::from([("ratio".to_owned(), Number::from_f64(0.5).unwrap())]);
-        let nodes = vec![NodeCount { id: 3, counters, ..NodeCount::default() }];
-        let own_filter = Some(OwnFilter { text: None, sockets: Some(1) });
-        let (no_counts, epoch, uptime_ms) = (Some("no source".into()), 9, 5);
-        let kernel = Some("the filters run in the kernel, too".into());
-        let stats = Response::Stats(Stats {
-            epoch,
-            uptime_ms,
-            accounting,
-            filters,
-            nodes,
-            own_filter,
-            no_counts,
-            kernel,
-            paused: true,
-        });
-        let line = serde_json::to_string(&stats).unwrap();
-        assert!(!line.contains('\n'));
-        assert_eq!(serde_json::from_str::<Response>(&line).unwrap(), stats);
-        let newer = r#"{"response":"ok","epoch":1,"ids":[2],"latency_ns":3,"more":[]}"#;
-        let ok = Response::Ok { epoch: 1, ids: vec![2], latency_ns: 3, notes: Vec::new() };
-        assert_eq!(serde_json::from_str::<Response>(newer).unwrap(), ok);
-    }
-
-    #[test]
-    fn accounting_is_exact_or_it_is_not() {
-        let lost = BTreeMap::from([("kernel".to_owned(), 3), ("ring".to_owned(), 1)]);
-        let (seen, delivered, rejected, taken) = (10, 3, 2, 1);
-        let mut accounting =
-            Accounting { seen, delivered, rejected, taken, lost, ..Accounting::default() };
-        assert!(accounting.is_exact());
-        accounting.delivered = u64::MAX;
-        assert!(!accounting.is_exact());
-    }
-}
+mod tests;

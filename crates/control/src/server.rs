@@ -29,7 +29,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// Clients of one user served at a time; root and the user of the process are the only users.
-pub const MAX_CLIENTS: usize = 16;
+pub const MAX_CLIENTS: usize = 64;
 /// Bytes of a request's line.
 pub const MAX_REQUEST_BYTES: usize = 16 << 20;
 

@@ -118,7 +118,7 @@ fn all_seats_watching_is_said_to_who_comes_next() {
         watch.next().unwrap().unwrap();
     }
     match connect().call(Request::Show) {
-        Err(CallError::Refused(message)) => assert!(message.contains("16 clients"), "{message}"),
+        Err(CallError::Refused(message)) => assert!(message.contains("64 clients"), "{message}"),
         other => panic!("{other:?}"),
     }
     watches.pop();

@@ -30,6 +30,8 @@ pub struct Options {
     /// Reads for a live capture on Linux instead of a file: frames have a direction and an
     /// interface, and the first VLAN tag may be in their metadata instead of their bytes.
     pub live: bool,
+    /// The capture gets incoming frames only, so `outbound` is refused: it would never hold.
+    pub incoming_only: bool,
     /// The resolver for host names; `None` = host names are refused.
     pub resolve: Option<Resolver>,
     /// The reading of the text.
@@ -44,6 +46,7 @@ impl Default for Options {
             netmask: None,
             swapped: false,
             live: false,
+            incoming_only: false,
             resolve: None,
             reading: Reading::Compat,
         }

@@ -33,6 +33,9 @@ pub enum FilterError {
     /// The time of a filter is not valid.
     #[error("{0}")]
     Time(String),
+    /// The snap length of a filter is not valid, or the program does not cut frames.
+    #[error("{0}")]
+    SnapLength(String),
     /// The edit can no longer be taken back in the way that was planned; plan it again.
     #[error("the filters have changed meanwhile; try again")]
     Changed,

@@ -72,6 +72,8 @@ pub struct Label {
     pub name: Option<Arc<str>>,
     /// Time after which it is removed.
     pub lifetime: Option<Duration>,
+    /// Bytes of its frames that outputs write, from 1; [`FilterSet::allow_snap_lengths`](crate::FilterSet) first.
+    pub snaplen: Option<u32>,
 }
 
 /// The label of a filter in force.
@@ -81,17 +83,19 @@ pub struct InForce {
     pub name: Option<Arc<str>>,
     /// Time of its removal.
     pub expires: Option<SystemTime>,
-    /// The same on a clock that is never set.
+    /// Bytes of its frames that outputs write.
+    pub snaplen: Option<u32>,
+    /// The same as `expires` on a clock that is never set.
     pub(crate) deadline: Option<Instant>,
 }
 
 impl InForce {
     pub(crate) fn new(label: &Label) -> Option<InForce> {
-        let Label { name, lifetime } = label;
+        let Label { name, lifetime, snaplen } = label;
         let expires = lifetime.and_then(|time| SystemTime::now().checked_add(time));
         let deadline = lifetime.and_then(|time| Instant::now().checked_add(time));
-        let is_set = name.is_some() || lifetime.is_some();
-        is_set.then(|| InForce { name: name.clone(), expires, deadline })
+        let is_set = name.is_some() || lifetime.is_some() || snaplen.is_some();
+        is_set.then(|| InForce { name: name.clone(), expires, snaplen: *snaplen, deadline })
     }
 }
 
@@ -100,7 +104,7 @@ impl InForce {
 #[non_exhaustive]
 pub enum UndoError {
     /// There is nothing that could be taken back.
-    #[error("the log has no edit of this user that is in force")]
+    #[error("the log has no edit of this user that can be taken back")]
     Nothing,
     /// No entry has this epoch.
     #[error("no edit began epoch {given}; the log has {known}")]
@@ -157,6 +161,8 @@ pub(crate) struct Entry {
     pub removed: Vec<Gone>,
     pub undoes: Option<u64>,
     pub undone: Option<u64>,
+    /// No edit, but a pause (true) or its end (false).
+    pub pause: Option<bool>,
     /// True if no text was in force before.
     was_unfiltered: bool,
 }
@@ -169,6 +175,8 @@ pub(crate) struct Added {
     pub label: Option<InForce>,
     /// The epoch that removed it, and the frames that it had accepted then.
     pub gone: Option<(u64, u64)>,
+    /// The number with which an undo has brought it back; larger than its own.
+    back: Option<u64>,
 }
 
 /// A text that an edit removed, with the frames that it had accepted.
@@ -181,6 +189,23 @@ pub(crate) struct Gone {
 }
 
 impl Entry {
+    /// An entry without texts of this moment.
+    fn new(epoch: u64, author: Author) -> Entry {
+        Entry {
+            epoch,
+            last_epoch: epoch,
+            edits: 1,
+            at: SystemTime::now(),
+            author,
+            added: Vec::new(),
+            removed: Vec::new(),
+            undoes: None,
+            undone: None,
+            pause: None,
+            was_unfiltered: false,
+        }
+    }
+
     fn bytes(&self) -> usize {
         let added = self.added.iter().map(|one| one.text.len());
         added.chain(self.removed.iter().map(|one| one.text.len())).sum()
@@ -240,31 +265,39 @@ impl Journal {
         let epoch = applied.epoch;
         let mut removed = Vec::with_capacity(applied.removed.len());
         for (id, text, accepted) in applied.removed {
-            if let Some(added) = self.added(id) {
+            if let Some(added) = self.added_mut(id) {
                 added.gone = Some((epoch, accepted));
             }
             removed.push(Gone { id, text, label: self.labels.remove(&id), accepted });
         }
         let added = applied.added.into_iter().map(|(id, text, label)| {
             self.labels.extend(label.clone().map(|label| (id, label)));
-            Added { id, text, label, gone: None }
+            Added { id, text, label, gone: None, back: None }
         });
-        let added = added.collect();
+        let added: Vec<_> = added.collect();
         if let Some(place) = applied.undoes.and_then(|undone| self.place(undone)) {
             self.entries[place].undone = Some(epoch);
+            // An undo adds what the edit removed, in the same order.
+            let old: Vec<_> = self.entries[place].removed.iter().map(|gone| gone.id).collect();
+            for (old, new) in old.into_iter().zip(&added) {
+                let last = self.last_of(old);
+                if let Some(last) = last.and_then(|last| self.added_mut(last)) {
+                    last.back = Some(new.id);
+                }
+            }
         }
         self.push(Entry {
-            epoch,
-            last_epoch: epoch,
-            edits: 1,
-            at: SystemTime::now(),
-            author: applied.author.clone(),
             added,
             removed,
             undoes: applied.undoes,
-            undone: None,
             was_unfiltered: applied.was_unfiltered,
+            ..Entry::new(epoch, applied.author.clone())
         })
+    }
+
+    /// Records a pause, or its end.
+    pub fn paused(&mut self, epoch: u64, author: Author, paused: bool) -> Vec<Entry> {
+        self.push(Entry { pause: Some(paused), edits: 0, ..Entry::new(epoch, author) })
     }
 
     /// Records an edit by a tracker.
@@ -275,18 +308,7 @@ impl Journal {
                 last.edits += 1;
                 Vec::new()
             }
-            _ => self.push(Entry {
-                epoch,
-                last_epoch: epoch,
-                edits: 1,
-                at: SystemTime::now(),
-                author: Author::Tracker,
-                added: Vec::new(),
-                removed: Vec::new(),
-                undoes: None,
-                undone: None,
-                was_unfiltered: false,
-            }),
+            _ => self.push(Entry::new(epoch, Author::Tracker)),
         }
     }
 
@@ -336,20 +358,56 @@ impl Journal {
 
     fn place(&self, epoch: u64) -> Option<usize> {
         let at = self.entries.partition_point(|entry| entry.last_epoch < epoch);
-        self.entries.get(at).filter(|entry| entry.epoch <= epoch).map(|_| at)
+        let is_edit = |entry: &&Entry| entry.epoch <= epoch && entry.pause.is_none();
+        self.entries.get(at).filter(is_edit).map(|_| at)
     }
 
     fn author(&self, epoch: u64) -> Author {
         self.place(epoch).map(|at| self.entries[at].author.clone()).unwrap_or_default()
     }
 
-    /// The text with this number, in the entry that added it.
-    fn added(&mut self, id: u64) -> Option<&mut Added> {
+    /// The places of the entry that added the text with this number, and of the text in it.
+    fn added_at(&self, id: u64) -> Option<(usize, usize)> {
         let (_, &epoch) = self.first_ids.range(..=id).next_back()?;
         let place = self.place(epoch)?;
-        let added = &mut self.entries[place].added;
-        let at = added.binary_search_by_key(&id, |added| added.id).ok()?;
-        added.get_mut(at)
+        let at = self.entries[place].added.binary_search_by_key(&id, |added| added.id).ok()?;
+        Some((place, at))
+    }
+
+    fn added_mut(&mut self, id: u64) -> Option<&mut Added> {
+        let (place, at) = self.added_at(id)?;
+        Some(&mut self.entries[place].added[at])
+    }
+
+    /// The last number of a text that undos have brought back, or its own.
+    fn last_of(&self, mut id: u64) -> Option<u64> {
+        loop {
+            let (place, at) = self.added_at(id)?;
+            match self.entries[place].added[at].back {
+                Some(back) => id = back,
+                None => return Some(id),
+            }
+        }
+    }
+
+    /// The number with which a text of an entry is in force, or the epoch that removed it.
+    fn in_force(&self, added: &Added) -> Result<u64, u64> {
+        let (Some((epoch, _)), Some(back)) = (added.gone, added.back) else {
+            return added.gone.map_or(Ok(added.id), |(epoch, _)| Err(epoch));
+        };
+        let last = self.last_of(back).and_then(|last| self.added_at(last)).ok_or(epoch)?;
+        let last = &self.entries[last.0].added[last.1];
+        last.gone.map_or(Ok(last.id), |(epoch, _)| Err(epoch))
+    }
+
+    /// The epoch that took an entry back, unless that edit has been taken back itself.
+    pub fn undone(&self, entry: &Entry) -> Option<u64> {
+        let undone = entry.undone?;
+        let (mut last, mut is_undone) = (undone, true);
+        while let Some(next) = self.place(last).and_then(|place| self.entries[place].undone) {
+            (last, is_undone) = (next, !is_undone);
+        }
+        is_undone.then_some(undone)
     }
 
     /// True if no text was in force before the edit that added this one.
@@ -359,38 +417,56 @@ impl Journal {
         place.is_some_and(|place| self.entries[place].was_unfiltered)
     }
 
-    /// The changes that take an edit back, and its epoch: the given one, or the last of this user that is in force.
-    /// `in_force` is the number of texts.
+    /// The changes that take an edit back, and its epoch: the given one, or the last of this user that can be taken
+    /// back. `in_force` is the number of texts.
     pub fn reversal(
         &self,
         given: Option<u64>,
         user: &Author,
         in_force: usize,
     ) -> Result<(u64, Vec<Reversal>), UndoError> {
-        let place = match given {
-            Some(epoch) => self.place(epoch).ok_or_else(|| self.no_such(epoch))?,
-            None => {
-                let is_own = |entry: &Entry| {
-                    same_user(&entry.author, user)
-                        && entry.undone.is_none()
-                        && entry.undoes.is_none()
-                };
-                self.entries.iter().rposition(is_own).ok_or(UndoError::Nothing)?
+        if let Some(epoch) = given {
+            let place = self.place(epoch).ok_or_else(|| self.no_such(epoch))?;
+            return self.reversal_of(&self.entries[place], in_force);
+        }
+        // The reason of the last one tells more than that there is none.
+        let mut refusal = None;
+        for entry in self.entries.iter().rev() {
+            let is_edit = entry.pause.is_none() && entry.undoes.is_none();
+            if !is_edit || !same_user(&entry.author, user) || self.undone(entry).is_some() {
+                continue;
             }
-        };
-        let entry = &self.entries[place];
+            match self.reversal_of(entry, in_force) {
+                Ok(reversal) => return Ok(reversal),
+                Err(refused) => drop(refusal.get_or_insert(refused)),
+            }
+        }
+        Err(refusal.unwrap_or(UndoError::Nothing))
+    }
+
+    fn reversal_of(
+        &self,
+        entry: &Entry,
+        in_force: usize,
+    ) -> Result<(u64, Vec<Reversal>), UndoError> {
         let epoch = entry.epoch;
         if !matches!(entry.author, Author::Client { .. }) {
             return Err(UndoError::NotOfUser { epoch, by: entry.author.clone() });
         }
-        if let Some(since) = entry.undone {
+        if let Some(since) = self.undone(entry) {
             return Err(UndoError::Undone { epoch, since, by: self.author(since) });
         }
-        let touched = entry.added.iter().find_map(|added| Some((added.id, added.gone?.0)));
-        if let Some((id, since)) = touched {
-            return Err(UndoError::Touched { epoch, id, since, by: self.author(since) });
+        let mut ids = Vec::with_capacity(entry.added.len());
+        for added in &entry.added {
+            match self.in_force(added) {
+                Ok(id) => ids.push(id),
+                Err(since) => {
+                    let (id, by) = (added.id, self.author(since));
+                    return Err(UndoError::Touched { epoch, id, since, by });
+                }
+            }
         }
-        Ok((epoch, reversals(entry, in_force)))
+        Ok((epoch, reversals(entry, ids, in_force)))
     }
 
     fn no_such(&self, given: u64) -> UndoError {
@@ -404,14 +480,13 @@ impl Journal {
 
 /// The texts that come back go in first, so that the set never has none in between. Without any text left, every frame
 /// is accepted again if it was before the edit.
-fn reversals(entry: &Entry, in_force: usize) -> Vec<Reversal> {
-    if entry.was_unfiltered && in_force <= entry.added.len() {
+fn reversals(entry: &Entry, added: Vec<u64>, in_force: usize) -> Vec<Reversal> {
+    if entry.was_unfiltered && in_force <= added.len() {
         return vec![Reversal::Clear];
     }
     let back = entry.removed.iter();
     let back = back.map(|gone| Reversal::Add(Arc::clone(&gone.text), gone.label.clone()));
-    let away = entry.added.iter().map(|added| Reversal::Remove(added.id));
-    back.chain(away).collect()
+    back.chain(added.into_iter().map(Reversal::Remove)).collect()
 }
 
 /// True if both are clients of the same user.

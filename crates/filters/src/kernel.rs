@@ -199,6 +199,22 @@ impl KernelFilters {
         Ok(writer.links[place].space.attach(socket)?)
     }
 
+    /// Gives the program that sockets of a link type get to `take`, now and whenever another takes its place: for a
+    /// program that runs before it. One at most.
+    ///
+    /// # Errors
+    /// The program cannot be loaded, a text does not fit the link type, or `take` fails.
+    pub fn give_program(
+        &self,
+        link: LinkType,
+        take: impl Fn(BorrowedFd<'_>) -> std::io::Result<()> + Send + 'static,
+    ) -> Result<(), SocketError> {
+        let mut writer = self.lock();
+        let place = writer.link(link)?;
+        writer.links[place].give_program(Box::new(take)).map_err(AttachError::from)?;
+        Ok(())
+    }
+
     /// Generates a program of the present texts; sockets that are attached from now on run it. Texts that are edited
     /// later are interpreted. Without a program, and with a sample, all texts are.
     pub(crate) fn specialise(&self, link: LinkType) -> Result<(), SocketError> {

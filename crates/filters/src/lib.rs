@@ -21,6 +21,7 @@
 //! | `superset`, `stage`, `classic` | filters of user space in the kernel, too, which passes a superset |
 //! | `journal` | the edits so far with their authors, and how each is taken back |
 //! | `inputs` | link types of the sources, and the check of texts against them |
+//! | `clients` | requests of the control socket on a set (feature `control`) |
 //! | [`received`] | frames as filters evaluate them: as the device delivered them, or without tags |
 //!
 //! ```
@@ -42,6 +43,8 @@
 #![forbid(unsafe_code)]
 
 mod classic;
+#[cfg(feature = "control")]
+pub mod clients;
 mod error;
 mod inputs;
 mod journal;
@@ -69,6 +72,7 @@ pub use superset::{Listing, Superset};
 pub use texts::Change;
 pub use union::{Member, Union};
 pub use user::{
-    Edit, EditLog, EditRecord, Edited, FilterCounts, FilterReader, FilterSet, RecordedChange, Tags,
+    Edit, EditLog, EditRecord, Edited, FilterCounts, FilterReader, FilterSet, RecordedChange, Row,
+    Tags,
 };
 pub use view::{FilterCount, FilterView, PassDescription};

@@ -5,6 +5,7 @@
 //! |---|---|---|
 //! | short texts | added to the kernel's before readers see them | removed texts leave the kernel |
 //! | long texts ([`LONG`]) | the kernel passes everything: one more text accepts all | a thread fills, then closes |
+//! | the texts of the start, up to 1 MiB | – | become a program that runs faster than the interpreter |
 //! | texts that the kernel refuses | as for long ones | it stays open and tells the reason |
 //!
 //! Frames that the kernel rejects are counted there ([`KernelStage::rejected`]).
@@ -24,6 +25,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bytes of text from which an edit does not wait for the kernel.
 const LONG: usize = 4 << 10;
+/// Bytes of text up to which texts are brought into the kernel while the program may still be generated for them. Ten
+/// thousand pairs of host and port have 400 KiB.
+const AT_START: usize = 1 << 20;
 /// Reason while a thread brings long texts into the kernel.
 const FILLING: &str = "it is taking over the filters";
 
@@ -71,6 +75,20 @@ impl KernelStage {
         if program.access == Access::Copied {
             program.form = program.form.or(Some(Form::Callbacks));
         }
+        KernelStage::open_with(reading, program)
+    }
+
+    /// Loads the program for frames at the driver of an interface with this address; see
+    /// [`at_driver`](Self::at_driver).
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_at_driver(reading: Options, address: [u8; 6]) -> Result<KernelStage, OpenError> {
+        let program = ProgramOptions { pass_capped: true, ..ProgramOptions::at_driver(address) };
+        KernelStage::open_with(reading, program)
+    }
+
+    fn open_with(reading: Options, program: ProgramOptions) -> Result<KernelStage, OpenError> {
         let kernel = KernelFilters::open_with(reading, program)?;
         let counts = kernel.count_reader();
         Ok(KernelStage(Arc::new(Stage { kernel, counts, state: Mutex::default() })))
@@ -82,11 +100,7 @@ impl KernelStage {
     /// # Errors
     /// If the socket takes no program.
     pub fn attach(&self, socket: BorrowedFd<'_>, link: LinkType) -> Result<(), SocketError> {
-        let state = self.0.lock();
-        if !state.begun && !state.ids.is_empty() {
-            // The interpreter, which runs without it, has the same verdicts.
-            let _interpreted = self.0.kernel.specialise(link);
-        }
+        self.0.prepare(&mut self.0.lock(), link);
         self.0.kernel.attach(socket, link)
     }
 
@@ -99,12 +113,20 @@ impl KernelStage {
         link: LinkType,
         follow: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>,
     ) -> io::Result<()> {
-        let state = self.0.lock();
-        if !state.begun && !state.ids.is_empty() {
-            // The interpreter, which runs without it, has the same verdicts.
-            let _interpreted = self.0.kernel.specialise(link);
-        }
+        self.0.prepare(&mut self.0.lock(), link);
         self.0.kernel.space(|space| space.with_socket_program(follow))?
+    }
+
+    /// Puts the filter at a place at the driver, by `put`; it gives accepted frames to the program `deliver`.
+    ///
+    /// # Errors
+    /// The error of `put`, or the kernel refuses.
+    pub fn at_driver(
+        &self,
+        deliver: BorrowedFd<'_>,
+        put: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        self.0.kernel.space(|space| space.with_driver_program(deliver, put))?
     }
 
     /// The texts in the kernel, to look at; only the set before it edits them.
@@ -115,6 +137,11 @@ impl KernelStage {
     /// Number of frames that the kernel rejected.
     pub fn rejected(&self) -> u64 {
         self.0.counts.rejected()
+    }
+
+    /// The maps of its counters, for a process after this one ([`CountReader::of`]).
+    pub fn count_maps(&self) -> Vec<std::os::fd::BorrowedFd<'_>> {
+        self.0.counts.maps()
     }
 
     /// Passes one in `one_in` of the frames that the texts reject, chosen at random; 0 (the default) = none. Such a
@@ -172,6 +199,26 @@ impl Stage {
                 let _removed = self.kernel.set("");
                 state.ids.clear();
             }
+        }
+    }
+
+    /// Before the capture begins: brings texts that wait for it into the kernel, if they are not too long, and
+    /// generates the program for them.
+    fn prepare(&self, state: &mut State, link: LinkType) {
+        if state.begun {
+            return;
+        }
+        let is_soon_done =
+            |texts: &mut Listing| texts.values().map(|text| text.len()).sum::<usize>() <= AT_START;
+        if let Some(texts) = state.waiting.take_if(is_soon_done) {
+            state.filling = false;
+            if let Err(refused) = self.fill(state, &texts) {
+                self.refuse(state, &refused);
+            }
+        }
+        if !state.ids.is_empty() {
+            // The interpreter, which runs without it, has the same verdicts.
+            let _interpreted = self.kernel.specialise(link);
         }
     }
 

@@ -15,8 +15,10 @@
 //! A thread at low priority, never a reader, frees the data that an edit replaced. Views and counts: `view.rs`.
 
 mod counts;
+mod cuts;
 mod edits;
 mod expiry;
+mod news;
 mod past;
 mod priority;
 mod reader;
@@ -24,6 +26,7 @@ mod view;
 
 pub use counts::FilterCounts;
 pub use edits::{Edit, EditLog, EditRecord, Edited, RecordedChange};
+pub use news::Row;
 pub use reader::FilterReader;
 #[cfg(feature = "kernel")]
 pub(crate) use view::{IN_ORDER, in_words};
@@ -38,6 +41,7 @@ use edits::Group;
 use fyke_filter::{Fragments, Options, Reading};
 use fyke_frame::LinkType;
 use fyke_pass::{FilterId, LoweredFilter, PassSet, Reader, Staged, Viewer};
+use news::News;
 use priority::at_low_priority;
 pub(crate) use priority::lower_own_priority;
 use std::any::Any;
@@ -53,6 +57,12 @@ const FREE_LIMIT: usize = 256;
 /// Number and interval of the attempts to free a large state that readers may still hold.
 const FREE_TRIES: usize = 100;
 const FREE_PAUSE: Duration = Duration::from_millis(10);
+
+/// Largest snap length of a filter, in bytes.
+const MAX_SNAP_LENGTH: u32 = 262_144;
+/// Refusal of a program without outputs that cut frames.
+const NO_CUTS: &str =
+    "a snap length for one filter is for `fyke dump` with one worker; omit it here";
 
 /// The writer of the filters; clones share the filters.
 #[derive(Debug, Clone)]
@@ -73,6 +83,8 @@ struct Shared {
     read: AtomicBool,
     /// True if there are filters; changes while an edit is revealed.
     filtered: AtomicBool,
+    /// True once a tracker edits rows.
+    tracked: AtomicBool,
     options: Options,
     inputs: Inputs,
     /// Fragment table for compiling texts; used in the scoped reading.
@@ -86,6 +98,10 @@ struct Shared {
     orphans: AtomicU64,
     /// Frames that readers have counted for any pass.
     credited: AtomicU64,
+    /// True if the outputs cut frames to the lengths of their filters.
+    cuts_allowed: AtomicBool,
+    /// True once a filter has had a snap length.
+    cuts: AtomicBool,
     /// True while a thread removes filters at the end of their time.
     expires: AtomicBool,
 }
@@ -108,6 +124,7 @@ struct Listed {
     /// Names of trackers with passes of their own.
     trackers: BTreeSet<String>,
     rows: Rows,
+    news: News,
     links: Vec<ListedLink>,
     journal: Journal,
 }
@@ -120,13 +137,13 @@ struct Rows {
 }
 
 impl Rows {
-    fn add(&mut self, texts: &[String]) -> Vec<u64> {
-        let number = |text: &String| {
+    fn add(&mut self, rows: &[Row]) -> Vec<u64> {
+        let number = |row: &Row| {
             self.last += 1;
-            self.texts.insert(FIRST_ROW + self.last, text.as_str().into());
+            self.texts.insert(FIRST_ROW + self.last, row.text.as_str().into());
             FIRST_ROW + self.last
         };
-        texts.iter().map(number).collect()
+        rows.iter().map(number).collect()
     }
 
     fn remove(&mut self, rows: &[u64]) {
@@ -178,6 +195,7 @@ impl FilterSet {
             epoch: AtomicU64::new(0),
             read: AtomicBool::new(false),
             filtered: AtomicBool::new(false),
+            tracked: AtomicBool::new(false),
             options,
             inputs,
             fragments: (options.reading == Reading::Scoped).then(|| known.clone()),
@@ -186,6 +204,8 @@ impl FilterSet {
             without_tags: tags == Tags::Skip && options.reading == Reading::Compat,
             orphans: AtomicU64::new(0),
             credited: AtomicU64::new(0),
+            cuts_allowed: AtomicBool::new(false),
+            cuts: AtomicBool::new(false),
             expires: AtomicBool::new(false),
         };
         FilterSet { shared: Arc::new(shared) }
@@ -195,6 +215,29 @@ impl FilterSet {
     pub fn reader(&self) -> FilterReader {
         self.shared.read.store(true, Ordering::Relaxed);
         FilterReader::new(Arc::clone(&self.shared))
+    }
+
+    /// Permits snap lengths of filters ([`Label::snaplen`](crate::Label)): the outputs cut frames to them
+    /// ([`FilterReader::snap_lengths`]).
+    pub fn allow_snap_lengths(&self) {
+        self.shared.cuts_allowed.store(true, Ordering::Relaxed);
+    }
+
+    fn check_snap_length(&self, given: Option<u32>) -> Result<(), FilterError> {
+        let message = match given {
+            _ if !self.shared.cuts_allowed.load(Ordering::Relaxed) => NO_CUTS.to_owned(),
+            Some(given) if !(1..=MAX_SNAP_LENGTH).contains(&given) => {
+                format!(
+                    "the snap length of a filter is from 1 to {MAX_SNAP_LENGTH} bytes, not {given}"
+                )
+            }
+            _ => {
+                // Before the edit is revealed, so that readers see it with the edit.
+                self.shared.cuts.store(true, Ordering::Release);
+                return Ok(());
+            }
+        };
+        Err(FilterError::SnapLength(message))
     }
 
     /// Number of fragments so far without their first fragment, in the scoped reading. Tests of ports reject them.
@@ -252,15 +295,15 @@ impl FilterSet {
     }
 
     /// Edits the pass set of one link type, as trackers do. Frames that the new passes accept must be accepted by one
-    /// of the texts `added`, the *rows*: lower spaces get them before the edit takes effect. The rows `removed` leave
-    /// them afterwards. Returns the result of `edit` and the numbers of the new rows.
+    /// of the rows `added`: lower spaces get these before the edit takes effect. Nothing else may become accepted. The
+    /// rows `removed` leave the lower spaces afterwards. Returns the result of `edit` and the numbers of the new rows.
     ///
     /// # Errors
     /// A text is too large for a link type that is new.
     pub fn edit_rows<T>(
         &self,
         link: LinkType,
-        added: &[String],
+        added: &[Row],
         removed: &[u64],
         edit: impl FnOnce(&mut PassSet) -> T,
     ) -> Result<(T, Vec<u64>), FilterError> {
@@ -270,7 +313,7 @@ impl FilterSet {
             let mut listed = lock(&self.shared.listed);
             (listed.rows.add(added), listed.texts.listed().is_empty())
         };
-        let texts = added.iter().map(String::as_str);
+        let texts = added.iter().map(|row| row.text.as_str());
         let new: Vec<_> = numbers.iter().copied().zip(texts).collect();
         writer.supersets.iter().for_each(|superset| superset.widen(&new, unfiltered));
         let result = edit(&mut writer.passes[index]);
@@ -278,6 +321,7 @@ impl FilterSet {
         let _forgotten = {
             let mut listed = lock(&self.shared.listed);
             listed.rows.remove(removed);
+            listed.news.add(epoch, added);
             listed.journal.tracked(epoch)
         };
         let listing = || lock(&self.shared.listed).listing();

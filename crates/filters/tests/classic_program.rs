@@ -17,6 +17,7 @@ const LIVE: Options = Options {
     netmask: Some(0),
     swapped: false,
     live: true,
+    incoming_only: false,
     resolve: None,
     reading: fyke_filter::Reading::Compat,
 };

@@ -39,7 +39,7 @@ fn a_group_is_one_epoch() {
     assert_eq!((ids, filters.epoch()), (vec![None, None, Some(4)], 2));
     assert!(accepts(&mut reader, TCP) && accepts(&mut reader, ICMP) && !accepts(&mut reader, UDP));
     let counts: Vec<_> = filters.counts().iter().map(|one| (one.id, one.accepted)).collect();
-    assert_eq!(counts, [(2, 2), (4, 1)], "what stays goes on counting");
+    assert_eq!(counts, [(2, 2), (4, 1)], "what stays continues counting");
     assert_eq!(filters.edit(&[]).unwrap(), []);
     assert_eq!(filters.epoch(), 2, "no change is no edit");
 }

@@ -18,7 +18,7 @@ fn labeled(
     name: Option<&str>,
     lifetime: Option<Duration>,
 ) -> Result<Edited, GroupError> {
-    let labels = [Label { name: name.map(Into::into), lifetime }];
+    let labels = [Label { name: name.map(Into::into), lifetime, ..Label::default() }];
     filters.edit_as(&Edit { changes: &[Change::Add(text)], labels: &labels, author })
 }
 
@@ -73,8 +73,80 @@ fn what_others_have_touched_is_not_taken_back() {
     assert!(refused(Some(removed), &bob).contains("taken back already, in epoch 4 by user 1"));
     assert!(refused(Some(1), &alice).contains("edit by the program itself"));
     assert!(refused(Some(9), &alice).contains("the log has epochs 1 to 4"));
-    // The second text is back, but as another filter.
-    assert!(refused(Some(added), &alice).contains("filter 3 of epoch"));
+    // The second text is back, as another filter.
+    assert_eq!(texts(&filters), ["ip", "tcp", "udp"]);
+    filters.undo(Some(added), alice).unwrap();
+    assert_eq!(texts(&filters), ["ip"]);
+}
+
+/// Undo takes back the next older edit that can be taken back, and none is in its way.
+#[test]
+fn undo_after_undo_goes_back_step_by_step() {
+    let (filters, alice, bob) = (begun(), user(1, 10), user(2, 20));
+    let undo = || filters.undo(None, alice.clone()).map(|(epoch, _)| epoch);
+    // Add, remove, and back twice.
+    let added = edit(&filters, &alice, &[Change::Add("tcp")]);
+    let removed = edit(&filters, &alice, &[Change::Remove(2)]);
+    assert_eq!(undo().unwrap(), removed);
+    assert_eq!(texts(&filters), ["ip", "tcp"]);
+    assert_eq!(undo().unwrap(), added);
+    assert_eq!(texts(&filters), ["ip"]);
+    assert!(matches!(undo(), Err(UndoError::Nothing)));
+    // A set that takes an added text with it.
+    let added = edit(&filters, &alice, &[Change::Add("udp")]);
+    let set = edit(&filters, &alice, &[Change::Set("arp")]);
+    assert_eq!((undo().unwrap(), undo().unwrap()), (set, added));
+    assert_eq!(texts(&filters), ["ip"]);
+    // An edit that another user has undone in part is passed over.
+    let kept = edit(&filters, &alice, &[Change::Add("udp port 1")]);
+    let Edited { epoch, ids } = labeled(&filters, alice.clone(), "udp port 2", None, None).unwrap();
+    edit(&filters, &bob, &[Change::Remove(ids[0].unwrap())]);
+    assert_eq!(undo().unwrap(), kept);
+    assert_eq!(texts(&filters), ["ip"]);
+    // With nothing left, the reason of the last one is told.
+    assert!(matches!(undo(), Err(UndoError::Touched { epoch: of, .. }) if of == epoch));
+}
+
+/// An undo that has been taken back leaves the first edit in force, to be taken back again, any number of times.
+#[test]
+fn an_undo_is_taken_back_again_and_again() {
+    let (filters, alice) = (begun(), user(1, 10));
+    let added = edit(&filters, &alice, &[Change::Add("tcp"), Change::Add("udp")]);
+    let set = edit(&filters, &alice, &[Change::Set("arp")]);
+    let undone = |epoch: u64| {
+        let records = filters.log(100).records.into_iter();
+        records.filter(|record| record.epoch == epoch).find_map(|record| record.undone)
+    };
+    for _ in 0..3 {
+        let (of, Edited { epoch: undo, .. }) = filters.undo(None, alice.clone()).unwrap();
+        assert_eq!((of, undone(set)), (set, Some(undo)));
+        assert_eq!(texts(&filters), ["ip", "tcp", "udp"]);
+        let (of, _) = filters.undo(Some(undo), alice.clone()).unwrap();
+        assert_eq!((of, undone(set)), (undo, None));
+        assert_eq!(texts(&filters), ["arp"]);
+    }
+    filters.undo(None, alice.clone()).unwrap();
+    let (of, _) = filters.undo(None, alice.clone()).unwrap();
+    assert_eq!((of, texts(&filters)), (added, vec!["ip".to_owned()]));
+    assert!(matches!(filters.undo(None, alice), Err(UndoError::Nothing)));
+}
+
+/// Pauses are in the log, and no edit: nothing takes them back.
+#[test]
+fn pauses_are_in_the_log_and_no_edits() {
+    let (filters, alice) = (begun(), user(1, 10));
+    filters.log_pause(true, alice.clone());
+    let added = edit(&filters, &alice, &[Change::Add("tcp")]);
+    filters.log_pause(false, alice.clone());
+    let log = filters.log(10);
+    let seen: Vec<_> = log.records.iter().map(|one| (one.epoch, one.edits, one.pause)).collect();
+    let expected = [(1, 1, None), (1, 0, Some(true)), (2, 1, None), (2, 0, Some(false))];
+    assert_eq!(seen, expected);
+    assert_eq!(log.records[1].author, alice);
+    let (of, _) = filters.undo(None, alice.clone()).unwrap();
+    assert_eq!((of, texts(&filters)), (added, vec!["ip".to_owned()]));
+    assert!(matches!(filters.undo(Some(1), alice.clone()), Err(UndoError::NotOfUser { .. })));
+    assert!(matches!(filters.undo(None, alice), Err(UndoError::Nothing)));
 }
 
 #[test]
@@ -174,7 +246,7 @@ fn a_name_belongs_to_one_filter() {
     }
     assert_eq!(texts(&filters).len(), 2);
     let changes = [Change::Remove(added), Change::Add("icmp"), Change::Add("tcp")];
-    let name = |name: &str| Label { name: Some(name.into()), lifetime: None };
+    let name = |name: &str| Label { name: Some(name.into()), ..Label::default() };
     let labels = [Label::default(), name("voip"), name("voip")];
     let group = Edit { changes: &changes, labels: &labels, author: alice.clone() };
     assert_eq!(filters.edit_as(&group).unwrap_err().place, 2);

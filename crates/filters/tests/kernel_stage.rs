@@ -3,9 +3,11 @@
 use fyke_filter::Options;
 use fyke_filters::{Change, FilterSet, KernelStage, Superset};
 use fyke_frame::{Batch, Frame, LinkType};
-use fyke_kernel::OpenError;
+use fyke_kernel::{OpenError, Space};
 use fyke_testkit::random::Random;
 use fyke_testkit::skip::unless_missing;
+use rustix::net::{AddressFamily, SocketType, socket};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -22,6 +24,36 @@ fn open(texts: &[&str]) -> Option<(FilterSet, KernelStage)> {
     set.add_superset(Arc::new(stage.clone()));
     stage.begin();
     Some((set, stage))
+}
+
+/// Texts that are too long for an edit to wait for them are in the kernel when the capture begins, as a program of
+/// their own: it cannot be loaded later.
+#[test]
+fn long_texts_of_the_start_become_a_program() {
+    let reading = Options { live: true, ..Options::default() };
+    let stage = KernelStage::open(reading, u32::MAX);
+    let Some(stage) = unless_missing(stage, OpenError::is_unavailable) else { return };
+    let set = FilterSet::new(reading);
+    let pair = |n: u32| format!("(dst host 10.1.{}.{} and udp port {n})", n >> 8, n & 0xff);
+    let text: Vec<_> = (0..1_000).map(pair).collect();
+    set.add(&text.join(" or ")).unwrap();
+    set.add_superset(Arc::new(stage.clone()));
+    let socket = socket(AddressFamily::PACKET, SocketType::RAW, None).unwrap();
+    stage.attach(socket.as_fd(), LinkType::EN10MB).unwrap();
+    let is_specialised = stage.kernel().space(Space::is_specialised);
+    assert_eq!(is_specialised, cfg!(target_arch = "x86_64"));
+    assert_eq!((stage.reason(), stage.texts()), (None, Some(1)));
+    stage.begin();
+    let to = |n: u16, port| {
+        let mut frame = udp(port);
+        frame[30..34].copy_from_slice(&[10, 1, (n >> 8) as u8, n as u8]);
+        frame
+    };
+    let frames = [to(7, 7), to(7, 8), to(999, 999), to(1_000, 1_000)];
+    settles(&set, &stage, &frames);
+    assert_eq!(accepted(&set, &frames), [true, false, true, false]);
+    set.add("udp port 8").unwrap();
+    settles(&set, &stage, &frames);
 }
 
 /// A UDP datagram to a port.

@@ -6,12 +6,19 @@
 use std::collections::BTreeMap;
 
 /// Memory of a piece besides its bytes (an upper estimate).
-const OVERHEAD_BYTES: usize = 64;
+const OVERHEAD_BYTES: usize = 72;
+
+/// Bytes in a row, and the time of their arrival.
+#[derive(Debug)]
+struct Piece {
+    bytes: Box<[u8]>,
+    time_ns: u64,
+}
 
 /// The bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Pieces {
-    pieces: BTreeMap<u64, Box<[u8]>>,
+    pieces: BTreeMap<u64, Piece>,
     bytes: usize,
 }
 
@@ -53,39 +60,52 @@ impl Pieces {
 
     /// Offset after the last byte.
     pub fn end(&self) -> Option<u64> {
-        self.pieces.last_key_value().map(|(at, bytes)| at + bytes.len() as u64)
+        self.pieces.last_key_value().map(|(at, piece)| at + piece.bytes.len() as u64)
+    }
+
+    /// Time at which the first piece arrived.
+    pub fn first_time_ns(&self) -> Option<u64> {
+        self.pieces.first_key_value().map(|(_, piece)| piece.time_ns)
     }
 
     /// Removes the piece at an offset.
     pub fn take(&mut self, at: u64) -> Option<Box<[u8]>> {
-        let bytes = self.pieces.remove(&at)?;
-        self.bytes -= bytes.len();
-        Some(bytes)
+        self.remove(at).map(|piece| piece.bytes)
     }
 
-    fn put(&mut self, at: u64, bytes: &[u8]) {
+    fn remove(&mut self, at: u64) -> Option<Piece> {
+        let piece = self.pieces.remove(&at)?;
+        self.bytes -= piece.bytes.len();
+        Some(piece)
+    }
+
+    fn put(&mut self, at: u64, bytes: &[u8], time_ns: u64) {
         if !bytes.is_empty() {
             self.bytes += bytes.len();
-            self.pieces.insert(at, bytes.into());
+            self.pieces.insert(at, Piece { bytes: bytes.into(), time_ns });
         }
     }
 
-    /// Adds bytes; where they overlap others, `prefers_new` gets both ranges and decides.
+    /// Adds bytes that arrived at a time; where they overlap others, `prefers_new` gets both ranges and decides.
     pub fn insert(
         &mut self,
         start: u64,
         bytes: &[u8],
+        time_ns: u64,
         prefers_new: impl Fn(Range, Range) -> bool,
     ) -> Overlap {
         let end = start + bytes.len() as u64;
         let before = self.pieces.range(..start).next_back();
-        let from = before.filter(|(at, old)| *at + old.len() as u64 > start).map(|(&at, _)| at);
+        let from =
+            before.filter(|(at, old)| *at + old.bytes.len() as u64 > start).map(|(&at, _)| at);
         let within = self.pieces.range(start..end).map(|(&at, _)| at);
         let overlapping: Vec<u64> = from.into_iter().chain(within).collect();
         let mut overlap = Overlap::default();
         let mut at = start;
         for old_start in overlapping {
-            let Some(old) = self.take(old_start) else { continue };
+            let Some(Piece { bytes: old, time_ns: old_ns }) = self.remove(old_start) else {
+                continue;
+            };
             let old_end = old_start + old.len() as u64;
             let (low, high) = (start.max(old_start), end.min(old_end));
             let same = bytes[(low - start) as usize..(high - start) as usize]
@@ -94,18 +114,19 @@ impl Pieces {
             overlap.repeated += high - low;
             overlap.contradicting += same.filter(|(new, old)| new != old).count() as u64;
             if prefers_new((start, end), (old_start, old_end)) {
-                self.put(old_start, &old[..(low - old_start) as usize]);
-                self.put(high, &old[(high - old_start) as usize..]);
+                self.put(old_start, &old[..(low - old_start) as usize], old_ns);
+                self.put(high, &old[(high - old_start) as usize..], old_ns);
             } else {
                 if old_start > at {
-                    self.put(at, &bytes[(at - start) as usize..(old_start - start) as usize]);
+                    let new = &bytes[(at - start) as usize..(old_start - start) as usize];
+                    self.put(at, new, time_ns);
                 }
-                self.put(old_start, &old);
+                self.put(old_start, &old, old_ns);
                 at = at.max(old_end);
             }
         }
         if at < end {
-            self.put(at, &bytes[(at - start) as usize..]);
+            self.put(at, &bytes[(at - start) as usize..], time_ns);
         }
         overlap
     }
@@ -113,7 +134,7 @@ impl Pieces {
     /// Appends all bytes from offset 0 to `len` if none is missing; false else.
     pub fn join(&self, len: u64, out: &mut Vec<u8>) -> bool {
         let start = out.len();
-        for (&at, bytes) in &self.pieces {
+        for (&at, Piece { bytes, .. }) in &self.pieces {
             if at != (out.len() - start) as u64 {
                 break;
             }

@@ -241,7 +241,7 @@ impl Incomplete {
             self.len.get_or_insert(end);
         }
         let prefers = |new, old| policy.prefers_new_fragment(new, old);
-        let overlap = self.pieces.insert(start, payload, prefers);
+        let overlap = self.pieces.insert(start, payload, 0, prefers);
         counters.contradicting_bytes += overlap.contradicting;
     }
 

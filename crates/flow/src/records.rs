@@ -118,8 +118,6 @@ pub struct Packet {
     pub bytes: u64,
     /// TCP flags; 0 for other protocols.
     pub tcp_flags: u8,
-    /// Bytes of its TCP stream that are missing before its bytes.
-    pub missing_bytes: u64,
     /// Number of the rule that it matched; 0 = none.
     pub rule: u32,
 }
@@ -146,7 +144,6 @@ impl Packet {
             destination: SocketAddr::new(ip.destination(), to),
             bytes: if in_header > 0 { in_header } else { on_wire },
             tcp_flags: scope.tcp().and_then(|tcp| tcp.flags()).unwrap_or(0),
-            missing_bytes: 0,
             rule: 0,
         })
     }
@@ -154,6 +151,10 @@ impl Packet {
 
 /// Protocol, and the two ends in the order of their addresses.
 type Key = (u8, SocketAddr, SocketAddr);
+
+fn key(protocol: u8, source: SocketAddr, destination: SocketAddr) -> Key {
+    (protocol, source.min(destination), source.max(destination))
+}
 
 /// A flow that has not ended.
 #[derive(Debug)]
@@ -197,12 +198,7 @@ impl Flows {
     pub fn packet(&mut self, packet: &Packet, timestamp_ns: u64, report: &mut impl FnMut(&Record)) {
         let now_ns = self.clock.advance(timestamp_ns);
         self.expire_at(now_ns, report);
-        let is_ordered = packet.source <= packet.destination;
-        let (low, high) = match is_ordered {
-            true => (packet.source, packet.destination),
-            false => (packet.destination, packet.source),
-        };
-        let key = (packet.protocol, low, high);
+        let key = key(packet.protocol, packet.source, packet.destination);
         let (mut source, mut destination) = (packet.source, packet.destination);
         let mut closed = [false; 2];
         if let Some(flow) = self.open.peek_mut(&key) {
@@ -240,6 +236,14 @@ impl Flows {
         self.open.insert(key, flow, deadline_ns);
     }
 
+    /// Adds bytes of the TCP stream between two ends that were not captured; does nothing if the flow has ended.
+    pub fn missing(&mut self, source: SocketAddr, destination: SocketAddr, bytes: u64) {
+        let Some(flow) = self.open.peek_mut(&key(TCP, source, destination)) else { return };
+        let is_forward = flow.record.source == source && flow.record.destination == destination;
+        let Record { forward, backward, .. } = &mut flow.record;
+        (if is_forward { forward } else { backward }).missing_bytes += bytes;
+    }
+
     /// Lets time pass without packets.
     pub fn expire(&mut self, now_ns: u64, report: &mut impl FnMut(&Record)) {
         let now_ns = self.clock.advance(now_ns);
@@ -270,7 +274,6 @@ fn add(flow: &mut Open, packet: &Packet, timestamp_ns: u64, now_ns: u64, idle_ns
     side.packets += 1;
     side.bytes += packet.bytes;
     side.tcp_flags |= packet.tcp_flags;
-    side.missing_bytes += packet.missing_bytes;
     if packet.rule != 0
         && let Some(place) = record.rules.iter_mut().find(|known| [0, packet.rule].contains(known))
     {

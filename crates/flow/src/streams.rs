@@ -16,7 +16,7 @@
 //! put together any more, and its segments cost a look-up. Flows of UDP and others have numbers,
 //! too, and no pieces ([`Streams::datagram`]).
 //!
-//! Memory: at most [`Limits`]; 153 bytes for a flow that waits for nothing. If the table is full,
+//! Memory: at most [`Limits`]; 145 bytes for a flow that waits for nothing. If the table is full,
 //! flows that have ended are removed first, then those that have had one segment for longest. Cost:
 //! one look-up per segment, O(log n) for an early segment. Source: RFC 9293; overlaps as in
 //! Suricata's table.
@@ -181,7 +181,17 @@ impl Streams {
         self.counters.segments += u64::from(segment.payload_len > 0);
         let (place, flow) = self.open((hash, &key), from, segment, timestamp_ns, on)?;
         let known = self.table.at_mut(place)?;
-        if known.settled[from] {
+        if let Some(number) = segment.acknowledged
+            && !known.directions[1 - from].settled
+            && known.directions[1 - from].acknowledge(number)
+        {
+            self.work(place, 1 - from, on, |direction, counters, _, give| {
+                direction.skip_received(timestamp_ns, counters, give);
+            });
+            self.note_end(place);
+        }
+        let known = self.table.at_mut(place)?;
+        if known.directions[from].settled {
             self.pass_settled(place, from, segment, on);
             return Some(flow);
         }
@@ -231,6 +241,16 @@ impl Streams {
         }
     }
 
+    /// The known flow of a segment that changes nothing, because its receiver ignores it.
+    pub fn ignore(&mut self, segment: &Segment<'_>) -> Option<Flow> {
+        self.counters.damaged += 1;
+        let (key, from) = Key::new(TCP, segment.source, segment.destination);
+        let place = self.table.find(self.table.hash(&key), &key)?;
+        let known = self.table.at(place)?;
+        let forward = known.forward() == from;
+        Some(Flow { number: place + 1, connection: known.number, forward })
+    }
+
     /// Finds or makes the flow of a datagram of any protocol between these ends. The flow has no pieces.
     pub fn datagram(
         &mut self,
@@ -247,9 +267,8 @@ impl Streams {
             && let Some(known) = self.table.at_mut(place)
         {
             if timestamp_ns.saturating_sub(known.last_ns) <= self.limits.idle_ns {
-                known.last_ns = timestamp_ns;
-                known.is_active = true;
-                let forward = usize::from(known.forward) == from;
+                known.note_segment(timestamp_ns);
+                let forward = known.forward() == from;
                 return Flow { number: place + 1, connection: known.number, forward };
             }
             self.end(place, on);
@@ -257,6 +276,20 @@ impl Streams {
         self.counters.datagram_flows += 1;
         let place = self.insert((hash, &key), from, timestamp_ns, on);
         Flow { number: place + 1, connection: self.number(), forward: true }
+    }
+
+    /// True if both directions of a flow have ended, or there is no such flow.
+    pub fn is_over(&self, flow: u32) -> bool {
+        let known = self.table.at(flow.wrapping_sub(1));
+        known.is_none_or(|known| known.directions.iter().all(Direction::is_over))
+    }
+
+    /// Removes a flow; held bytes after gaps are delivered. Does nothing if the flow has another connection now.
+    pub fn remove(&mut self, flow: u32, connection: u64, give: Give<'_>) {
+        let place = flow.wrapping_sub(1);
+        if self.table.at(place).is_some_and(|known| known.number == connection) {
+            self.end(place, &mut pieces(give));
+        }
     }
 
     /// Ends the delivery of pieces of one direction of a flow, after `voters` calls for it: its readers have seen
@@ -267,13 +300,13 @@ impl Streams {
         if known.number != connection || voters == 0 {
             return;
         }
-        let first = usize::from(known.forward);
+        let first = known.forward();
         let from = if forward { first } else { 1 - first };
-        known.votes[from] = known.votes[from].saturating_add(1);
-        if known.votes[from] < voters || known.settled[from] {
+        known.directions[from].votes = known.directions[from].votes.saturating_add(1);
+        if known.directions[from].votes < voters || known.directions[from].settled {
             return;
         }
-        known.settled[from] = true;
+        known.directions[from].settled = true;
         self.counters.settled += 1;
         let direction = &mut known.directions[from];
         if let Some(since) = direction.waits_since() {
@@ -292,7 +325,9 @@ impl Streams {
             *hash = self.table.hash(&Key::new(TCP, segment.source, segment.destination).0);
             count += 1;
         }
-        hashes[..count].iter().filter(|hash| self.table.warm(**hash)).count()
+        let entries = &mut hashes[..count];
+        self.table.entries(entries);
+        entries.iter().filter(|entry| self.table.warm(**entry)).count()
     }
 
     /// Number of the last connection.
@@ -320,9 +355,8 @@ impl Streams {
                 return None;
             }
             if !silent && !renews {
-                known.last_ns = now_ns;
-                known.is_active = true;
-                let forward = usize::from(known.forward) == from;
+                known.note_segment(now_ns);
+                let forward = known.forward() == from;
                 let flow = Flow { number: place + 1, connection: known.number, forward };
                 if known.directions.iter().any(|one| one.waits_since().is_some()) {
                     self.skip_overdue(place, now_ns, on);
@@ -361,7 +395,7 @@ impl Streams {
         // Each flow is moved at most once, because that makes it inactive.
         while let Some(place) = self.table.oldest(List::Open) {
             let Some(oldest) = self.table.at(place) else { return };
-            if oldest.is_active {
+            if oldest.is_active() {
                 self.table.renew(place, List::Open);
                 continue;
             }
@@ -392,7 +426,7 @@ impl Streams {
         act: impl FnOnce(&mut Direction, &mut Counters, &Handling, &mut dyn FnMut(u64, u64, &[u8])),
     ) {
         let Some(known) = self.table.at_mut(place) else { return };
-        let (connection, forward) = (known.number, usize::from(known.forward) == from);
+        let (connection, forward) = (known.number, known.forward() == from);
         let direction = &mut known.directions[from];
         let (held, since) = (direction.held_bytes(), direction.waits_since());
         let ended = direction.is_over();
@@ -425,9 +459,7 @@ impl Streams {
         }
         let both = segment.flags & RST != 0;
         for direction in [0, 1].into_iter().filter(|direction| both || *direction == from) {
-            self.work(place, direction, on, |direction, counters, _, _| {
-                counters.dropped_bytes += direction.abandon();
-            });
+            self.close(place, direction, on);
         }
         self.note_end(place);
     }
@@ -437,11 +469,20 @@ impl Streams {
         let Some(known) = self.table.at(place) else { return };
         if known.directions[from].accepts_reset(segment.sequence) {
             for direction in [0, 1] {
-                self.work(place, direction, on, |direction, counters, _, _| {
-                    counters.dropped_bytes += direction.abandon();
-                });
+                self.close(place, direction, on);
             }
         }
+    }
+
+    /// Delivers the held bytes of a direction, with their gaps, and ends it: if the capture lacks a segment, its
+    /// receiver may have read them before the connection ended.
+    fn close(&mut self, place: u32, from: usize, on: On<'_>) {
+        self.work(place, from, on, |direction, counters, _, give| {
+            while direction.waits_since().is_some() {
+                direction.skip(u64::MAX, counters, give);
+            }
+            counters.dropped_bytes += direction.abandon();
+        });
     }
 
     /// Moves a connection to those that are removed first if both directions have ended.
@@ -477,7 +518,7 @@ impl Streams {
             {
                 if oldest.last_ns.saturating_add(self.limits.idle_ns) < now_ns {
                     self.end(place, on);
-                } else if oldest.is_active {
+                } else if oldest.is_active() {
                     self.table.renew(place, list);
                 } else {
                     break;
@@ -507,9 +548,10 @@ impl Streams {
     /// Delivers the held bytes of a connection, with their gaps, ends both directions and removes it.
     fn end(&mut self, place: u32, on: On<'_>) {
         let Some(known) = self.table.at(place) else { return };
-        let (connection, first) = (known.number, usize::from(known.forward));
+        let (connection, first) = (known.number, known.forward());
         for from in [first, 1 - first] {
-            let is_wanted = self.table.at(place).is_some_and(|known| !known.settled[from]);
+            let is_wanted =
+                self.table.at(place).is_some_and(|known| !known.directions[from].settled);
             self.work(place, from, on, |direction, counters, _, give| {
                 while direction.waits_since().is_some() {
                     direction.skip(u64::MAX, counters, give);

@@ -95,7 +95,8 @@ fn end(port: u16) -> SocketAddr {
 
 fn segment(port: u16, sequence: u32, flags: u8, payload: &[u8]) -> Segment<'_> {
     let payload_len = payload.len() as u32;
-    Segment { source: end(port), destination: end(80), sequence, flags, payload, payload_len }
+    let (source, destination) = (end(port), end(80));
+    Segment { source, destination, sequence, acknowledged: None, flags, payload, payload_len }
 }
 
 #[test]

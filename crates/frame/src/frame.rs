@@ -40,6 +40,8 @@ pub struct Meta {
     pub restored: bool,
     /// Delivered by look-back: captured before the edit that accepts it.
     pub late: bool,
+    /// A device still has to compute the checksum of the transport (off-load): the one in the bytes is not final.
+    pub unsummed: bool,
 }
 
 /// Captured bytes and their metadata.

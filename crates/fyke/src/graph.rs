@@ -32,7 +32,7 @@
 #[doc(inline)]
 pub use fyke_graph::{
     Classes, Engine, GraphHandle, GraphView, Made, Opened, Plan, RuleSet, RulesError, UNFIT,
-    language, node,
+    language, node, placement,
 };
 
 #[doc(inline)]

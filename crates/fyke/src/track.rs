@@ -24,6 +24,7 @@
 #[doc(inline)]
 pub use fyke_track::{
     Applied, CALLS, CLASS, CallFrame, Cause, Closed, Connection, Event, Expectations, Expected,
-    Ftp, KeepError, Limits, PassKeeper, Protocol, Reason, Rtsp, Several, Sip, TRACKERS, Tftp,
-    Tracker, TrackerKind, calls, class, expectations, ftp, registry, rtsp, sip, tftp,
+    FRAGMENTS, Ftp, Irc, KeepError, Limits, NOTICES, PassKeeper, Pptp, Protocol, Reason, Rtsp,
+    Several, Sip, Skinny, TRACKERS, Tftp, Tracker, TrackerKind, calls, class, expectations, ftp,
+    irc, pptp, registry, rtsp, sip, skinny, tftp,
 };

@@ -3,7 +3,6 @@
 //! A worker calls its nodes one after the other on its own thread, so a value of the thread is enough. The serial
 //! number of the batch tells a node whether the value belongs to the batch that it sees.
 
-use crate::node::Arrival;
 use fyke_filters::FilterReader;
 use fyke_print::Credit;
 use fyke_ring::Mark;
@@ -20,13 +19,9 @@ thread_local! {
 }
 
 /// Leaves the passes that accepted the frames `passed` of a batch.
-pub(crate) fn leave(
-    arrival: &Arrival<'_>,
-    reader: &FilterReader,
-    passed: impl Iterator<Item = usize>,
-) {
+pub(crate) fn leave(serial: u64, reader: &FilterReader, passed: impl Iterator<Item = usize>) {
     CREDITS.with_borrow_mut(|credits| {
-        credits.serial = Some(arrival.serial());
+        credits.serial = Some(serial);
         credits.frames.clear();
         let epoch = reader.epoch();
         credits.frames.extend(passed.map(|index| {
@@ -37,19 +32,15 @@ pub(crate) fn leave(
     });
 }
 
-/// The pass that accepted frame `index` of the batch; `None` if no node has left one.
-pub(crate) fn of(arrival: &Arrival<'_>, index: usize) -> Option<Credit> {
-    in_batch(arrival.serial(), index)
-}
-
 /// The class, the epoch and the pass of frame `index` of a batch, for an entry of a ring.
 pub(crate) fn mark(serial: u64, index: usize, class: u32) -> Mark {
-    let Some(credit) = in_batch(serial, index) else { return Mark { class, ..Mark::default() } };
+    let Some(credit) = of(serial, index) else { return Mark { class, ..Mark::default() } };
     let pass = credit.pass.map_or(0, |pass| pass as u32);
     Mark { class, epoch: credit.epoch as u32, pass }
 }
 
-fn in_batch(serial: u64, index: usize) -> Option<Credit> {
+/// The pass that accepted frame `index` of a batch; `None` if no node has left one.
+pub(crate) fn of(serial: u64, index: usize) -> Option<Credit> {
     CREDITS.with_borrow(|credits| {
         if credits.serial != Some(serial) {
             return None;

@@ -40,6 +40,9 @@ impl Plan {
         for warning in &self.warnings {
             let _infallible = writeln!(out, "warning: {warning}");
         }
+        for left_out in &self.left_out {
+            let _infallible = writeln!(out, "{left_out}");
+        }
         for (index, node) in self.nodes.iter().enumerate() {
             let _infallible =
                 writeln!(out, "{:>3}  {}{}", index + 1, node.sign(), node.notes(self));

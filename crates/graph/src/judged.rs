@@ -70,6 +70,8 @@ impl Verdict {
 struct Known<S> {
     connection: u64,
     verdict: Verdict,
+    /// True if the match was counted as unseen.
+    is_unseen: bool,
     /// Backward and forward direction.
     sides: [Side<S>; 2],
 }
@@ -77,7 +79,7 @@ struct Known<S> {
 impl<S> Known<S> {
     fn new(connection: u64) -> Known<S> {
         let sides = [Side::Unseen, Side::Unseen];
-        Known { connection, verdict: Verdict::Open, sides }
+        Known { connection, verdict: Verdict::Open, is_unseen: false, sides }
     }
 }
 
@@ -88,6 +90,8 @@ pub struct Judged<J: Judge> {
     flows: Vec<Option<Known<J::State>>>,
     waiting: Option<Waiting>,
     accepted: u64,
+    /// Accepted flows without a frame that passed.
+    unseen: u64,
     dropped: u64,
     open: u64,
 }
@@ -95,7 +99,7 @@ pub struct Judged<J: Judge> {
 impl<J: Judge> Judged<J> {
     /// No flows yet; with `waiting`, frames of open flows wait for the verdict.
     pub fn new(judge: J, waiting: Option<Waiting>) -> Judged<J> {
-        Judged { judge, flows: Vec::new(), waiting, accepted: 0, dropped: 0, open: 0 }
+        Judged { judge, flows: Vec::new(), waiting, accepted: 0, unseen: 0, dropped: 0, open: 0 }
     }
 
     /// Judges the frames that arrive; returns those that pass, and classifies them.
@@ -183,7 +187,10 @@ impl<J: Judge> Judged<J> {
                 verdict => verdict,
             },
             FrameFlow::Stream(Flow { number, connection, .. }) => {
-                self.known(number, connection).verdict
+                let known = self.known(number, connection);
+                let (verdict, was_unseen) = (known.verdict, std::mem::take(&mut known.is_unseen));
+                self.unseen -= u64::from(was_unseen);
+                verdict
             }
             FrameFlow::Datagram(Flow { number, connection, .. }) => {
                 if self.known(number, connection).verdict == Verdict::Open
@@ -191,7 +198,10 @@ impl<J: Judge> Judged<J> {
                 {
                     self.decide(number, connection, Verdict::Accept(value));
                 }
-                self.known(number, connection).verdict
+                let known = self.known(number, connection);
+                let (verdict, was_unseen) = (known.verdict, std::mem::take(&mut known.is_unseen));
+                self.unseen -= u64::from(was_unseen);
+                verdict
             }
         }
     }
@@ -222,6 +232,7 @@ impl<J: Judge> Judged<J> {
     }
 
     fn decide(&mut self, number: u32, connection: u64, verdict: Verdict) {
+        let is_alone = self.waiting.is_none();
         let known = self.known(number, connection);
         if known.verdict != Verdict::Open {
             return;
@@ -229,6 +240,8 @@ impl<J: Judge> Judged<J> {
         known.verdict = verdict;
         known.sides = [Side::Done, Side::Done];
         let value = verdict.value();
+        known.is_unseen = is_alone && value.is_some();
+        self.unseen += u64::from(is_alone && value.is_some());
         self.open -= 1;
         self.accepted += u64::from(value.is_some());
         self.dropped += u64::from(value.is_none());
@@ -313,6 +326,7 @@ impl<J: Judge> Judged<J> {
         let own = [
             ("open_flows", self.open),
             ("accepted_flows", self.accepted),
+            ("unseen_matches", self.unseen),
             ("dropped_flows", self.dropped),
         ];
         let mut all: Vec<_> = own.map(|(name, count)| Counter::count(name, count)).into();

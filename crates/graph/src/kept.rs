@@ -39,7 +39,7 @@ pub struct KeptLimits {
 }
 
 impl KeptLimits {
-    /// The last 4,096 frames, at most 8 MiB of them; about 25,000 are copied in a second, a thousandth of a processor.
+    /// The last 4,096 frames, at most 8 MiB of them; at most about 25,000 are copied in a second.
     pub const RECENT: KeptLimits =
         KeptLimits { frames: 4_096, bytes: 8 << 20, age: None, per_second: 25_600 };
 }
@@ -234,7 +234,9 @@ impl Keeper {
         if !self.open.is_empty() {
             self.open.frames.shrink();
             let interfaces = Arc::clone(&self.open.interfaces);
-            let next = Chunk { interfaces, source: self.open.source, ..Chunk::default() };
+            let mut next = Chunk { interfaces, source: self.open.source, ..Chunk::default() };
+            // Chunks are of similar size, so the memory need not grow step by step.
+            next.frames.reserve_as(&self.open.frames);
             self.sealed.push_back(std::mem::replace(&mut self.open, next));
         }
         if self.sealed.is_empty() {

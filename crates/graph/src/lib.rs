@@ -38,6 +38,7 @@
 
 pub mod classes;
 mod credits;
+mod cuts;
 pub mod draw;
 mod export;
 mod fits;

@@ -27,25 +27,29 @@
 //! };
 //! ```
 
+pub(crate) mod accepted;
 mod class;
 pub(crate) mod columns;
 pub(crate) mod flows;
 mod settings;
 
+pub use accepted::Accepted;
 pub(crate) use class::Makers;
 pub use class::{
-    COMMON, Check, Class, EXPRESSION, Kind, Make, MakeError, Needs, Open, OpenShares, PIECES,
-    Parameter, Shares, always, never,
+    COMMON, Check, Class, EXPRESSION, Kind, Make, MakeError, Needs, Open, OpenShares, Opens,
+    PIECES, Parameter, Shares, always, never,
 };
 pub use flows::{BatchEvent, BatchFlows, FrameFlow};
 pub use settings::{MAX_MEMORY_BYTES, Memory, Settings};
 
+use crate::credits;
 use crate::kept::Kept;
 use crate::rules::RuleSet;
 use columns::Column;
 use fyke_capture::{Account, Interface, LookBack, WriteError};
 use fyke_filters::FilterSet;
 use fyke_frame::{BATCH_CAPACITY, Batch, Frame, LinkType, Mask, Meta};
+use fyke_print::Credit;
 use fyke_ring::Values;
 use std::error::Error;
 use std::num::NonZeroU64;
@@ -281,6 +285,12 @@ impl<'a> Arrival<'a> {
     /// The interface that captured a frame.
     pub fn interface(&self, frame: &Frame<'_>) -> &'a Interface {
         &self.interfaces[frame.interface as usize]
+    }
+
+    /// The filter, the pass and the epoch that accepted a frame; `None` without a filter with `credits=y` before this
+    /// node in the same worker.
+    pub fn credit(&self, index: usize) -> Option<Credit> {
+        credits::of(self.serial(), index)
     }
 
     /// All interfaces of the source of the batch.
@@ -576,6 +586,12 @@ impl Emitted {
     /// Number of bytes of memory of all frames.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.len() + self.frames.len() * size_of::<Stored>()
+    }
+
+    /// Reserves memory for as many frames as another collection has, and for their bytes.
+    pub(crate) fn reserve_as(&mut self, other: &Emitted) {
+        self.bytes.reserve(other.bytes.len());
+        self.frames.reserve(other.frames.len());
     }
 
     /// Gives back memory that no frame uses.

@@ -20,6 +20,7 @@
 //! [`Node::held`]: crate::node::Node::held
 //! [`Class::needs`]: crate::node::Class::needs
 
+mod several;
 mod tap;
 
 use crate::node::{Needs, Node};
@@ -29,7 +30,9 @@ use crate::runtime::Made;
 use fyke_capture::{Interface, SocketFilter, Source};
 use fyke_filter::Options;
 use fyke_filters::{FilterSet, Member, Superset, Union};
+use several::Several;
 use std::collections::{BTreeSet, HashMap};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 pub use tap::{RulesTap, TapPlace};
 
@@ -69,6 +72,16 @@ pub trait LowerFilter: Superset + SocketFilter {
     /// The form in which it runs, and why not in a faster one.
     fn form(&self) -> String;
 
+    /// Number of frames that it rejected at each interface, if there are several; `None` where they are not counted.
+    fn rejected_at(&self) -> Vec<(&str, Option<u64>)> {
+        Vec::new()
+    }
+
+    /// The memory of its counters, for a process after this one that attaches another filter; empty if it has none.
+    fn count_maps(&self) -> Vec<BorrowedFd<'_>> {
+        Vec::new()
+    }
+
     /// Name of the filtering part, for people.
     fn place(&self) -> &'static str {
         "the kernel"
@@ -88,6 +101,8 @@ pub trait LowerFilter: Superset + SocketFilter {
 pub struct Placement {
     /// Key of the device's node.
     pub device: u64,
+    /// Names of its interfaces.
+    pub names: Vec<String>,
     /// The filter in the lower space, or the reason why there is none.
     pub lower: Result<Arc<dyn LowerFilter>, String>,
     /// Rules of a node after the device that the lower space has, too.
@@ -99,7 +114,7 @@ pub struct Placement {
 #[derive(Clone)]
 struct Members {
     union: Union,
-    interface: Interface,
+    interfaces: Vec<Interface>,
     netmask: u32,
     consumers: Vec<Consumer>,
 }
@@ -125,22 +140,68 @@ impl Placement {
             Err(why) => Some(why.clone()),
         }
     }
+
+    fn text(&self) -> String {
+        let form = self.lower.as_ref().map(|lower| format!(" ({})", lower.form()));
+        let form = form.unwrap_or_default();
+        let place = self.lower.as_ref().map_or("the kernel", |lower| lower.place());
+        match self.why_not_lower() {
+            None => format!("the filters run in {place}, too{form}"),
+            Some(why) => {
+                let has_rules = self.tap.as_ref().is_some_and(|place| place.tap.is_ok());
+                let rules = if has_rules { " that passes the rules" } else { "" };
+                format!("{place} passes every frame{rules}{form}: {why}")
+            }
+        }
+    }
+
+    /// Number of frames that the lower filter rejected at each interface.
+    fn rejected_at(&self) -> Vec<(String, Option<u64>)> {
+        let Ok(lower) = &self.lower else { return Vec::new() };
+        match &self.names[..] {
+            [name] => vec![(name.clone(), lower.rejected())],
+            _ => lower
+                .rejected_at()
+                .iter()
+                .map(|(name, count)| ((*name).to_owned(), *count))
+                .collect(),
+        }
+    }
 }
 
-/// Describes where the filters after devices run; `None` without a device.
+/// Describes where the filters after devices run; `None` without a device. Interfaces are named where they differ.
 pub fn in_words(placements: &[Placement]) -> Option<String> {
-    let text = |placement: &Placement| {
-        let form = placement.lower.as_ref().map(|lower| format!(" ({})", lower.form()));
-        let form = form.unwrap_or_default();
-        let place = placement.lower.as_ref().map_or("the kernel", |lower| lower.place());
-        match placement.why_not_lower() {
-            None => format!("the filters run in {place}, too{form}"),
-            Some(why) => format!("{place} passes every frame{form}: {why}"),
+    let texts: Vec<_> = placements.iter().map(Placement::text).collect();
+    let (first, rest) = texts.split_first()?;
+    let text = match rest.iter().all(|text| text == first) {
+        true => first.clone(),
+        false => {
+            let named = placements.iter().zip(&texts);
+            let named =
+                named.map(|(placement, text)| format!("{}: {text}", placement.names.join(", ")));
+            named.collect::<Vec<_>>().join("; ")
         }
     };
-    let mut texts: Vec<_> = placements.iter().map(text).collect();
-    texts.dedup();
-    (!texts.is_empty()).then(|| texts.join("; "))
+    Some(text + &rejected(placements))
+}
+
+/// Describes how many frames were rejected at each of several interfaces.
+fn rejected(placements: &[Placement]) -> String {
+    if placements.iter().map(|placement| placement.names.len()).sum::<usize>() < 2 {
+        return String::new();
+    }
+    let filtering = placements.iter().filter(|placement| placement.why_not_lower().is_none());
+    let counts: Vec<_> = filtering.flat_map(Placement::rejected_at).collect();
+    let one = |(name, count): &(String, Option<u64>)| match count {
+        Some(count) => format!("{name} {count}"),
+        None => format!("{name} not counted"),
+    };
+    let counts: Vec<_> = counts.iter().map(one).collect();
+    if counts.is_empty() {
+        String::new()
+    } else {
+        format!("; rejected there: {}", counts.join(", "))
+    }
 }
 
 /// The frames of a device that the nodes after it need.
@@ -174,8 +235,8 @@ fn fits(set: &FilterSet, netmask: u32) -> bool {
 pub(crate) type Held = HashMap<u64, Option<String>>;
 
 impl Wanted {
-    /// `netmask` is that of the device; `None` before it is open.
-    fn of(plan: &Plan, device: usize, interface: Option<&Interface>, held: &Held) -> Wanted {
+    /// `interfaces` are those of the device; none before it is open.
+    fn of(plan: &Plan, device: usize, interfaces: &[Interface], held: &Held) -> Wanted {
         let mut wanted = Wanted::default();
         let mut rest = vec![device];
         while let Some(from) = rest.pop() {
@@ -185,7 +246,7 @@ impl Wanted {
                 wanted.needs_all(format!("no filter follows {}", plan.nodes[from].name));
             }
             for at in after {
-                if wanted.add(plan, at, from, interface, held) {
+                if wanted.add(plan, at, from, interfaces, held) {
                     rest.push(at);
                 }
             }
@@ -207,7 +268,7 @@ impl Wanted {
         plan: &Plan,
         at: usize,
         from: usize,
-        interface: Option<&Interface>,
+        interfaces: &[Interface],
         held: &Held,
     ) -> bool {
         let node = &plan.nodes[at];
@@ -219,7 +280,7 @@ impl Wanted {
         if self.consumers.iter().any(|one| one.at == at) {
             return false;
         }
-        let settings = node.settings.after(interface.cloned().into_iter().collect());
+        let settings = node.settings.after(interfaces.to_vec());
         let (texts, has_filters) = match (node.class.needs)(&settings) {
             Needs::All(why) => {
                 self.needs_all(format!("{} {why}", node.name));
@@ -300,12 +361,14 @@ pub fn describe(plan: &Plan) -> String {
         held.insert(node.key, made.and_then(|node| node.held()));
     }
     let line = |(index, device): (usize, &PlanNode)| {
-        let wanted = Wanted::of(plan, index, None, &held);
+        let wanted = Wanted::of(plan, index, &[], &held);
         match wanted.all {
             None => {
                 let names = wanted.consumers.iter().map(|one| plan.nodes[one.at].name.as_str());
                 let names = names.collect::<Vec<_>>().join(", ");
-                format!("{names}: in the kernel, too, if it can filter there\n")
+                let each =
+                    if device.interface_names().count() > 1 { ", for each interface" } else { "" };
+                format!("{names}: in the kernel, too, if it can filter there{each}\n")
             }
             Some(why) => format!("{}: the kernel passes every frame: {why}\n", device.name),
         }
@@ -335,11 +398,12 @@ pub(crate) fn place(plan: &Plan, made: &mut [(u64, Made)], space: &dyn Space) ->
     let mut placements = Vec::new();
     for (index, device) in devices(plan) {
         let mut tap = tap::node_after(plan, index).map(|at| {
-            let interface = interface_of(made, device.key).ok();
+            let interfaces = interfaces_of(made, device.key).unwrap_or_default();
+            let interface = <[Interface; 1]>::try_from(interfaces).ok();
             let make = |interface: &Interface, rules: &RuleSet, shared| {
                 space.rules(interface, rules, shared)
             };
-            TapPlace::make(plan, at, made, interface.as_ref(), make)
+            TapPlace::make(plan, at, made, interface.as_ref().map(|[one]| one), make)
         });
         let placed = place_one(plan, index, made, &held, space, tap.as_mut());
         let (lower, members) = match placed {
@@ -358,23 +422,22 @@ pub(crate) fn place(plan: &Plan, made: &mut [(u64, Made)], space: &dyn Space) ->
             }
         }
         tap.iter().for_each(|place| place.connect(made));
-        placements.push(Placement { device: device.key, lower, tap, members });
+        let names = interfaces_of(made, device.key).unwrap_or_default();
+        let names = names.into_iter().map(|interface| interface.name).collect();
+        placements.push(Placement { device: device.key, names, lower, tap, members });
     }
     placements
 }
 
-/// The only interface of a device.
-fn interface_of(made: &[(u64, Made)], device: u64) -> Result<Interface, String> {
-    let source = made.iter().find_map(|(known, made)| match made {
+/// The interfaces of a device.
+fn interfaces_of(made: &[(u64, Made)], device: u64) -> Result<Vec<Interface>, String> {
+    let interfaces = made.iter().find_map(|(known, made)| match made {
         Made::Source(source) | Made::Shares(source, _) if *known == device => {
             Some(source.interfaces())
         }
         _ => None,
     });
-    match source.ok_or("the device is not a source")? {
-        [interface] => Ok(interface.clone()),
-        _ => Err("the device has several interfaces".to_owned()),
-    }
+    Ok(interfaces.ok_or("the device is not a source")?.to_vec())
 }
 
 fn sources_of(made: &mut [(u64, Made)], device: u64) -> impl Iterator<Item = &mut Made> {
@@ -390,8 +453,8 @@ fn place_one(
     tap: Option<&mut TapPlace>,
 ) -> Result<(Arc<dyn LowerFilter>, Members), String> {
     let key = plan.nodes[device].key;
-    let interface = interface_of(made, key)?;
-    let wanted = Wanted::of(plan, device, Some(&interface), held);
+    let interfaces = interfaces_of(made, key)?;
+    let wanted = Wanted::of(plan, device, &interfaces, held);
     if let Some(why) = wanted.all {
         return Err(why);
     }
@@ -404,9 +467,16 @@ fn place_one(
             return Err(NETMASKS.to_owned());
         }
     }
-    let reading =
-        Options { link: interface.link, netmask: Some(netmask), live: true, ..Options::default() };
-    let lower = space.filter(&interface, reading)?;
+    let parts = interfaces.iter().map(|interface| {
+        let link = interface.link;
+        let reading = Options { link, netmask: Some(netmask), live: true, ..Options::default() };
+        space.filter(interface, reading)
+    });
+    let parts = parts.collect::<Result<Vec<_>, _>>()?;
+    let lower = match &parts[..] {
+        [one] => Arc::clone(one),
+        _ => Arc::new(Several::new(&interfaces, &parts)),
+    };
     if let Some(place) = tap
         && let Ok(rules) = &place.tap
         && let Err(why) = lower.run_after(rules)
@@ -414,7 +484,7 @@ fn place_one(
         place.tap = Err(why);
     }
     let union = Union::new(Arc::clone(&lower) as Arc<dyn Superset>);
-    let mut members = Members { union, interface, netmask, consumers: Vec::new() };
+    let mut members = Members { union, interfaces, netmask, consumers: Vec::new() };
     let mut attached = Vec::new();
     for one in &wanted.consumers {
         let node = &plan.nodes[one.at];
@@ -423,10 +493,9 @@ fn place_one(
         attached.extend(given);
         members.consumers.push(consumer);
     }
-    let set =
-        |source: &mut dyn Source| source.set_filter(Arc::clone(&lower) as Arc<dyn SocketFilter>);
-    if let Err(error) = attach(sources_of(made, key), set) {
-        // Some rings of several workers may have it.
+    let filters: Vec<_> = parts.into_iter().map(|part| part as Arc<dyn SocketFilter>).collect();
+    if let Err(error) = attach(sources_of(made, key), |source| source.set_filters(&filters)) {
+        // Some rings of several workers or interfaces may have it.
         members.union.set_open(Some("a ring of the interface does not take it".to_owned()));
         attached.iter().for_each(|(set, superset)| set.remove_superset(superset));
         return Err(error.to_string());
@@ -551,7 +620,7 @@ impl Members {
         held: &Held,
     ) -> Moved {
         let wanted = device.map_or_else(Wanted::default, |device| {
-            Wanted::of(plan, device, Some(&self.interface), held)
+            Wanted::of(plan, device, &self.interfaces, held)
         });
         let before = self.union.reason();
         let mut moved =

@@ -25,6 +25,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 mod exports;
+mod left_out;
 mod names;
 mod pieces;
 mod stays;
@@ -103,6 +104,12 @@ impl PlanNode {
     pub(crate) fn shares(&self) -> bool {
         self.makers.open.is_none() && (self.class.shares)(&self.settings)
     }
+
+    /// Names of the interfaces of a device.
+    pub fn interface_names(&self) -> impl Iterator<Item = &str> {
+        let pairs = self.settings.pairs().iter().filter(|_| self.class.name == "device");
+        pairs.filter(|(name, _)| name == "expression").map(|(_, name)| name.as_str())
+    }
 }
 
 /// A graph that can run.
@@ -112,6 +119,8 @@ pub struct Plan {
     pub nodes: Vec<PlanNode>,
     /// Warnings for the user.
     pub warnings: Vec<String>,
+    /// Nodes of the texts that change nothing: left out, or not, each with the reason.
+    pub left_out: Vec<String>,
     /// Texts as they were read, with all brackets.
     pub readings: Vec<String>,
 }
@@ -153,7 +162,7 @@ impl Plan {
     ///
     /// # Errors
     /// As for [`new`](Self::new).
-    pub(crate) fn to_open(texts: &[&str], classes: &Classes) -> Result<Plan, TextError> {
+    pub fn to_open(texts: &[&str], classes: &Classes) -> Result<Plan, TextError> {
         Plan::build(texts, Builder { opening: true, ..Builder::new(classes) })
     }
 
@@ -169,6 +178,16 @@ impl Plan {
         let find = |test: &dyn Fn(&PlanNode) -> bool| self.nodes.iter().find(|node| test(node));
         let is_source = |node: &PlanNode| node.class.kind == Kind::Source;
         let shares = PlanNode::shares;
+        if let Some(merged) = find(&|node| node.interface_names().count() > 1) {
+            let each: Vec<_> =
+                merged.interface_names().map(|name| format!("(device, {name})")).collect();
+            return Some(format!(
+                "{} does not run with several workers: one thread merges the frames of its interfaces; write a node \
+                 for each of them: [{}]",
+                merged.text,
+                each.join(" | ")
+            ));
+        }
         let rings = self.has_rings();
         if let (false, Some(shared)) = (rings, find(&|node| is_source(node) && shares(node))) {
             let other = find(&|node| is_source(node) && !shares(node))?;
@@ -516,9 +535,9 @@ impl<'c> Builder<'c> {
     }
 
     fn finish(mut self, texts: &[&str]) -> Result<Plan, TextError> {
+        let mut plan = Plan { left_out: self.leave_out(), ..Plan::default() };
         let exports = self.add_exports(texts)?;
         let order = self.order(texts)?;
-        let mut plan = Plan::default();
         let mut by_key: HashMap<u64, usize> = HashMap::new();
         let mut place = vec![0; self.drafts.len()];
         for draft_index in order {
@@ -560,6 +579,21 @@ impl<'c> Builder<'c> {
         plan.name();
         plan.end();
         Ok(plan)
+    }
+
+    /// Leaves out the pre-filters that change nothing: the nodes after them get their frames. Returns the reasons.
+    fn leave_out(&mut self) -> Vec<String> {
+        let found = left_out::find(&self.drafts);
+        for (at, ..) in found.iter().rev().filter(|(_, can_go, _)| *can_go) {
+            let feeds = self.drafts[*at].feeds.clone();
+            let after = |draft: &&mut Draft| draft.feeds.iter().any(|feed| feed.from == *at);
+            self.drafts.iter_mut().filter(after).for_each(|draft| draft.feeds.clone_from(&feeds));
+            self.drafts.remove(*at);
+            let feeds = self.drafts.iter_mut().flat_map(|draft| &mut draft.feeds);
+            let places = feeds.map(|feed| &mut feed.from).chain(self.tags.values_mut());
+            places.for_each(|place| *place -= usize::from(*place > *at));
+        }
+        found.into_iter().map(|(.., why)| why).collect()
     }
 
     /// Refuses a tag that names different nodes in two texts.

@@ -17,10 +17,13 @@
 //! ```
 
 use fyke_table::Seed;
+use fyke_table::prefilter::shared::ArrayView;
 use fyke_table::prefilter::{
     Command, Prefilter, PrefilterError, PrefilterOptions, PrefilterReader, Rule, RuleTextError,
+    SpaceStats,
 };
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Name of the counter of frames that the rules rejected in the kernel, so that their node did not see them.
@@ -50,6 +53,15 @@ pub enum RulesError {
         /// The process.
         owner: String,
     },
+    /// The rules were those of another process, which has ended.
+    #[error(
+        "{owner}, which had the rules, has ended, so every frame passes here; a capture that is \
+         started now can have rules again"
+    )]
+    Ended {
+        /// The process.
+        owner: String,
+    },
 }
 
 /// The writer's side; clones share the rules.
@@ -64,7 +76,15 @@ struct Shared {
     /// Counts the frames that the rules rejected in the space below.
     below: OnceLock<CountBelow>,
     /// The process that owns the rules, if it is another one.
-    owner: OnceLock<String>,
+    owner: OnceLock<Owner>,
+}
+
+/// The owner of rules that belong to another process.
+#[derive(Debug)]
+struct Owner {
+    name: String,
+    arrays: Arc<dyn ArrayView>,
+    has_ended: AtomicBool,
 }
 
 impl fmt::Debug for Shared {
@@ -97,12 +117,23 @@ impl RuleSet {
         use_them(&mut self.lock())
     }
 
-    /// Leaves the rules to another process, which a tap reads: here every frame passes, and commands are refused. To
-    /// be called once.
-    pub fn leave_to(&self, owner: String) {
+    /// Leaves the rules to another process, with arrays that a tap reads: here only the frames that the tap cannot read
+    /// are looked up in them, and commands are refused. To be called once.
+    pub fn leave_to(&self, owner: String, arrays: Arc<dyn ArrayView>) {
         self.lock().set_enabled(false);
         // A second call changes nothing.
-        let _known = self.0.owner.set(owner);
+        let _known = self.0.owner.set(Owner { name: owner, arrays, has_ended: false.into() });
+    }
+
+    /// Lets every frame pass from now on: the process that owns the rules has ended.
+    pub fn end_owner(&self) {
+        self.0.owner.get().iter().for_each(|owner| owner.has_ended.store(true, Ordering::Release));
+    }
+
+    /// The arrays of another process, if the rules are there.
+    pub(crate) fn arrays_of_another(&self) -> Option<&dyn ArrayView> {
+        let owner = self.0.owner.get()?;
+        (!owner.has_ended.load(Ordering::Acquire)).then_some(&*owner.arrays)
     }
 
     /// Sets the count of the frames that the rules reject in the space below. To be called once.
@@ -142,7 +173,10 @@ impl RuleSet {
 
     fn check_owner(&self) -> Result<(), RulesError> {
         match self.0.owner.get() {
-            Some(owner) => Err(RulesError::OfAnother { owner: owner.clone() }),
+            Some(owner) if owner.has_ended.load(Ordering::Acquire) => {
+                Err(RulesError::Ended { owner: owner.name.clone() })
+            }
+            Some(owner) => Err(RulesError::OfAnother { owner: owner.name.clone() }),
             None => Ok(()),
         }
     }
@@ -196,12 +230,35 @@ fn inverse(rules: &Prefilter, command: Command) -> Vec<Command> {
     }
 }
 
+/// Returns the look-ups of a frame with ports and its expected rate of false positives: of IPv4 or of IPv6, whichever
+/// has more look-ups.
+fn of_a_frame(spaces: &[SpaceStats]) -> Option<(u32, f64)> {
+    let of = |family: &str| {
+        let concerned = spaces.iter().filter(|space| ["any", family].contains(&kind(&space.name)));
+        concerned.fold((0, 1.0), |(look_ups, none), space| {
+            let none_here = (1.0 - space.expected_false_positives).powi(space.look_ups as i32);
+            (look_ups + space.look_ups, none * none_here)
+        })
+    };
+    let most = if of("ip6").0 > of("ip").0 { of("ip6") } else { of("ip") };
+    (most.0 > 0).then_some((most.0, 1.0 - most.1))
+}
+
+/// The name of an array without its prefix length.
+fn kind(name: &str) -> &str {
+    name.split_once('/').map_or(name, |(kind, _)| kind)
+}
+
 /// Formats the rules with switches and arrays; `shown` lists the rules.
 fn listing(rules: &Prefilter, shown: &str) -> String {
     let (enabled, negative) = (rules.is_enabled(), rules.is_negative());
     let mut text =
         format!("enable {}\nnegative {}\n{shown}", u8::from(enabled), u8::from(negative));
-    for space in rules.stats() {
+    if rules.is_empty() {
+        text += "# no rule: every frame passes\n";
+    }
+    let spaces = rules.stats();
+    for space in &spaces {
         text += &format!(
             "# {}: {} rules in {} KiB, false positives {:.1e} expected, {:.1e} by the bits\n",
             space.name,
@@ -210,6 +267,9 @@ fn listing(rules: &Prefilter, shown: &str) -> String {
             space.expected_false_positives,
             space.filled_false_positives,
         );
+    }
+    if let Some((look_ups, rate)) = of_a_frame(&spaces) {
+        text += &format!("# a frame with ports: {look_ups} look-ups, {rate:.1e} expected\n");
     }
     text
 }

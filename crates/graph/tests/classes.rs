@@ -286,6 +286,32 @@ fn bloom_never_stops_what_matches() {
     assert_eq!(passed("(bloom,\"ip=10.9.0.3,port=53,proto=udp\")"), 0);
 }
 
+/// The sizes of the arrays are parameters, and the rate of false positives follows them.
+#[test]
+fn bloom_arrays_have_the_sizes_of_the_text() {
+    let rate = |sizes: &str| {
+        let rate = "largest_false_positive_rate";
+        counter(&format!("(bloom,\"ip=10.0.0.3\",expression=\"ip=10.0.0.9\",{sizes})"), rate)
+    };
+    let expected = |bits: f64, hashes: f64| (1.0 - (-2.0 * hashes / bits).exp()).powf(hashes);
+    assert!((rate("bits=64") / expected(64.0, 2.0) - 1.0).abs() < 1e-6);
+    assert!(
+        (rate("bits=640,pairs=2,prefixes=\"ip/32\"") / expected(640.0, 4.0) - 1.0).abs() < 1e-6
+    );
+    for (sizes, why) in [
+        ("bits=63", "from 64 to"),
+        ("bits=\"536870912\"", "more than 64 MiB"),
+        ("pairs=3", "from 1 to 2"),
+        ("prefixes=\"ip/24\"", "ip/24 only"),
+        ("prefixes=\"ip/40\"", "found `ip/40`"),
+        ("prefixes=\"ip/32,ip6/64\",arrays=2", "one more than the lengths"),
+    ] {
+        let text = format!("(frames) > (bloom,\"ip=10.0.0.3\",{sizes})");
+        let error = GraphHandle::start(&[&text], classes()).map(drop).unwrap_err().to_string();
+        assert!(error.contains(why), "{sizes}: {error}");
+    }
+}
+
 #[test]
 fn tables_give_class_values() {
     let table =

@@ -133,7 +133,8 @@ fn a_collector_gets_the_records_as_ipfix() {
     });
     let path = path.unwrap();
     let text = format!(
-        "(pcapin, {}) > (flows, {}) > (flows, {}, domain=7) > (flows, udp:127.0.0.1:{port})",
+        "(pcapin, {}) > (filter, ip) > (flows, {}) > (flows, {}, domain=7) > \
+         (flows, udp:127.0.0.1:{port})",
         path.display(),
         at("records.json").display(),
         at("records.ipfix").display(),
@@ -164,7 +165,8 @@ fn a_collector_gets_the_records_as_ipfix() {
         return println!("skipped: no tshark");
     };
     assert!(!theirs.contains("[Malformed"), "{theirs}");
-    // A line for each message with lists of values; those of counts have both directions of each record in turn.
+    // A line for each message with lists of values; those of counts have both directions of each record in turn. Lists
+    // of IPv4 addresses would leave out records with IPv6 addresses, so the graph has no such frames.
     let mut found = Vec::new();
     for line in theirs.lines() {
         let lists: Vec<Vec<&str>> =
@@ -180,7 +182,6 @@ fn a_collector_gets_the_records_as_ipfix() {
     let reasons = ["idle", "active", "closed", "stopped", "evicted"];
     let expected: Vec<_> = records
         .lines()
-        .filter(|line| !value(line, "source").contains(':'))
         .map(|line| {
             let [(_, packets, bytes), (_, back_packets, back_bytes)] = directions(line);
             let reason = reasons.iter().position(|one| *one == value(line, "end")).unwrap() + 1;
@@ -202,6 +203,7 @@ fn contradicting_settings_are_refused() {
         ("(flows, udp:127.0.0.1:1, format=json)", "a collector gets IPFIX"),
         ("(flows, x.json, idle=0)", "idle"),
         ("(flows, x.json, format=xml)", "not one of"),
+        ("(flows, x.parquet)", "not written as `.parquet`"),
         ("(flows, udp:127.0.0.1)", "127.0.0.1"),
         ("(flows, /nowhere/x.json)", "/nowhere/x.json"),
     ] {
@@ -233,6 +235,12 @@ fn records_have_missing_bytes_and_rules() {
     let all = graph("");
     assert!(all.contains("\"packets\":3,") && all.contains("\"missing_bytes\":7"), "{all}");
     assert!(!all.contains("rules"), "{all}");
+    // A gap that only the end of the capture closes is of the direction that lacks it.
+    let segments = folder.path().join("records");
+    run(&format!("(pcapin, {}) > (tcp) > (flows, {})", input.display(), segments.display()));
+    let late = std::fs::read_to_string(&segments).unwrap();
+    let (forward, backward) = late.split_once("\"backward\"").unwrap();
+    assert!(forward.contains("\"missing_bytes\":7") && !backward.contains("missing"), "{late}");
     let matching = graph(" > (strsearch, needle, stream=y)");
     assert!(matching.contains("\"packets\":2,"), "{matching}");
     assert!(matching.contains("\"missing_bytes\":7") && matching.contains("\"rules\":[1]"));

@@ -9,9 +9,9 @@
 //! A parser gets the bytes of each direction in order, in pieces of any size, and hands out [`Message`]s. What is no
 //! message of its application ends the parser of that direction; the flow keeps its application.
 
-mod dns;
+pub mod dns;
 mod http;
-mod tls;
+pub mod tls;
 
 use crate::buffer::{Application, Buffer};
 
@@ -27,11 +27,55 @@ pub struct Message {
     pub to_server: bool,
     /// The body is among the buffers, or there is none.
     pub complete: bool,
+    /// The body has a compression that is not undone.
+    pub is_encoded: bool,
+    /// Its head is longer than is kept.
+    pub is_cut: bool,
+    /// The length of a chunk of its body is wrong.
+    pub is_damaged: bool,
     /// The buffers.
     pub buffers: Vec<(Buffer, Vec<u8>)>,
+    /// Facts for records, which no rule asks for.
+    pub facts: Facts,
+}
+
+/// Facts about a message for records.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Facts {
+    /// None.
+    #[default]
+    None,
+    /// A message of DNS.
+    Dns(Box<dns::Facts>),
+    /// A hello of TLS.
+    Hello(Box<tls::Hello>),
 }
 
 impl Message {
+    /// A complete message.
+    fn whole(application: Application, to_server: bool, buffers: Vec<(Buffer, Vec<u8>)>) -> Self {
+        Message {
+            application,
+            to_server,
+            complete: true,
+            is_encoded: false,
+            is_cut: false,
+            is_damaged: false,
+            buffers,
+            facts: Facts::None,
+        }
+    }
+
+    /// A complete message with these buffers.
+    #[cfg(test)]
+    pub fn of_test(
+        application: Application,
+        to_server: bool,
+        buffers: Vec<(Buffer, Vec<u8>)>,
+    ) -> Self {
+        Message::whole(application, to_server, buffers)
+    }
+
     /// The first buffer of a kind.
     pub fn get(&self, buffer: Buffer) -> Option<&[u8]> {
         self.buffers.iter().find(|(own, _)| *own == buffer).map(|(_, bytes)| &**bytes)
@@ -144,6 +188,12 @@ impl Parser {
         if let Parser::Http(http) = self {
             http.end(to_server, give);
         }
+    }
+
+    /// A parser of an application, before its first byte.
+    #[cfg(test)]
+    pub fn known(application: Application) -> Parser {
+        Parser::of(application)
     }
 
     fn of(application: Application) -> Parser {

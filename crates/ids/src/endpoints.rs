@@ -4,6 +4,7 @@
 //! Cost: O(members) per test.
 
 use crate::error::VariableError;
+use crate::prefilter::Condition;
 use std::collections::HashMap;
 use std::net::IpAddr;
 
@@ -109,6 +110,19 @@ impl<T> List<T> {
     fn matches(&self, one: &impl Fn(&T) -> bool) -> bool {
         let any = |members: &[Member<T>]| members.iter().any(|member| member.matches(one));
         (self.plain.is_empty() || any(&self.plain)) && !any(&self.negated)
+    }
+
+    /// The condition that a value is in the list, from those of its members.
+    fn condition(&self, one: &impl Fn(&T) -> Condition) -> Condition {
+        let any = |members: &[Member<T>]| {
+            Condition::any(members.iter().map(|member| match member {
+                Member::Any => Condition::All,
+                Member::One(value) => one(value),
+                Member::List(list) => list.condition(one),
+            }))
+        };
+        let plain = if self.plain.is_empty() { Condition::All } else { any(&self.plain) };
+        Condition::every([plain, any(&self.negated).negated()])
     }
 
     fn is_any(&self) -> bool {
@@ -239,6 +253,61 @@ impl Addresses {
     pub fn is_any(&self) -> bool {
         self.0.is_any()
     }
+
+    /// The condition, in the pcap language, that one end of a packet (`src` or `dst`) is in the list.
+    pub(crate) fn condition(&self, end: &str) -> Condition {
+        self.0.condition(&|network| match network {
+            Network::Prefix(base, len) => net(*base, *len, end),
+            Network::Range(first, last) => range(*first, *last, end),
+        })
+    }
+}
+
+/// A network in the pcap language, which refuses bits outside the mask.
+fn net(base: IpAddr, len: u8, end: &str) -> Condition {
+    let (most, all) = if base.is_ipv4() { (32, "ip") } else { (128, "ip6") };
+    let base = match base {
+        IpAddr::V4(four) => {
+            let mask = u32::MAX.checked_shl(32 - u32::from(len.min(32))).unwrap_or(0);
+            IpAddr::from((u32::from(four) & mask).to_be_bytes())
+        }
+        IpAddr::V6(six) => {
+            let mask = u128::MAX.checked_shl(128 - u32::from(len)).unwrap_or(0);
+            IpAddr::from((u128::from(six) & mask).to_be_bytes())
+        }
+    };
+    Condition::Text(match len {
+        0 => all.to_owned(),
+        len if len == most => format!("{end} host {base}"),
+        len => format!("{end} net {base}/{len}"),
+    })
+}
+
+/// A range of addresses in the pcap language: the fewest networks.
+fn range(first: IpAddr, last: IpAddr, end: &str) -> Condition {
+    let number = |address: IpAddr| match address {
+        IpAddr::V4(four) => u128::from(u32::from(four)),
+        IpAddr::V6(six) => u128::from(six),
+    };
+    let bits = if first.is_ipv4() { 32u32 } else { 128 };
+    let (mut next, last) = (number(first), number(last));
+    let mut parts = Vec::new();
+    loop {
+        // The largest network that begins here and ends within the range.
+        let mut free = next.trailing_zeros().min(bits);
+        while free > 0 && (free == 128 || last - next < (1 << free) - 1) {
+            free -= 1;
+        }
+        let base = match bits {
+            32 => IpAddr::from((next as u32).to_be_bytes()),
+            _ => IpAddr::from(next.to_be_bytes()),
+        };
+        parts.push(net(base, (bits - free) as u8, end));
+        match next.checked_add(1 << free).filter(|next| *next <= last) {
+            Some(after) => next = after,
+            None => return Condition::any(parts),
+        }
+    }
 }
 
 fn same(one: IpAddr, other: IpAddr) -> bool {
@@ -303,6 +372,21 @@ impl Ports {
     /// True if every port is in the list.
     pub fn is_any(&self) -> bool {
         self.0.is_any()
+    }
+
+    /// The ports as ranges in order, none touching the next.
+    pub(crate) fn ranges(&self) -> Vec<(u16, u16)> {
+        if self.is_any() {
+            return vec![(0, u16::MAX)];
+        }
+        let mut found: Vec<(u16, u16)> = Vec::new();
+        for port in (0..=u16::MAX).filter(|port| self.contains(*port)) {
+            match found.last_mut().filter(|(_, last)| Some(*last) == port.checked_sub(1)) {
+                Some((_, last)) => *last = port,
+                None => found.push((port, port)),
+            }
+        }
+        found
     }
 }
 

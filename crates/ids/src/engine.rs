@@ -10,65 +10,105 @@
 //! packet of IP is judged or counted as a fragment; nothing is judged twice by a rule after it has alerted; memory is
 //! bounded by [`Limits`].
 
+mod connections;
 pub mod flow;
+mod group;
 mod index;
 mod judge;
 mod packet;
+mod records;
 mod state;
+mod sums;
 
-pub use index::{Armed, Index};
+pub use index::{Armed, Candidates, Index, Payload};
 pub use packet::{End, Packet};
+pub use records::Kinds;
+pub use sums::Checksums;
 
 use crate::app::Message;
 use crate::buffer::Application;
 use crate::rule::Rule;
+use connections::FLOW_BYTES;
 use flow::{Flow, FlowKey};
 use fyke_flow::streams::{self, Policy, Segment, Streams};
-use fyke_flow::{Ageing, Clock};
+use fyke_flow::{Ageing, Clock, reassembly};
 use fyke_frame::Frame;
 use fyke_frame::walk::{Layers, walk_again};
-use index::Candidates;
-use packet::TCP;
+use reassembly::Reassembler;
 use state::{HostNames, Thresholds};
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::hash::{BuildHasher, RandomState};
+use std::net::{Ipv6Addr, SocketAddr};
+use std::rc::Rc;
+use sums::{Parts, Sum};
 
 /// Limits of the engine.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Most flows.
-    pub flows: usize,
-    /// Most bytes that all flows hold; the flow that has been silent longest is forgotten first.
+    /// Most bytes that all flows take, with what they hold; flows that have ended are forgotten first, then those that
+    /// got no answer, then those that have been silent longest.
     pub bytes: usize,
-    /// Time after which a silent flow is forgotten, in nanoseconds.
+    /// Time after which a silent flow is forgotten, in nanoseconds; after a minute if it is not established.
     pub idle_ns: u64,
     /// Judge streams without a captured beginning.
     pub midstream: bool,
+    /// Frames of one connection may have different VLAN tags.
+    pub ignore_vlan: bool,
+    /// Treatment of packets with a wrong checksum.
+    pub checksums: Checksums,
+}
+
+impl Limits {
+    /// Most flows.
+    fn flows(&self) -> usize {
+        (self.bytes / FLOW_BYTES).max(8)
+    }
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { flows: 16_384, bytes: 512 << 20, idle_ns: 600_000_000_000, midstream: false }
+        Limits {
+            bytes: 512 << 20,
+            idle_ns: 600_000_000_000,
+            midstream: false,
+            ignore_vlan: false,
+            checksums: Checksums::default(),
+        }
     }
 }
 
-/// Counters so far: `frames = packets of IP + other`, where a tunnel's packets are counted with their frame.
+/// Counters so far: `frames = judged + fragments + damaged + other`, where a tunnel's packets are counted with their
+/// frame.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Frames.
     pub frames: u64,
     /// Frames with a packet of IP that was judged.
     pub judged: u64,
-    /// Frames with a fragment, which is not judged.
+    /// Frames with a fragment that does not complete its packet.
     pub fragments: u64,
+    /// Frames with a wrong checksum, which are not judged.
+    pub damaged: u64,
+    /// Packets with a wrong checksum that were judged, because their sender has not used a right one in the flow.
+    pub unsummed: u64,
     /// Frames without a packet of IP.
     pub other: u64,
     /// Flows.
     pub flows: u64,
     /// Flows that were forgotten for lack of room.
     pub forgotten: u64,
+    /// Established flows among them.
+    pub forgotten_open: u64,
     /// Messages of applications.
     pub messages: u64,
+    /// Messages with a body in a compression that is not undone; they are judged as they are.
+    pub encoded: u64,
+    /// Messages with a head that is longer than is judged.
+    pub cut_heads: u64,
+    /// Messages with a body in chunks of which one has no length.
+    pub damaged_bodies: u64,
+    /// Bytes of streams after the first [`flow::MAX_STREAM`] of a direction, which rules for streams do not see.
+    pub beyond_bytes: u64,
     /// Rules that were verified.
     pub verified: u64,
     /// Verifications that reached a limit.
@@ -105,47 +145,56 @@ pub struct Alert<'a> {
 /// Receives alerts.
 pub type Give<'g> = &'g mut dyn FnMut(&Alert<'_>);
 
-/// A delivered piece of a stream: connection, forward, missing bytes, and where its bytes are in the room.
-struct Delivered {
-    connection: u64,
-    forward: bool,
-    missing: u64,
-    start: usize,
-    end: usize,
-    /// Messages that it completes.
-    messages: Vec<Message>,
+/// Packets of a frame.
+#[derive(Debug, Clone, Copy, Default)]
+struct Found {
+    judged: bool,
+    fragment: bool,
+    damaged: bool,
 }
 
 /// The engine.
 #[derive(Debug)]
 pub struct Engine {
-    rules: Arc<Index>,
+    rules: Rc<Index>,
     limits: Limits,
     /// A flow is none only while its packet is judged.
     flows: Ageing<FlowKey, Option<Box<Flow>>>,
     connections: HashMap<u64, FlowKey>,
     streams: Streams,
+    /// None only while a packet is judged that was put together.
+    fragments: Option<Box<Reassembler>>,
     clock: Clock,
     counters: Counters,
     thresholds: Thresholds,
     names: HostNames,
     candidates: Candidates,
+    /// Records that are wanted, and those that were not taken yet.
+    wanted: Kinds,
+    lines: Vec<String>,
     room: Vec<u8>,
     held_bytes: usize,
+    /// Key of the addresses that replace those of a VLAN.
+    vlans: RandomState,
 }
 
 impl Engine {
     /// An engine with rules.
     pub fn new(rules: Index, limits: Limits) -> Engine {
         let of_streams = streams::Limits {
-            connections: limits.flows,
+            connections: limits.flows() + 1,
+            bytes: limits.bytes / 8,
             idle_ns: limits.idle_ns,
             ..streams::Limits::default()
         };
         Engine {
-            rules: Arc::new(rules),
+            rules: Rc::new(rules),
             limits,
-            flows: Ageing::new(limits.flows),
+            flows: Ageing::new(limits.flows()),
+            fragments: Some(Box::new(Reassembler::new(
+                reassembly::Limits::default(),
+                Policy::First.into(),
+            ))),
             connections: HashMap::new(),
             streams: Streams::new(of_streams, Policy::First),
             clock: Clock::default(),
@@ -153,14 +202,33 @@ impl Engine {
             thresholds: Thresholds::default(),
             names: HostNames::default(),
             candidates: Candidates::default(),
+            wanted: Kinds::default(),
+            lines: Vec::new(),
             room: Vec::new(),
             held_bytes: 0,
+            vlans: RandomState::new(),
         }
+    }
+
+    /// The end by which the table of streams knows a sender or receiver: an unpredictable address replaces
+    /// one in a VLAN, as the table has no place for tags.
+    fn end_of_stream(&self, vlan: u32, end: End) -> SocketAddr {
+        if vlan == 0 {
+            return end.into();
+        }
+        let half = |number: u64| self.vlans.hash_one((number, vlan, end.0));
+        let address = u128::from(half(0)) << 64 | u128::from(half(1));
+        SocketAddr::new(Ipv6Addr::from_bits(address).into(), end.1)
     }
 
     /// The counters so far.
     pub fn counters(&self) -> Counters {
         self.counters
+    }
+
+    /// Counters of the packets that are put together from fragments.
+    pub fn fragment_counters(&self) -> reassembly::Counters {
+        self.fragments.as_ref().map(|fragments| fragments.counters()).unwrap_or_default()
     }
 
     /// Counters of the streams.
@@ -176,20 +244,27 @@ impl Engine {
     /// Adds a rule, in force from the next frame on; one with the same identifier is replaced.
     pub fn add_rule(&mut self, rule: Rule) {
         // The index is shared only while a frame is judged.
-        if let Some(index) = Arc::get_mut(&mut self.rules) {
+        if let Some(index) = Rc::get_mut(&mut self.rules) {
             index.add(rule);
         }
     }
 
     /// Removes a rule, from the next frame on; false if there is none with this identifier.
     pub fn remove_rule(&mut self, gid: u32, sid: u32) -> bool {
-        Arc::get_mut(&mut self.rules).is_some_and(|index| index.remove(gid, sid))
+        Rc::get_mut(&mut self.rules).is_some_and(|index| index.remove(gid, sid))
+    }
+
+    /// Takes the searches that were made in the background since rules were added; cheap if there are none.
+    pub fn settle(&mut self) {
+        if let Some(index) = Rc::get_mut(&mut self.rules) {
+            index.settle();
+        }
     }
 
     /// Replaces all rules, from the next frame on. Streams and messages that have begun are judged by the new rules
     /// with their next bytes.
     pub fn set_rules(&mut self, rules: Index) {
-        self.rules = Arc::new(rules);
+        self.rules = Rc::new(rules);
         self.flows.retain(|_, flow| {
             flow.iter_mut().for_each(|flow| flow.forget_rules());
             true
@@ -202,209 +277,78 @@ impl Engine {
         let now_ns = self.clock.advance(frame.timestamp_ns);
         let mut layers = Layers::new();
         walk_again(frame, &mut layers);
-        let (mut judged, mut fragments) = (false, false);
-        for level in layers.levels() {
-            if level.fragment().is_some_and(|fragment| !fragment.is_whole()) {
-                fragments = true;
-                break;
+        let vlan = match self.limits.ignore_vlan {
+            true => 0,
+            // The outer two of 12 bits each; no tag is as one with the number 0.
+            false => layers.all().vlan().map_or(0, |stack| {
+                stack.tags().take(2).fold(0, |vlan, tag| vlan << 12 | u32::from(tag.id))
+            }),
+        };
+        let mut found = self.levels(frame, &layers, (vlan, true), now_ns, give);
+        if found.fragment
+            && let Some(mut fragments) = self.fragments.take()
+        {
+            let whole = fragments.add(frame, &layers);
+            if let Some(whole) = &whole {
+                let mut layers = Layers::new();
+                walk_again(whole, &mut layers);
+                let inner = self.levels(whole, &layers, (vlan, false), now_ns, give);
+                found = Found { fragment: false, ..inner };
             }
-            if let Some(packet) = Packet::of(&level, frame.timestamp_ns, frame.wire_len) {
-                judged = true;
-                let segment = level.tcp().and_then(|tcp| {
-                    Some(Segment {
-                        source: packet.source.into(),
-                        destination: packet.destination.into(),
-                        sequence: tcp.sequence()?,
-                        flags: tcp.flags()?,
-                        payload: tcp.payload(),
-                        payload_len: u32::try_from(tcp.wire_payload_len()).ok()?,
-                    })
-                });
-                self.packet(&packet, segment.as_ref(), now_ns, give);
-            }
+            self.fragments = Some(fragments);
         }
-        match (judged, fragments) {
-            (true, _) => self.counters.judged += 1,
-            (false, true) => self.counters.fragments += 1,
-            (false, false) => self.counters.other += 1,
+        match found {
+            Found { damaged: true, .. } => self.counters.damaged += 1,
+            Found { fragment: true, .. } => self.counters.fragments += 1,
+            Found { judged: true, .. } => self.counters.judged += 1,
+            _ => self.counters.other += 1,
         }
     }
 
-    /// Judges a packet.
-    fn packet(
+    /// Judges the packets of a frame, the outer ones first. `is_captured` is false for a packet that was put together.
+    fn levels(
         &mut self,
-        packet: &Packet<'_>,
-        segment: Option<&Segment<'_>>,
+        frame: &Frame<'_>,
+        layers: &Layers<'_>,
+        (vlan, is_captured): (u32, bool),
         now_ns: u64,
         give: Give<'_>,
-    ) {
-        let key = flow::key(packet);
-        while let Some((_, old)) = self.flows.pop_expired(now_ns) {
-            self.forget(old);
-        }
-        let deadline_ns = now_ns.saturating_add(self.limits.idle_ns);
-        let known = self.flows.touch(&key, deadline_ns).and_then(Option::take);
-        let is_known = known.is_some();
-        let mut flow = known.unwrap_or_else(|| self.new_flow(packet));
-        let mut pieces = Vec::new();
-        if let Some(segment) = segment {
-            let before = self.streams.counters();
-            self.take_segment(segment, packet.time_ns, &mut pieces);
-            let after = self.streams.counters();
-            if after.connections > before.connections {
-                // The pieces of the connection before it, with the same ends, come first.
-                let own =
-                    pieces.iter().take_while(|piece| piece.connection != after.connections).count();
-                let mut old: Vec<Delivered> = pieces.drain(..own).collect();
-                self.parse(&mut flow, &mut old);
-                self.pieces(packet, &mut flow, &old, &[], give);
-                if is_known {
-                    let fresh = self.new_flow(packet);
-                    self.forget(Some(std::mem::replace(&mut flow, fresh)));
+    ) -> Found {
+        let mut found = Found::default();
+        for (number, level) in layers.levels().enumerate() {
+            found.fragment = level.fragment().is_some_and(|fragment| !fragment.is_whole());
+            let parts = Parts {
+                header: is_captured || number > 0,
+                transport: !(is_captured && frame.meta.unsummed),
+                joined: self.limits.checksums == Checksums::Learned,
+            };
+            let sum = match self.limits.checksums {
+                Checksums::Ignored => Sum::Unknown,
+                _ => sums::of(&level, layers.data(), parts),
+            };
+            if found.fragment {
+                found.damaged = sum == Sum::Wrong && self.limits.checksums == Checksums::Required;
+                found.fragment = !found.damaged;
+                break;
+            }
+            if let Some(mut packet) = Packet::of(&level, frame.timestamp_ns, frame.wire_len) {
+                packet.vlan = vlan;
+                let end = |end| self.end_of_stream(vlan, end);
+                let (source, destination) = (end(packet.source), end(packet.destination));
+                let segment =
+                    level.tcp().and_then(|tcp| Segment::between(source, destination, &tcp));
+                if !self.packet(&packet, segment.as_ref(), sum, now_ns, give) {
+                    found.damaged = true;
+                    break;
                 }
-                flow.connection = Some(after.connections);
-                flow.midstream = after.midstream > before.midstream && !self.limits.midstream;
-                self.connections.insert(after.connections, key);
+                found.judged = true;
             }
         }
-        flow.count(packet);
-        // The application is known before rules ask for it.
-        self.parse(&mut flow, &mut pieces);
-        let mut messages = Vec::new();
-        if packet.is_udp() && !packet.payload.is_empty() {
-            flow.parser.datagram(packet.payload, &mut |message| messages.push(message));
-        }
-        let alerted = self.judge_packet(packet, &mut flow, give);
-        self.pieces(packet, &mut flow, &pieces, &alerted, give);
-        for message in &messages {
-            self.judge_message(packet, &mut flow, message, give);
-        }
-        let held = flow.held();
-        self.held_bytes = self.held_bytes + held - std::mem::replace(&mut flow.held_bytes, held);
-        match self.flows.peek_mut(&key) {
-            Some(room) => *room = Some(flow),
-            None => {
-                self.make_room(true);
-                self.flows.insert(key, Some(flow), deadline_ns);
-            }
-        }
-        self.make_room(false);
-    }
-
-    /// Forgets flows until there is room for the bytes of all and, if wanted, for another flow.
-    fn make_room(&mut self, another: bool) {
-        while (another && self.flows.is_full())
-            || (self.held_bytes > self.limits.bytes && self.flows.len() > 1)
-        {
-            let Some((_, old)) = self.flows.pop_oldest() else { return };
-            self.counters.forgotten += 1;
-            self.forget(old);
-        }
-    }
-
-    fn new_flow(&mut self, packet: &Packet<'_>) -> Box<Flow> {
-        self.counters.flows += 1;
-        Box::new(Flow::new(flow_id(packet, self.counters.flows), packet))
-    }
-
-    fn forget(&mut self, flow: Option<Box<Flow>>) {
-        let Some(flow) = flow else { return };
-        self.held_bytes -= flow.held_bytes;
-        if let Some(connection) = flow.connection {
-            self.connections.remove(&connection);
-        }
-    }
-
-    /// Passes a segment to the streams; the bytes that are in order now are copied to the room.
-    fn take_segment(&mut self, segment: &Segment<'_>, time_ns: u64, pieces: &mut Vec<Delivered>) {
-        self.room.clear();
-        let room = &mut self.room;
-        self.streams.segment(segment, time_ns, &mut |piece| pieces.push(delivered(&piece, room)));
-    }
-
-    /// Passes the pieces of a flow to its application.
-    fn parse(&self, flow: &mut Flow, pieces: &mut [Delivered]) {
-        let own = flow.connection;
-        for piece in pieces.iter_mut().filter(|piece| Some(piece.connection) == own) {
-            piece.messages =
-                flow.parse(piece.forward, piece.missing, &self.room[piece.start..piece.end]);
-        }
-    }
-
-    /// Judges pieces of streams. Those of other flows are there if a connection had to make room.
-    fn pieces(
-        &mut self,
-        packet: &Packet<'_>,
-        flow: &mut Flow,
-        pieces: &[Delivered],
-        alerted: &[u32],
-        give: Give<'_>,
-    ) {
-        let room = std::mem::take(&mut self.room);
-        for piece in pieces {
-            let bytes = &room[piece.start..piece.end];
-            if Some(piece.connection) == flow.connection {
-                self.judge_piece(packet, flow, piece, bytes, alerted, give);
-                continue;
-            }
-            let key = self.connections.get(&piece.connection).copied();
-            let other = key.and_then(|key| self.flows.peek_mut(&key)).and_then(Option::take);
-            if let (Some(key), Some(mut other)) = (key, other) {
-                let messages = other.parse(piece.forward, piece.missing, bytes);
-                let piece = Delivered { messages, ..*piece };
-                self.judge_piece(packet, &mut other, &piece, bytes, &[], give);
-                if let Some(room) = self.flows.peek_mut(&key) {
-                    *room = Some(other);
-                }
-            }
-        }
-        self.room = room;
-    }
-
-    /// Ends all streams: what they hold after gaps, and bodies up to the end of a connection, are judged.
-    pub fn finish(&mut self, give: Give<'_>) {
-        let mut pieces = Vec::new();
-        self.room.clear();
-        let room = &mut self.room;
-        self.streams.finish(&mut |time_ns, piece| pieces.push((time_ns, delivered(&piece, room))));
-        let room = std::mem::take(&mut self.room);
-        for (time_ns, mut piece) in pieces {
-            let key = self.connections.get(&piece.connection).copied();
-            let flow = key.and_then(|key| self.flows.peek_mut(&key)).and_then(Option::take);
-            let (Some(key), Some(mut flow)) = (key, flow) else { continue };
-            let packet = Packet::between(flow.client, flow.server, TCP, time_ns);
-            let bytes = &room[piece.start..piece.end];
-            piece.messages = flow.parse(piece.forward, piece.missing, bytes);
-            self.judge_piece(&packet, &mut flow, &piece, bytes, &[], give);
-            if let Some(room) = self.flows.peek_mut(&key) {
-                *room = Some(flow);
-            }
-        }
+        found
     }
 }
 
-/// Notes a piece, and copies its bytes.
-fn delivered(piece: &streams::Piece<'_>, room: &mut Vec<u8>) -> Delivered {
-    let start = room.len();
-    room.extend_from_slice(piece.bytes);
-    Delivered {
-        connection: piece.connection,
-        forward: piece.forward,
-        missing: piece.missing,
-        start,
-        end: room.len(),
-        messages: Vec::new(),
-    }
-}
-
-/// Number of a flow for alerts: the same in every run over the same packets, and below 2⁵³, as programs that read
-/// JSON expect.
-fn flow_id(packet: &Packet<'_>, serial: u64) -> u64 {
-    let mut value = packet.time_ns ^ serial.rotate_left(32);
-    value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (value ^ value >> 31) >> 11
-}
-
+#[cfg(test)]
+mod generated;
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,11 @@
-//! Alerts as lines of JSON, with the names that Suricata's EVE output has.
+//! Alerts and records as lines of JSON, with the names that Suricata's EVE output has.
 
+use crate::app::tls::Hello;
+use crate::app::{Message, dns};
 use crate::buffer::{Application, Buffer};
-use crate::engine::{Alert, Packet};
+use crate::digest;
+use crate::engine::flow::Flow;
+use crate::engine::{Alert, Counters};
 use crate::rule::Action;
 use serde_json::{Map, Value, json};
 
@@ -25,7 +29,7 @@ pub fn line(alert: &Alert<'_>, options: Options) -> String {
         "event_type": "alert",
         "src_ip": packet.source.0.to_string(),
         "dest_ip": packet.destination.0.to_string(),
-        "proto": protocol(packet),
+        "proto": protocol(packet.protocol),
         "direction": if alert.to_server { "to_server" } else { "to_client" },
         "alert": {
             "action": "allowed",
@@ -44,6 +48,7 @@ pub fn line(alert: &Alert<'_>, options: Options) -> String {
             "start": timestamp(flow.start_ns),
         },
     });
+    add_vlan(&mut object, flow.vlan);
     match packet.icmp() {
         Some((kind, code)) => {
             object["icmp_type"] = kind.into();
@@ -63,7 +68,7 @@ pub fn line(alert: &Alert<'_>, options: Options) -> String {
     }
     if let Some(application) = alert.application {
         object["app_proto"] = application.name().into();
-        let fields = fields(alert, application);
+        let fields = fields(alert);
         if !fields.is_empty() {
             object[application.name()] = Value::Object(fields);
         }
@@ -91,7 +96,7 @@ pub fn text(alert: &Alert<'_>) -> String {
         rule.rev,
         rule.message,
         rule.priority,
-        protocol(packet),
+        protocol(packet.protocol),
         end(packet.source),
         end(packet.destination)
     )
@@ -109,11 +114,20 @@ fn metadata(pairs: &[(String, String)]) -> Value {
     Value::Object(object)
 }
 
-/// Fields of the message.
-fn fields(alert: &Alert<'_>, application: Application) -> Map<String, Value> {
+/// Fields of the message of an alert.
+fn fields(alert: &Alert<'_>) -> Map<String, Value> {
+    let mut fields = alert.message.map(message).unwrap_or_default();
+    if alert.application == Some(Application::Dns) && !fields.is_empty() {
+        let query = Value::Object(std::mem::take(&mut fields));
+        fields.insert("query".to_owned(), json!([query]));
+    }
+    fields
+}
+
+/// Fields of a message.
+pub fn message(message: &Message) -> Map<String, Value> {
     let mut fields = Map::new();
-    let Some(message) = alert.message else { return fields };
-    let names: &[(&str, Buffer)] = match application {
+    let names: &[(&str, Buffer)] = match message.application {
         Application::Http => &[
             ("hostname", Buffer::HttpHost),
             ("url", Buffer::HttpUri),
@@ -143,15 +157,180 @@ fn fields(alert: &Alert<'_>, application: Application) -> Map<String, Value> {
     if let Some(status) = status {
         fields.insert("status".to_owned(), status.into());
     }
-    if application == Application::Dns && !fields.is_empty() {
-        let query = Value::Object(std::mem::take(&mut fields));
-        fields.insert("query".to_owned(), json!([query]));
+    fields
+}
+
+/// Version 1.3 of TLS.
+pub const TLS_1_3: u16 = 0x0304;
+
+/// Adds the fields of a hello.
+pub fn hello(hello: &Hello, from_client: bool, fields: &mut Map<String, Value>) {
+    let text = hello.ja3(from_client);
+    let hash = digest::hex(&digest::md5(text.as_bytes()));
+    let name = if from_client { "ja3" } else { "ja3s" };
+    fields.insert(name.to_owned(), json!({ "hash": hash, "string": text }));
+    if from_client {
+        fields.insert("ja4".to_owned(), hello.ja4().into());
+        return;
+    }
+    let version = hello.versions.first().copied().unwrap_or(hello.version);
+    let version = match version {
+        0x0300 => "SSLv3".to_owned(),
+        0x0301 => "TLSv1".to_owned(),
+        0x0302 => "TLS 1.1".to_owned(),
+        0x0303 => "TLS 1.2".to_owned(),
+        TLS_1_3 => "TLS 1.3".to_owned(),
+        other => format!("0x{other:04x}"),
+    };
+    fields.insert("version".to_owned(), version.into());
+}
+
+/// Fields of a message of DNS.
+pub fn dns(facts: &dns::Facts, is_query: bool) -> Map<String, Value> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let mut fields = Map::new();
+    fields.insert("type".to_owned(), if is_query { "query" } else { "answer" }.into());
+    fields.insert("id".to_owned(), facts.id.into());
+    if let Some(question) = facts.questions.first() {
+        fields.insert("rrname".to_owned(), text(&question.name).into());
+        fields.insert("rrtype".to_owned(), dns_type(question.kind).into());
+    }
+    if !is_query {
+        const CODES: [&str; 6] =
+            ["NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED"];
+        let code = usize::from(facts.flags & 15);
+        let code = CODES.get(code).map_or_else(|| format!("RCODE{code}"), |one| (*one).to_owned());
+        fields.insert("rcode".to_owned(), code.into());
+        let answers = facts.answers.iter().map(|answer| {
+            json!({
+                "rrname": text(&answer.name),
+                "rrtype": dns_type(answer.kind),
+                "ttl": answer.ttl,
+                "rdata": text(&answer.data),
+            })
+        });
+        fields.insert("answers".to_owned(), answers.collect());
     }
     fields
 }
 
-fn protocol(packet: &Packet<'_>) -> String {
-    match packet.protocol {
+/// Name of a type of DNS.
+fn dns_type(kind: u16) -> String {
+    let name = match kind {
+        1 => "A",
+        2 => "NS",
+        5 => "CNAME",
+        6 => "SOA",
+        12 => "PTR",
+        15 => "MX",
+        16 => "TXT",
+        28 => "AAAA",
+        33 => "SRV",
+        41 => "OPT",
+        43 => "DS",
+        46 => "RRSIG",
+        48 => "DNSKEY",
+        64 => "SVCB",
+        65 => "HTTPS",
+        255 => "ANY",
+        other => return format!("TYPE{other}"),
+    };
+    name.to_owned()
+}
+
+/// Fields of a flow that has ended.
+pub fn flow(flow: &Flow, reason: &str) -> Map<String, Value> {
+    let state = match (flow.is_over, flow.established) {
+        (true, _) => "closed",
+        (false, true) => "established",
+        (false, false) => "new",
+    };
+    let value = json!({
+        "pkts_toserver": flow.packets[0],
+        "pkts_toclient": flow.packets[1],
+        "bytes_toserver": flow.bytes[0],
+        "bytes_toclient": flow.bytes[1],
+        "start": timestamp(flow.start_ns),
+        "end": timestamp(flow.end_ns),
+        "age": flow.end_ns.saturating_sub(flow.start_ns) / 1_000_000_000,
+        "state": state,
+        "reason": reason,
+    });
+    match value {
+        Value::Object(fields) => fields,
+        _ => Map::new(),
+    }
+}
+
+/// A record as one line, without its end.
+pub fn record(
+    flow: &Flow,
+    time_ns: u64,
+    to_server: bool,
+    kind: &str,
+    fields: Map<String, Value>,
+) -> String {
+    let (source, destination) =
+        if to_server { (flow.client, flow.server) } else { (flow.server, flow.client) };
+    let mut object = json!({
+        "timestamp": timestamp(time_ns),
+        "flow_id": flow.id,
+        "event_type": kind,
+        "src_ip": source.0.to_string(),
+        "dest_ip": destination.0.to_string(),
+        "proto": protocol(flow.protocol),
+    });
+    if (source.1, destination.1) != (0, 0) {
+        object["src_port"] = source.1.into();
+        object["dest_port"] = destination.1.into();
+    }
+    add_vlan(&mut object, flow.vlan);
+    if let Some(application) = flow.parser.application() {
+        object["app_proto"] = application.name().into();
+    }
+    object[kind] = Value::Object(fields);
+    object.to_string()
+}
+
+/// Counters as one line, without its end.
+pub fn stats(time_ns: u64, counters: &Counters, lost: u64) -> String {
+    let counters = json!({
+        "frames": counters.frames,
+        "judged": counters.judged,
+        "fragments": counters.fragments,
+        "wrong_checksum": counters.damaged,
+        "without_ip": counters.other,
+        "lost_before": lost,
+        "flows": counters.flows,
+        "flows_forgotten": counters.forgotten,
+        "messages": counters.messages,
+        "bytes_not_judged": counters.beyond_bytes,
+        "verified": counters.verified,
+        "at_a_limit": counters.limited,
+        "matches": counters.matches,
+        "alerts": counters.alerts,
+        "held_back": counters.held_back,
+        "silent": counters.silent,
+    });
+    let object = json!({
+        "timestamp": timestamp(time_ns),
+        "event_type": "stats",
+        "stats": counters,
+    });
+    object.to_string()
+}
+
+/// Adds the VLAN tags, if there are any.
+fn add_vlan(object: &mut Value, vlan: u32) {
+    match (vlan >> 12, vlan & 0xfff) {
+        (0, 0) => {}
+        (0, one) => object["vlan"] = json!([one]),
+        (outer, inner) => object["vlan"] = json!([outer, inner]),
+    }
+}
+
+fn protocol(number: u8) -> String {
+    match number {
         1 => "ICMP".to_owned(),
         6 => "TCP".to_owned(),
         17 => "UDP".to_owned(),

@@ -15,7 +15,8 @@
 //! | [`buffer`], [`transform`] | named buffers and their changes |
 //! | [`app`] | messages of HTTP, TLS and DNS |
 //! | [`engine`] | flows, the search for literals, alerts |
-//! | [`eve`] | alerts as JSON |
+//! | [`eve`] | alerts and records as JSON |
+//! | [`prefilter()`] | rules into an expression that accepts all frames they need |
 //!
 //! ```
 //! # mod fyke { pub(crate) use fyke_ids as ids; }
@@ -33,11 +34,13 @@
 pub mod app;
 pub mod buffer;
 pub mod compile;
+mod digest;
 pub mod endpoints;
 pub mod engine;
 pub mod error;
 pub mod eve;
 pub mod pcre;
+pub mod prefilter;
 pub mod read;
 pub mod rule;
 pub mod transform;
@@ -46,7 +49,8 @@ pub mod verify;
 
 pub use compile::Dialect;
 pub use endpoints::Variables;
-pub use engine::{Alert, Counters, Engine, Index, Limits};
+pub use engine::{Alert, Checksums, Counters, Engine, Index, Kinds, Limits};
 pub use error::{Refused, VariableError};
+pub use prefilter::{Prefilter, prefilter};
 pub use rule::Rule;
 pub use translate::Translation;

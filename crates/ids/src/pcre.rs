@@ -14,6 +14,8 @@ mod ast;
 mod backtrack;
 mod hir;
 mod parse;
+#[cfg(test)]
+mod sample;
 
 pub use ast::Flags;
 use ast::{Node, Place};

@@ -2,8 +2,7 @@
 //!
 //! A rule is one line, or several: a line that ends with a backslash continues, and so does a rule with an open
 //! parenthesis (Snort 3). A line that begins with an action always begins a rule, so a broken rule never takes the
-//! next one with it. Bytes need not be UTF-8. Cost: one pass over the text; nothing is copied but rules of several
-//! lines.
+//! next one with it. Bytes need not be UTF-8. Cost: one pass over the text; one rule is in memory at a time.
 
 mod header;
 mod options;
@@ -12,7 +11,7 @@ pub use header::{Direction, Header};
 pub use options::RawOption;
 
 use crate::error::Refused;
-use std::borrow::Cow;
+use std::io::{self, BufRead};
 
 /// Largest file of rules, in bytes.
 pub const MAX_FILE_BYTES: u64 = 256 << 20;
@@ -66,8 +65,7 @@ impl RawRule {
     pub fn parse(text: &[u8], line: usize) -> Result<RawRule, Refused> {
         let refuse = |reason: String| Refused { line, sid: guess_sid(text), reason };
         if text.len() > MAX_RULE_BYTES {
-            let reason =
-                format!("{} bytes are longer than a rule may be ({MAX_RULE_BYTES})", text.len());
+            let reason = format!("longer than the {MAX_RULE_BYTES} bytes that a rule may have");
             return Err(refuse(reason));
         }
         let open = text.iter().position(|byte| *byte == b'(');
@@ -101,30 +99,92 @@ fn guess_sid(text: &[u8]) -> Option<u32> {
     None
 }
 
-/// Splits a text into rules: the number of the first line, and the text, of each.
-pub fn rules(text: &[u8]) -> Vec<(usize, Cow<'_, [u8]>)> {
-    let mut found: Vec<(usize, Cow<'_, [u8]>)> = Vec::new();
-    // True while the last rule continues on the next line.
-    let mut open = false;
-    for (number, line) in (1..).zip(text.split(|byte| *byte == b'\n')) {
-        let line = line.trim_ascii();
-        let begins = begins_rule(line);
-        let comment = line.is_empty() || line.starts_with(b"#");
-        if comment || (open && !begins) {
-            if let (false, Some((_, rule))) = (comment, found.last_mut()) {
-                let (part, more) = unbroken(line);
-                let whole = rule.to_mut();
-                whole.push(b' ');
-                whole.extend_from_slice(part);
-                open = whole.len() <= MAX_RULE_BYTES && (more || !is_closed(whole));
-            }
-            continue;
-        }
-        let (part, more) = unbroken(line);
-        found.push((number, Cow::Borrowed(part)));
-        open = begins && (more || !is_closed(part));
+/// The rules of a text, read line by line: the number of the first line, and the text, of each. A rule that is longer
+/// than [`MAX_RULE_BYTES`] is cut after them.
+///
+/// # Errors
+/// The error of the source, after which no rule follows.
+#[derive(Debug)]
+pub struct Rules<R> {
+    from: R,
+    /// Number of the last line.
+    number: usize,
+    line: Vec<u8>,
+    /// The rule that is being read, and whether it continues on the next line.
+    current: Option<(usize, Vec<u8>, bool)>,
+}
+
+impl<R: BufRead> Rules<R> {
+    /// The rules of a source.
+    pub fn new(from: R) -> Rules<R> {
+        Rules { from, number: 0, line: Vec::new(), current: None }
     }
-    found
+
+    /// Reads a line, cut after more bytes than a rule may have; false at the end.
+    fn read_line(&mut self) -> io::Result<bool> {
+        self.line.clear();
+        let mut is_end = true;
+        loop {
+            let part = match self.from.fill_buf() {
+                Ok(part) => part,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            if part.is_empty() {
+                return Ok(!is_end);
+            }
+            is_end = false;
+            let end = memchr::memchr(b'\n', part);
+            let count = end.unwrap_or(part.len());
+            let room = (MAX_RULE_BYTES + 1).saturating_sub(self.line.len());
+            self.line.extend_from_slice(&part[..count.min(room)]);
+            self.from.consume(end.map_or(count, |end| end + 1));
+            if end.is_some() {
+                return Ok(true);
+            }
+        }
+    }
+}
+
+impl<R: BufRead> Iterator for Rules<R> {
+    type Item = io::Result<(usize, Vec<u8>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            match self.read_line() {
+                Ok(true) => self.number += 1,
+                Ok(false) => {
+                    return self.current.take().map(|(number, text, _)| Ok((number, text)));
+                }
+                Err(error) => return Some(Err(error)),
+            }
+            let line = self.line.trim_ascii();
+            if line.is_empty() || line.starts_with(b"#") {
+                continue;
+            }
+            let begins = begins_rule(line);
+            let (part, more) = unbroken(line);
+            let goes_on = |text: &[u8]| text.len() <= MAX_RULE_BYTES && (more || !is_closed(text));
+            if let Some((_, text, open @ true)) = &mut self.current
+                && !begins
+            {
+                text.push(b' ');
+                text.extend_from_slice(part);
+                *open = goes_on(text);
+                continue;
+            }
+            let rule = (self.number, part.to_vec(), begins && goes_on(part));
+            if let Some((number, text, _)) = self.current.replace(rule) {
+                return Some(Ok((number, text)));
+            }
+        }
+    }
+}
+
+/// True if a text has rules, and not a filter expression: its first line that is no comment begins with an action.
+pub fn is_rules(text: &str) -> bool {
+    let mut lines = text.lines().map(|line| line.trim().as_bytes());
+    lines.find(|line| !line.is_empty() && !line.starts_with(b"#")).is_some_and(begins_rule)
 }
 
 /// True if a line begins with an action and a space.
@@ -159,7 +219,7 @@ mod tests {
              alert http (\n  msg:\"c\";\n# inside\n  sid:3;\n)\nalert tcp broken (msg:\"d\"; sid:4;\n\
              {PLAIN}\nwhat is this\n"
         );
-        let found = rules(text.as_bytes());
+        let found: Vec<_> = Rules::new(text.as_bytes()).map(Result::unwrap).collect();
         let lines: Vec<usize> = found.iter().map(|(line, _)| *line).collect();
         assert_eq!(lines, [3, 4, 7, 12, 13, 14]);
         let sids: Vec<Option<u32>> = found

@@ -8,15 +8,15 @@
 
 #define METADATA 0xfffff000
 
-INLINE u32 metadata(struct __sk_buff *skb, u32 field)
+INLINE u32 metadata(CONTEXT *skb, struct scratch *s, u32 field)
 {
 	if (field == 4)
-		return skb->pkt_type;
+		return packet_type(skb, s);
 	if (field == 8)
-		return skb->ifindex;
+		return interface(skb);
 	if (field == 44)
-		return skb->vlan_present ? skb->vlan_tci : 0;
-	return field == 48 && skb->vlan_present;
+		return removed_tag(skb);
+	return field == 48 && has_removed_tag(skb);
 }
 
 /* A shift by 32 or more gives 0. */
@@ -64,7 +64,7 @@ struct registers {
 };
 
 /* Runs one instruction; 0 if the program has ended. */
-INLINE int code_step(struct __sk_buff *skb, struct scratch *s, struct memory *m,
+INLINE int code_step(CONTEXT *skb, struct scratch *s, struct memory *m,
 		     struct registers *r)
 {
 	u64 word = m->code[r->pc & (FYKE_CODE_WORDS - 1)];
@@ -85,7 +85,7 @@ INLINE int code_step(struct __sk_buff *skb, struct scratch *s, struct memory *m,
 		} else if ((code & 0xe0) == 0x60) {
 			r->a = s->memory[k & (FYKE_CODE_MEMORY - 1)];
 		} else if ((code & 0xe0) == 0x20 && k >= METADATA) {
-			r->a = metadata(skb, k - METADATA);
+			r->a = metadata(skb, s, k - METADATA);
 		} else {
 			u64 at = (u64)k + ((code & 0xe0) == 0x40 ? r->x : 0);
 			u32 less = code & 0x18 ? (code & 0x10 ? 24 : 16) : 0, value;
@@ -137,7 +137,7 @@ INLINE int code_step(struct __sk_buff *skb, struct scratch *s, struct memory *m,
 
 #ifdef FYKE_CALLBACKS
 struct code_context {
-	struct __sk_buff *skb;
+	CONTEXT *skb;
 	struct scratch *s;
 	struct memory *m;
 	struct registers r;
@@ -151,7 +151,7 @@ static long code_callback(u32 index, void *context)
 }
 #endif
 
-NOINLINE int run_code(struct __sk_buff *skb, struct scratch *s, u32 place)
+NOINLINE int run_code(CONTEXT *skb, struct scratch *s, u32 place)
 {
 	u32 zero = 0;
 	struct memory *m = map_lookup(&passes, &zero);

@@ -14,6 +14,7 @@
  * Wu 2007, chapter IV.
  */
 #include <linux/bpf.h>
+#include <linux/if_packet.h>
 #include "layout.h"
 
 #define SEC(name) __attribute__((section(name), used))
@@ -27,9 +28,18 @@ typedef __u16 u16;
 typedef __u32 u32;
 typedef __u64 u64;
 
+/* At XDP the frame is in memory of the driver, without the kernel's buffer: with FYKE_XDP. */
+#ifdef FYKE_XDP
+#define CONTEXT struct xdp_md
+#define LOAD_BYTES BPF_FUNC_xdp_load_bytes
+#else
+#define CONTEXT struct __sk_buff
+#define LOAD_BYTES BPF_FUNC_skb_load_bytes
+#endif
+
 static void *(*const map_lookup)(void *map, const void *key) = (void *)BPF_FUNC_map_lookup_elem;
 static long (*const load_bytes)(const void *skb, u32 offset, void *to, u32 len) =
-	(void *)BPF_FUNC_skb_load_bytes;
+	(void *)LOAD_BYTES;
 #ifdef FYKE_CALLBACKS
 /* Linux 5.17. */
 static long (*const loop)(u32 times, void *callback, void *context, u64 flags) =
@@ -61,7 +71,7 @@ struct sk_buff;
 /* Functions of the kernel; the loader replaces these placeholders by their numbers (direct.rs). The verifier turns the
  * calls into moves. The result of the second one may be read at any offset; a bad address reads as 0.
  */
-static struct sk_buff *(*const kernel_buffer)(struct __sk_buff *skb) = (void *)FYKE_CAST_CONTEXT;
+static struct sk_buff *(*const kernel_buffer)(CONTEXT *skb) = (void *)FYKE_CAST_CONTEXT;
 static const u8 *(*const readable)(u64 address, u32 type) = (void *)FYKE_CAST_MEMORY;
 #endif
 
@@ -84,6 +94,8 @@ struct tallies {
 	u64 count[FYKE_COUNTERS];
 };
 
+#include "fanout.h"
+
 /* State of the frame under evaluation. After `head` there is room for a load that starts in it. */
 struct scratch {
 	u8 head[FYKE_HEAD_BYTES + 16];
@@ -100,6 +112,7 @@ struct scratch {
 	/* Instructions that code may still execute for this frame, and its memory. */
 	u32 steps;
 	u32 memory[FYKE_CODE_MEMORY];
+	struct decision decision;
 };
 
 struct {
@@ -160,6 +173,8 @@ enum answer { FALSE = 0, TRUE = 1, OUT_OF_BOUNDS = 2 };
 
 #define NOWHERE 0xffffffff
 
+#include "frame.h"
+
 /* Adds one to a counter of this processor, on which no other program runs: softirqs are off. */
 INLINE void tally(u32 index)
 {
@@ -187,7 +202,7 @@ INLINE u32 needed(u32 mask, u32 width)
 }
 
 /* Loads a word outside of the head: its bytes under the mask, and zeros for the others. */
-NOINLINE int load_far(struct __sk_buff *skb, struct scratch *s, u32 at, u32 mask, u32 width)
+NOINLINE int load_far(CONTEXT *skb, struct scratch *s, u32 at, u32 mask, u32 width)
 {
 	u32 need = needed(mask, width);
 
@@ -207,7 +222,7 @@ NOINLINE int load_far(struct __sk_buff *skb, struct scratch *s, u32 at, u32 mask
 }
 
 /* Copies the packet's first bytes, up to the size of the head; returns their number. */
-INLINE u32 load_first(struct __sk_buff *skb, u8 *to, u32 bytes)
+INLINE u32 load_first(CONTEXT *skb, u8 *to, u32 bytes)
 {
 	u64 less = bytes - 1;
 
@@ -231,7 +246,7 @@ INLINE const u8 *bytes_at(struct scratch *s, u32 at)
 /* Loads the word at `at`, in host order; out of bounds if a byte under the mask does not exist. A client without
  * privilege may have chosen `at`, so its end may exceed 32 bits.
  */
-INLINE int load(struct __sk_buff *skb, struct scratch *s, u32 at, u32 wide, u32 mask, u32 *value)
+INLINE int load(CONTEXT *skb, struct scratch *s, u32 at, u32 wide, u32 mask, u32 *value)
 {
 	if ((u64)at + 4 <= s->copied) {
 		const u8 *from = bytes_at(s, at);
@@ -245,7 +260,7 @@ INLINE int load(struct __sk_buff *skb, struct scratch *s, u32 at, u32 wide, u32 
 	return 1;
 }
 
-INLINE int load_byte(struct __sk_buff *skb, struct scratch *s, u32 at, u32 *value)
+INLINE int load_byte(CONTEXT *skb, struct scratch *s, u32 at, u32 *value)
 {
 	u32 word;
 
@@ -255,7 +270,7 @@ INLINE int load_byte(struct __sk_buff *skb, struct scratch *s, u32 at, u32 *valu
 	return 1;
 }
 
-NOINLINE u32 l1_elsewhere(struct __sk_buff *skb, struct scratch *s, u32 header)
+NOINLINE u32 l1_elsewhere(CONTEXT *skb, struct scratch *s, u32 header)
 {
 	u32 byte;
 
@@ -264,13 +279,13 @@ NOINLINE u32 l1_elsewhere(struct __sk_buff *skb, struct scratch *s, u32 header)
 	return header + 4 * (byte & 0xf);
 }
 
-INLINE u32 l1_start(struct __sk_buff *skb, struct scratch *s, u32 header)
+INLINE u32 l1_start(CONTEXT *skb, struct scratch *s, u32 header)
 {
 	return header == 14 ? s->l1 : l1_elsewhere(skb, s, header);
 }
 
 /* The end of the second header; computed once per frame for the usual header and field. */
-NOINLINE u32 l2_start(struct __sk_buff *skb, struct scratch *s, u32 header, u32 field)
+NOINLINE u32 l2_start(CONTEXT *skb, struct scratch *s, u32 header, u32 field)
 {
 	u32 of = 1u << 31 | header << 16 | field;
 	u32 byte, start;
@@ -290,7 +305,7 @@ NOINLINE u32 l2_start(struct __sk_buff *skb, struct scratch *s, u32 header, u32 
 #include "rows.h"
 
 /* Loads one part of a collapsed shape's key: one or two words. */
-INLINE int part(struct __sk_buff *skb, struct scratch *s, u32 place, u32 mask, u32 header,
+INLINE int part(CONTEXT *skb, struct scratch *s, u32 place, u32 mask, u32 header,
 		u32 *first, u32 *second)
 {
 	u32 at = place & FYKE_PART_OFFSET_MASK;
@@ -315,7 +330,7 @@ INLINE int part(struct __sk_buff *skb, struct scratch *s, u32 place, u32 mask, u
 }
 
 /* Evaluates a collapsed shape: one or two hints, and a look-up if they admit the key, whatever the number of rows. */
-NOINLINE int collapsed(struct __sk_buff *skb, struct scratch *s, const struct fyke_instruction *i)
+NOINLINE int collapsed(CONTEXT *skb, struct scratch *s, const struct fyke_instruction *i)
 {
 	u32 a, b, c = 0, d = 0;
 
@@ -340,7 +355,7 @@ NOINLINE int collapsed(struct __sk_buff *skb, struct scratch *s, const struct fy
 }
 
 /* Tests a run of words, all of which must match. */
-INLINE int run(struct __sk_buff *skb, struct scratch *s, const struct fyke_instruction *i,
+INLINE int run(CONTEXT *skb, struct scratch *s, const struct fyke_instruction *i,
 	       u32 kind, u32 at, u32 count)
 {
 	int answer = TRUE;
@@ -372,7 +387,7 @@ INLINE int run(struct __sk_buff *skb, struct scratch *s, const struct fyke_instr
 }
 
 /* Tests that the first `bits` bits of 16 bytes are those of params[2] to params[5]. */
-NOINLINE int prefix(struct __sk_buff *skb, struct scratch *s, const struct fyke_instruction *i,
+NOINLINE int prefix(CONTEXT *skb, struct scratch *s, const struct fyke_instruction *i,
 		    u32 at)
 {
 	if (!s || !i)
@@ -396,7 +411,7 @@ NOINLINE int prefix(struct __sk_buff *skb, struct scratch *s, const struct fyke_
 	return answer;
 }
 
-INLINE int addr6(struct __sk_buff *skb, struct scratch *s, const struct fyke_instruction *i, u32 at)
+INLINE int addr6(CONTEXT *skb, struct scratch *s, const struct fyke_instruction *i, u32 at)
 {
 	int first = prefix(skb, s, i, at);
 
@@ -408,7 +423,7 @@ INLINE int addr6(struct __sk_buff *skb, struct scratch *s, const struct fyke_ins
 	return first == TRUE || second == TRUE ? TRUE : FALSE;
 }
 
-NOINLINE int run_noinline(struct __sk_buff *skb, struct scratch *s,
+NOINLINE int run_noinline(CONTEXT *skb, struct scratch *s,
 			  const struct fyke_instruction *i, u32 where)
 {
 	if (!s || !i)
@@ -428,7 +443,7 @@ NOINLINE int run_noinline(struct __sk_buff *skb, struct scratch *s,
 #include "compare.h"
 
 /* Loads for tests without an offset in the frame. */
-INLINE int load_other(struct __sk_buff *skb, struct scratch *s, const struct fyke_instruction *i,
+INLINE int load_other(CONTEXT *skb, struct scratch *s, const struct fyke_instruction *i,
 		  u32 kind, u32 *x, u32 *mask)
 {
 	*mask = 0xffffffff;
@@ -438,7 +453,7 @@ INLINE int load_other(struct __sk_buff *skb, struct scratch *s, const struct fyk
 	} else {
 		*mask = i->params[0];
 		u32 field = i->command >> FYKE_OFFSET_SHIFT;
-		*x = field == FYKE_META_DIRECTION ? skb->pkt_type + 1 : skb->ifindex;
+		*x = field == FYKE_META_DIRECTION ? packet_type(skb, s) + 1 : interface(skb);
 	}
 	return 1;
 }
@@ -452,7 +467,7 @@ struct pair {
 /* Evaluates an instruction. The verifier looks at a function once, for any arguments. While this one was inlined into
  * the loop, the verifier repeated most of its paths for most states of the loop: 72,500 instructions, now 11,600.
  */
-NOINLINE int evaluate(struct __sk_buff *skb, struct scratch *s, const struct pair *instruction)
+NOINLINE int evaluate(CONTEXT *skb, struct scratch *s, const struct pair *instruction)
 {
 	if (!s || !instruction)
 		return OUT_OF_BOUNDS;
@@ -518,55 +533,11 @@ NOINLINE int evaluate(struct __sk_buff *skb, struct scratch *s, const struct pai
 	return any(i, kind, first, count, mask, x, y);
 }
 
-/* Locates the head and computes what passes may need. */
-INLINE void locate_head(struct __sk_buff *skb, struct scratch *s)
-{
-	u32 len = skb->len, copied = len;
+#include "head.h"
 
-#ifdef FYKE_DIRECT
-	struct sk_buff *buffer = kernel_buffer(skb);
-
-	copied -= (u32)MEMBER("u32", buffer, FYKE_DATA_LEN_AT);
-	s->data = MEMBER("u64", buffer, FYKE_DATA_AT);
-#else
-	if (copied > FYKE_HEAD_BYTES)
-		copied = FYKE_HEAD_BYTES;
-	copied = load_first(skb, s->head, copied);
+#ifndef FYKE_XDP
+#include "conversation.h"
 #endif
-	s->copied = copied;
-	s->len = len;
-	s->l2_of = 0;
-	s->cooked = 0;
-	s->steps = FYKE_CODE_LIMIT;
-	/* Of a large frame from a packet socket only the link header may be in one piece with the head. */
-	s->l1 = copied > 14 ? 14 + 4 * (*bytes_at(s, 14) & 0xf) : l1_elsewhere(skb, s, 14);
-}
-
-/* Writes the header that a cooked capture has in files (LINUX_SLL2) before the packet, with the fields that are known
- * here: protocol, interface, direction.
- */
-NOINLINE int write_cooked_header(struct __sk_buff *skb, struct scratch *s)
-{
-	u32 len = skb->len, copied = len;
-
-	if (!s)
-		return 0;
-	if (copied > FYKE_HEAD_BYTES - FYKE_COOKED_BYTES)
-		copied = FYKE_HEAD_BYTES - FYKE_COOKED_BYTES;
-	copied = load_first(skb, s->head + FYKE_COOKED_BYTES, copied);
-	*(u16 *)s->head = skb->protocol;
-	*(u16 *)(s->head + 2) = 0;
-	*(u32 *)(s->head + 4) = __builtin_bswap32(skb->ifindex);
-	*(u32 *)(s->head + 8) = 0;
-	s->head[10] = skb->pkt_type;
-	*(u64 *)(s->head + 12) = 0;
-	s->data = (u64)s->head;
-	s->copied = copied + FYKE_COOKED_BYTES;
-	s->len = len + FYKE_COOKED_BYTES;
-	s->l1 = 14 + 4 * (s->head[14] & 0xf);
-	s->cooked = FYKE_COOKED_BYTES;
-	return 1;
-}
 
 /* Position of a frame in the list. */
 struct walk {
@@ -574,11 +545,12 @@ struct walk {
 	u32 next;
 	u32 budget;
 	u32 counter;
+	u32 class;
 	enum { REJECTED, CAPPED, ACCEPTED } verdict;
 };
 
 /* Runs one instruction; 0 if there is a verdict. */
-INLINE int step(struct __sk_buff *skb, struct scratch *s, struct memory *m, struct walk *w)
+INLINE int step(CONTEXT *skb, struct scratch *s, struct memory *m, struct walk *w)
 {
 	u32 pc = w->pc & (FYKE_SLOTS * FYKE_SLOT_INSTRUCTIONS - 1);
 
@@ -626,6 +598,7 @@ INLINE int step(struct __sk_buff *skb, struct scratch *s, struct memory *m, stru
 		w->pc = *(volatile u32 *)&trailer->params[w->next & 3];
 	} else if (command & FYKE_LAST) {
 		w->counter = trailer->params[FYKE_COUNTER];
+		w->class = trailer->params[FYKE_CLASS];
 		w->verdict = ACCEPTED;
 		return 0;
 	} else {
@@ -636,7 +609,7 @@ INLINE int step(struct __sk_buff *skb, struct scratch *s, struct memory *m, stru
 
 #ifdef FYKE_CALLBACKS
 struct passes_context {
-	struct __sk_buff *skb;
+	CONTEXT *skb;
 	struct scratch *s;
 	struct memory *m;
 	struct walk walk;
@@ -650,18 +623,13 @@ static long passes_callback(u32 index, void *context)
 }
 #endif
 
-/* Runs all passes, or those that a specialised program does not cover. */
-INLINE int run_passes(struct __sk_buff *skb, u32 left)
+/* Runs all passes, or those that a specialised program does not cover: the value for the frame, and its counter. The
+ * head of the frame has been located.
+ */
+INLINE struct decision judge(CONTEXT *skb, struct scratch *s, struct memory *m, u32 left)
 {
-	u32 zero = 0;
-	struct memory *m = map_lookup(&passes, &zero);
-	struct scratch *s = map_lookup(&scratches, &zero);
+	struct decision made = { .counter = FYKE_COUNTERS };
 
-	if (!m || !s || fyke_revoked)
-		return 0;
-	locate_head(skb, s);
-	if (m->control.cooked)
-		write_cooked_header(skb, s);
 	/* All later addresses depend on this load, so the words that the writer stored before it published are
 	 * visible, on every processor that Linux supports.
 	 */
@@ -692,30 +660,69 @@ INLINE int run_passes(struct __sk_buff *skb, u32 left)
 		MAY_GOTO(over);
 over:
 #endif
+	made.verdict = m->control.reject;
 	if (w.verdict == ACCEPTED) {
-		tally(w.counter);
-		return m->control.accept;
-	}
-	if (w.verdict == CAPPED || s->steps == 0) {
-		tally(FYKE_COUNT_CAPPED);
+		made.counter = w.counter;
+		made.class = w.class;
+		made.verdict = m->control.accept;
+	} else if (w.verdict == CAPPED || s->steps == 0) {
+		made.counter = FYKE_COUNT_CAPPED;
 		if (m->control.flags & FYKE_FLAG_PASS_CAPPED)
-			return m->control.accept;
+			made.verdict = m->control.accept;
 	} else {
 		/* One in this number passes, for a reader that evaluates it again, rejects it and counts it. */
 		u32 sample = *(volatile u32 *)&m->control.sample;
 
 		if (sample && random() % sample == 0) {
-			tally(FYKE_COUNT_SAMPLED);
-			return m->control.accept;
+			made.counter = FYKE_COUNT_SAMPLED;
+			made.verdict = m->control.accept;
+		} else if (m->control.flags & FYKE_FLAG_COUNT_REJECTED) {
+			made.counter = FYKE_COUNT_REJECTED;
 		}
-		if (m->control.flags & FYKE_FLAG_COUNT_REJECTED)
-			tally(FYKE_COUNT_REJECTED);
 	}
-	return m->control.reject;
+	return made;
 }
 
+INLINE int run_passes(CONTEXT *skb, u32 left)
+{
+	u32 zero = 0;
+	struct memory *m = map_lookup(&passes, &zero);
+	struct scratch *s = map_lookup(&scratches, &zero);
+
+	if (!m || !s || fyke_revoked)
+		return 0;
+#ifndef FYKE_XDP
+	if (s->decision.made) {
+		s->decision.made = 0;
+		if (s->decision.counter < FYKE_COUNTERS)
+			tally(s->decision.counter);
+		return s->decision.verdict;
+	}
+#endif
+	locate_head(skb, s);
+#ifndef FYKE_XDP
+	if (m->control.cooked)
+		write_cooked_header(skb, s);
+#endif
+	struct decision made = judge(skb, s, m, left);
+
+	if (made.counter < FYKE_COUNTERS)
+		tally(made.counter);
+	return made.verdict;
+}
+
+#ifdef FYKE_XDP
+/* Gives accepted frames to the program in `tiers`; the host gets all others. */
+SEC("xdp")
+int fyke_driver(struct xdp_md *context)
+{
+	if (run_passes(context, 0))
+		tail_call(context, &tiers, 0);
+	return XDP_PASS;
+}
+#else
 SEC("socket")
-int fyke_socket(struct __sk_buff *skb)
+int fyke_socket(CONTEXT *skb)
 {
 	return run_passes(skb, skb->cb[0] == FYKE_RUN_REST);
 }
@@ -725,7 +732,7 @@ int fyke_socket(struct __sk_buff *skb)
  * program that needs the interpreter.
  */
 SEC("socket")
-int fyke_entry(struct __sk_buff *skb)
+int fyke_entry(CONTEXT *skb)
 {
 	u32 zero = 0;
 	struct memory *m = map_lookup(&passes, &zero);
@@ -736,17 +743,43 @@ int fyke_entry(struct __sk_buff *skb)
 	return m && !fyke_revoked ? m->control.accept : 0;
 }
 
+/* Selects the socket of a group that gets a frame (PACKET_FANOUT_EBPF), and decides for the program of that socket,
+ * which runs next on this processor. The kernel takes the result modulo the number of sockets.
+ */
+SEC("socket")
+int fyke_fanout(CONTEXT *skb)
+{
+	u32 zero = 0;
+	struct memory *m = map_lookup(&passes, &zero);
+	struct scratch *s = map_lookup(&scratches, &zero);
+
+	if (!m || !s || fyke_revoked)
+		return 0;
+	locate_head(skb, s);
+	if (skb->pkt_type != PACKET_OUTGOING && !restore_link_header(skb, s)) {
+		s->decision.made = 0;
+		return 0;
+	}
+	struct decision made = judge(skb, s, m, 0);
+
+	s->decision = made;
+	s->decision.made = 1;
+	return made.class ? made.class - 1 : conversation(skb, s, m->control.factor);
+}
+
 SEC("classifier")
-int fyke_tcx(struct __sk_buff *skb)
+int fyke_tcx(CONTEXT *skb)
 {
 	return run_passes(skb, 0);
 }
 
 /* Empty program, to measure the overhead of a call. */
 SEC("socket")
-int fyke_empty(struct __sk_buff *skb)
+int fyke_empty(CONTEXT *skb)
 {
 	return 0;
 }
+
+#endif
 
 char fyke_license[] SEC("license") = "Dual MIT/GPL";

@@ -24,6 +24,7 @@
 #define FYKE_CONTINUE 0x1
 #define FYKE_COUNTER 0x2
 #define FYKE_REST 0x3
+#define FYKE_CLASS 0x4
 #define FYKE_RUN_REST 0x1
 #define FYKE_PART_OFFSET_MASK 0xffff
 #define FYKE_PART_L1 0x10000
@@ -80,7 +81,8 @@ struct fyke_control {
 	__u32 short_behind;
 	__u32 cooked;
 	__u32 sample;
-	__u32 unused[5];
+	__u32 factor;
+	__u32 unused[4];
 };
 
 struct fyke_address {
@@ -104,6 +106,7 @@ _Static_assert(__builtin_offsetof(struct fyke_control, short_below) == 28, "shor
 _Static_assert(__builtin_offsetof(struct fyke_control, short_behind) == 32, "short_behind");
 _Static_assert(__builtin_offsetof(struct fyke_control, cooked) == 36, "cooked");
 _Static_assert(__builtin_offsetof(struct fyke_control, sample) == 40, "sample");
+_Static_assert(__builtin_offsetof(struct fyke_control, factor) == 44, "factor");
 
 /* An opcode's form: kind | base | wide | first operand | adjacent. */
 #define FYKE_KIND_UNKNOWN 0

@@ -2,8 +2,9 @@
 /* Deri's Bloom pre-filter in the kernel: rejects frames that certainly match no rule, from arrays that user space
  * writes into mapped memory.
  *
- * Two programs read the same arrays. `fyke_tap` is the first filter of a monitoring socket, before the passes
- * (fyke.bpf.c): the host's own traffic is untouched. `fyke_drop` runs at XDP: its rejects are lost for the host, too.
+ * Programs at three places read the same arrays. `fyke_tap` is the first filter of a monitoring socket, before the
+ * passes (fyke.bpf.c), and `fyke_in` and `fyke_out` count and copy frames of both directions at tcx: the host's own
+ * traffic is untouched. `fyke_drop` runs at XDP: its rejects are lost for the host, too.
  *
  * The programs read frames with plain headers, as crates/table's prefilter/plain.rs does: Ethernet, at most one
  * VLAN tag, IPv4 without options or IPv6 without extension headers, and a transport that carries no other packet. All
@@ -11,7 +12,7 @@
  * encapsulation.
  *
  * A run takes one look at each probe, and both ends of the packet; the first hit ends it. It writes only counters.
- * Linux 5.5. Source: Deri, High-Speed Dynamic Packet Filtering (2007).
+ * Linux 5.5, at tcx 6.6. Source: Deri, High-Speed Dynamic Packet Filtering (2007).
  */
 #include <linux/bpf.h>
 #include "prefilter.h"
@@ -30,6 +31,8 @@ static long (*const load_bytes)(const void *skb, u32 offset, void *to, u32 len) 
 	(void *)BPF_FUNC_skb_load_bytes;
 static long (*const tail_call)(void *skb, void *programs, u32 index) =
 	(void *)BPF_FUNC_tail_call;
+static long (*const clone_redirect)(void *skb, u32 interface, u64 flags) =
+	(void *)BPF_FUNC_clone_redirect;
 static u32 (*const processor)(void) = (void *)BPF_FUNC_get_smp_processor_id;
 
 #ifdef FYKE_DIRECT
@@ -230,8 +233,8 @@ INLINE int read_frame(const struct view *v, enum place from, struct packet *p)
 		return read_v4(v, from, 14, tag, p);
 	if (type == 0x86dd)
 		return read_v6(v, from, 14, tag, p);
-	/* ARP with all of its addresses names nothing that a rule can. */
-	if (type != 0x0806 || v->is_tagged || v->hides_tags || !PLACED(20))
+	/* ARP with all of its addresses names nothing that a rule can, except for a hidden tag. */
+	if (type != 0x0806 || v->is_tagged || !PLACED(20))
 		return 0;
 	return v->len >= 22 + 2 * ((u32)v->at[18] + v->at[19]);
 }
@@ -249,8 +252,10 @@ INLINE u32 spread(u64 sum)
 INLINE int is_set(const struct fyke_arrays *a, const struct fyke_probe *q, u32 function, u32 kind,
 		  u32 port, const u32 *address, u32 family)
 {
-	const u64 *m = q->multipliers[function];
-	u64 sum = q->offset[function] + m[0] * kind + m[1] * port;
+	const u64 *m = function < 2 ? q->multipliers[function] : q->more_multipliers[function - 2];
+	u64 sum = function < 2 ? q->offset[function] : q->more_offset[function - 2];
+
+	sum += m[0] * kind + m[1] * port;
 
 	sum += m[2] * (address[0] & q->net[0]);
 	if (family == FYKE_PROBE_V6) {
@@ -278,8 +283,10 @@ INLINE enum answer look_up(const struct fyke_arrays *a, const struct packet *p)
 		const struct fyke_probe *q = &a->probes[n];
 		u32 flags = *(volatile const u32 *)&q->flags;
 
-		if (!(flags & p->family))
+		if (!(flags & p->family)) {
+			undecided |= !p->family && p->hides_tags && flags & FYKE_PROBE_VLAN;
 			continue;
+		}
 		if (flags & FYKE_PROBE_PORT && p->ports != KNOWN) {
 			undecided |= p->ports == HIDDEN;
 			continue;
@@ -289,13 +296,16 @@ INLINE enum answer look_up(const struct fyke_arrays *a, const struct packet *p)
 			continue;
 		}
 		u32 kind = p->kind & q->fields[0];
-		/* The second hash is computed only if the first one hits, the destination only if the source does not. */
+		/* A further hash is computed only if all before it hit, the destination only if the source does not. */
 #pragma unroll
 		for (u32 end = 0; end < 2; end++) {
 			u32 port = p->port[end] & q->fields[1];
 
 			if (is_set(a, q, 0, kind, port, p->address[end], p->family) &&
-			    is_set(a, q, 1, kind, port, p->address[end], p->family))
+			    is_set(a, q, 1, kind, port, p->address[end], p->family) &&
+			    (!(flags & FYKE_PROBE_PAIRS) ||
+			     (is_set(a, q, 2, kind, port, p->address[end], p->family) &&
+			      is_set(a, q, 3, kind, port, p->address[end], p->family))))
 				return MAYBE;
 		}
 	}
@@ -310,29 +320,32 @@ INLINE struct fyke_tap_counts *counts_here(void)
 	return map_lookup(&tap_counts, &cpu);
 }
 
+/* True if there are rules in force; without a rule, every frame passes. */
+INLINE int in_force(const struct fyke_arrays *a)
+{
+	return *(volatile const u32 *)&a->enabled && *(volatile const u32 *)&a->probe_count;
+}
+
 /* True if a frame with this answer is rejected. An undecided one always passes. */
 INLINE int rejects(const struct fyke_arrays *a, enum answer answer)
 {
 	return answer == (a->negative ? MAYBE : NO);
 }
 
-/* Reads the frame of a socket; 0 if user space must decide. */
-INLINE int read_socket(struct __sk_buff *skb, struct packet *p)
+/* Starts the view of a frame with what is not in its bytes. */
+INLINE struct view view_of(struct __sk_buff *skb)
 {
 	struct view v = { .len = skb->len };
 
 	v.is_tagged = skb->vlan_present;
 	if (v.is_tagged)
 		v.tag = skb->vlan_tci & 0xfff;
-#ifdef FYKE_DIRECT
-	struct sk_buff *buffer = kernel_buffer(skb);
+	return v;
+}
 
-	v.readable = v.len - (u32)MEMBER("u32", buffer, FYKE_DATA_LEN_AT);
-	if (v.readable >= HEAD_BYTES || v.readable == v.len) {
-		v.at = readable(MEMBER("u64", buffer, FYKE_DATA_AT), 0);
-		return read_frame(&v, IN_PLACE, p);
-	}
-#endif
+/* Reads a copy of a frame's head; 0 if user space must decide. */
+INLINE int read_copy(struct __sk_buff *skb, struct view v, struct packet *p)
+{
 	u64 copy[9] = {};
 	u64 less = v.len - 1;
 
@@ -351,6 +364,35 @@ INLINE int read_socket(struct __sk_buff *skb, struct packet *p)
 	return read_frame(&v, COPIED, p);
 }
 
+/* Reads the frame of a socket; 0 if user space must decide. */
+INLINE int read_socket(struct __sk_buff *skb, struct packet *p)
+{
+	struct view v = view_of(skb);
+
+#ifdef FYKE_DIRECT
+	struct sk_buff *buffer = kernel_buffer(skb);
+
+	v.readable = v.len - (u32)MEMBER("u32", buffer, FYKE_DATA_LEN_AT);
+	if (v.readable >= HEAD_BYTES || v.readable == v.len) {
+		v.at = readable(MEMBER("u64", buffer, FYKE_DATA_AT), 0);
+		return read_frame(&v, IN_PLACE, p);
+	}
+#endif
+	return read_copy(skb, v, p);
+}
+
+/* Reads the frame of an interface; 0 if user space must decide. */
+INLINE int read_interface(struct __sk_buff *skb, struct packet *p)
+{
+	struct view v = view_of(skb);
+
+	v.at = (u8 *)(long)skb->data;
+	v.end = (u8 *)(long)skb->data_end;
+	if (v.end - v.at >= HEAD_BYTES || v.end - v.at == v.len)
+		return read_frame(&v, PACKET, p);
+	return read_copy(skb, v, p);
+}
+
 SEC("socket")
 int fyke_tap(struct __sk_buff *skb)
 {
@@ -360,7 +402,7 @@ int fyke_tap(struct __sk_buff *skb)
 
 	if (!own)
 		return -1;
-	if (*(volatile u32 *)&own->on && *(volatile const u32 *)&a->enabled) {
+	if (*(volatile u32 *)&own->on && in_force(a)) {
 		struct fyke_tap_counts *counts = counts_here();
 		struct packet *p = counts ? (struct packet *)counts->scratch : 0;
 
@@ -372,6 +414,46 @@ int fyke_tap(struct __sk_buff *skb)
 	if (*(volatile u32 *)&own->follows)
 		tail_call(skb, &after, 0);
 	return own->accept;
+}
+
+/* The same at tcx: the frame passes in any case. */
+INLINE int watch(struct __sk_buff *skb, u32 direction)
+{
+	const struct fyke_arrays *a = arrays();
+	struct fyke_tap_counts *counts = counts_here();
+	u32 zero = 0;
+	struct fyke_tap *own = map_lookup(&tap, &zero);
+
+	if (!counts || !own)
+		return -1;
+	if (in_force(a)) {
+		struct packet *p = (struct packet *)counts->scratch;
+
+		if (!read_interface(skb, p)) {
+			counts->count[FYKE_COUNT_UNREAD]++;
+		} else if (rejects(a, look_up(a, p))) {
+			counts->count[direction + 1]++;
+			return -1;
+		}
+	}
+	counts->count[direction]++;
+	u32 to = *(volatile u32 *)&own->copy_to;
+
+	if (to && clone_redirect(skb, to, 0))
+		counts->count[FYKE_COUNT_NOT_COPIED]++;
+	return -1;
+}
+
+SEC("classifier/in")
+int fyke_in(struct __sk_buff *skb)
+{
+	return watch(skb, FYKE_COUNT_IN);
+}
+
+SEC("classifier/out")
+int fyke_out(struct __sk_buff *skb)
+{
+	return watch(skb, FYKE_COUNT_OUT);
 }
 
 /* The same for XDP: frames that are rejected are dropped, for the host, too. */
@@ -389,7 +471,7 @@ int fyke_drop(struct xdp_md *context)
 
 	if (!counts)
 		return XDP_PASS;
-	if (*(volatile const u32 *)&a->enabled) {
+	if (in_force(a)) {
 		struct packet *p = (struct packet *)counts->scratch;
 
 		v.len = v.end - v.at;
@@ -409,6 +491,12 @@ SEC("socket")
 int fyke_tap_empty(struct __sk_buff *skb)
 {
 	return 0;
+}
+
+SEC("classifier/empty")
+int fyke_tcx_empty(struct __sk_buff *skb)
+{
+	return -1;
 }
 
 SEC("xdp")

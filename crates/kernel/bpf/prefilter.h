@@ -10,6 +10,8 @@
 #define FYKE_PROBE_V6 2
 #define FYKE_PROBE_PORT 4
 #define FYKE_PROBE_VLAN 8
+/* The array has a second pair of hash functions. */
+#define FYKE_PROBE_PAIRS 16
 
 /* The loader replaces this address by that of the arrays. */
 #define FYKE_ARRAYS 0x66796b0466796b05
@@ -32,7 +34,10 @@ struct fyke_probe {
 	__u64 bits;
 	__u64 offset[2];
 	__u64 multipliers[2][6];
-	__u64 unused;
+	__u64 unused[5];
+	__u64 more_offset[2];
+	__u64 more_multipliers[2][6];
+	__u64 unused_2[2];
 };
 
 struct fyke_arrays {
@@ -53,12 +58,18 @@ struct fyke_tap {
 	__u32 accept;
 	/* Frames that pass go to the program in `after`. */
 	__u32 follows;
-	__u32 unused[13];
+	/* Number of the interface that gets copies of frames that pass, at tcx; 0: none. */
+	__u32 copy_to;
+	__u32 unused[12];
 };
 
 #define FYKE_COUNT_REJECTED 0
 #define FYKE_COUNT_PASSED 1
 #define FYKE_COUNT_UNREAD 2
+/* At tcx: passed and rejected for each direction, and copies that the other interface did not take. */
+#define FYKE_COUNT_IN 3
+#define FYKE_COUNT_OUT 5
+#define FYKE_COUNT_NOT_COPIED 7
 
 /* Counters of one processor, and its scratch memory. */
 struct fyke_tap_counts {
@@ -68,11 +79,13 @@ struct fyke_tap_counts {
 
 _Static_assert(sizeof(struct fyke_tap_counts) == 192, "counts");
 
-_Static_assert(sizeof(struct fyke_probe) == 160, "probe");
+_Static_assert(sizeof(struct fyke_probe) == 320, "probe");
 _Static_assert(__builtin_offsetof(struct fyke_probe, bits) == 32, "bits");
 _Static_assert(__builtin_offsetof(struct fyke_probe, multipliers) == 56, "multipliers");
+_Static_assert(__builtin_offsetof(struct fyke_probe, more_offset) == 192, "more_offset");
+_Static_assert(__builtin_offsetof(struct fyke_probe, more_multipliers) == 208, "more");
 _Static_assert(__builtin_offsetof(struct fyke_arrays, probes) == 64, "probes");
-_Static_assert(__builtin_offsetof(struct fyke_arrays, words) == 10304, "words");
+_Static_assert(__builtin_offsetof(struct fyke_arrays, words) == 20544, "words");
 _Static_assert(sizeof(struct fyke_tap) == 64, "tap");
 
 #endif

@@ -70,7 +70,7 @@ NOINLINE int in_set(u32 table, u32 x, u32 y)
 }
 
 /* True if the first `bits` bits of 16 bytes are a member of a set. */
-NOINLINE int member6(struct __sk_buff *skb, struct scratch *s, const struct fyke_instruction *i,
+NOINLINE int member6(CONTEXT *skb, struct scratch *s, const struct fyke_instruction *i,
 		     u32 at)
 {
 	if (!s || !i)
@@ -106,7 +106,7 @@ NOINLINE int member6(struct __sk_buff *skb, struct scratch *s, const struct fyke
 	return FALSE;
 }
 
-INLINE int set6(struct __sk_buff *skb, struct scratch *s, const struct fyke_instruction *i, u32 at)
+INLINE int set6(CONTEXT *skb, struct scratch *s, const struct fyke_instruction *i, u32 at)
 {
 	int first = member6(skb, s, i, at);
 
@@ -118,7 +118,7 @@ INLINE int set6(struct __sk_buff *skb, struct scratch *s, const struct fyke_inst
 	return first == TRUE || second == TRUE ? TRUE : FALSE;
 }
 
-NOINLINE int set6_noinline(struct __sk_buff *skb, struct scratch *s,
+NOINLINE int set6_noinline(CONTEXT *skb, struct scratch *s,
 			  const struct fyke_instruction *i, u32 at)
 {
 	return s && i ? set6(skb, s, i, at) : OUT_OF_BOUNDS;

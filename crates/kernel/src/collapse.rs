@@ -82,6 +82,8 @@ pub(crate) struct Candidate<'a> {
     pub id: PassId,
     pub changed: Epoch,
     pub filter: Option<FilterId>,
+    /// Class of the frames that it accepts.
+    pub class: u32,
     pub instructions: &'a [Instruction],
 }
 
@@ -90,6 +92,8 @@ pub(crate) struct Candidate<'a> {
 pub(crate) struct Group {
     /// The text that all of them belong to; `None` for passes of several, or of none.
     pub filter: Option<FilterId>,
+    /// Class of the frames that they accept.
+    pub class: u32,
     pub form: Form,
     pub rows: Vec<u64>,
     /// Index of the pass of each row, in the order of `rows`.
@@ -136,6 +140,7 @@ fn compares_values(opcode: Opcode) -> bool {
 /// The passes of one skeleton.
 struct Alike {
     filter: Option<FilterId>,
+    class: u32,
     words: Vec<Word>,
     /// Index of the pass, and its values.
     members: Vec<(usize, Vec<u32>)>,
@@ -170,7 +175,8 @@ pub(crate) fn collapse(passes: &[Candidate<'_>]) -> Vec<Group> {
             Some(&at) => at,
             None => {
                 known.insert(key.clone(), alike.len());
-                alike.push(Alike { filter: pass.filter, words, members: Vec::new() });
+                let (filter, class) = (pass.filter, pass.class);
+                alike.push(Alike { filter, class, words, members: Vec::new() });
                 alike.len() - 1
             }
         };
@@ -181,22 +187,27 @@ pub(crate) fn collapse(passes: &[Candidate<'_>]) -> Vec<Group> {
     let ungrouped: usize = alike.iter().filter(few).map(|one| one.members.len()).sum();
     let pooled = if ungrouped > SHARED_FROM { pool(known, &alike) } else { Vec::new() };
     for one in alike.iter().chain(&pooled).filter(|one| one.members.len() >= THRESHOLD) {
-        divide(passes, one.filter, &one.words, &one.members, &mut groups);
+        divide(passes, (one.filter, one.class), &one.words, &one.members, &mut groups);
     }
     groups
 }
 
-/// Merges passes of equal skeleton from texts that have few of them.
+/// Merges passes of equal skeleton and class from texts that have few of them.
 fn pool(
     known: HashMap<(Option<FilterId>, Vec<Instruction>), usize>,
     alike: &[Alike],
 ) -> Vec<Alike> {
-    let mut pooled: HashMap<Vec<Instruction>, Alike> = HashMap::new();
+    let mut pooled: HashMap<(u32, Vec<Instruction>), Alike> = HashMap::new();
     for ((_, skeleton), at) in known {
         let one = &alike[at];
         if one.members.len() < THRESHOLD {
-            let words = || Alike { filter: None, words: one.words.clone(), members: Vec::new() };
-            let all = pooled.entry(skeleton).or_insert_with(words);
+            let empty = || Alike {
+                filter: None,
+                class: one.class,
+                words: one.words.clone(),
+                members: Vec::new(),
+            };
+            let all = pooled.entry((one.class, skeleton)).or_insert_with(empty);
             all.members.extend(one.members.iter().cloned());
         }
     }
@@ -210,7 +221,7 @@ fn pool(
 /// again with each part.
 fn divide(
     passes: &[Candidate<'_>],
-    filter: Option<FilterId>,
+    of: (Option<FilterId>, u32),
     words: &[Word],
     members: &[(usize, Vec<u32>)],
     groups: &mut Vec<Group>,
@@ -225,7 +236,7 @@ fn divide(
         let mut parts: Vec<_> = by_value.into_iter().collect();
         parts.retain(|(_, members)| members.len() >= THRESHOLD);
         parts.sort_by_key(|(_, members)| members[0].0);
-        parts.iter().for_each(|(_, members)| divide(passes, filter, words, members, groups));
+        parts.iter().for_each(|(_, members)| divide(passes, of, words, members, groups));
         return;
     }
     // The wide word comes first. If all passes are equal, no word differs, and any word can be the key.
@@ -241,8 +252,10 @@ fn divide(
         second: second.map(|word| words[word]),
     };
     let key = |values: &[u32]| row_key(values[first], second.map(|word| values[word]));
+    let (filter, class) = of;
     groups.push(Group {
         filter,
+        class,
         form,
         rows: members.iter().map(|(_, values)| key(values)).collect(),
         members: members.iter().map(|(index, _)| *index).collect(),

@@ -2,7 +2,9 @@
 
 use crate::layout::{COUNT_REJECTED, COUNT_SAMPLED};
 use crate::sys::{COUNTERS_BYTES, Mapped};
+use std::io;
 use std::iter;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 /// Counters of all processors. The interpreter and specialised programs have separate memory, because a specialised
@@ -12,16 +14,23 @@ pub(crate) struct Counters {
     memory: Mapped,
     specialised: Option<Mapped>,
     pub processors: usize,
+    /// The maps, for a process after this one.
+    maps: Vec<OwnedFd>,
 }
 
 impl Counters {
     pub(crate) fn new(memory: Mapped, processors: usize) -> Counters {
-        Counters { memory, specialised: None, processors }
+        Counters { memory, specialised: None, processors, maps: Vec::new() }
     }
 
     /// Adds the counters of specialised programs.
     pub fn and(self, specialised: Mapped) -> Counters {
         Counters { specialised: Some(specialised), ..self }
+    }
+
+    /// Keeps the maps, for a process after this one.
+    pub fn with_maps(self, maps: Vec<OwnedFd>) -> Counters {
+        Counters { maps, ..self }
     }
 
     #[cfg(test)]
@@ -47,6 +56,25 @@ impl Counters {
 pub struct CountReader(pub(crate) Arc<Counters>);
 
 impl CountReader {
+    /// Reads the counters of a program that a process before this one has loaded, from its [`maps`](Self::maps).
+    ///
+    /// # Errors
+    /// They are not such maps.
+    pub fn of(maps: &[OwnedFd]) -> io::Result<CountReader> {
+        let [memory, specialised] = maps else {
+            return Err(io::Error::other(format!("{} maps, expected 2", maps.len())));
+        };
+        let processors = processors()?;
+        let open = |map: &OwnedFd| Mapped::new(map.as_fd(), processors * COUNTERS_BYTES);
+        let counters = Counters::new(open(memory)?, processors).and(open(specialised)?);
+        Ok(CountReader(Arc::new(counters)))
+    }
+
+    /// The maps of the counters, for a process after this one.
+    pub fn maps(&self) -> Vec<BorrowedFd<'_>> {
+        self.0.maps.iter().map(AsFd::as_fd).collect()
+    }
+
     /// Frames that no pass accepted.
     pub fn rejected(&self) -> u64 {
         self.0.sum(COUNT_REJECTED)
@@ -56,4 +84,9 @@ impl CountReader {
     pub fn sampled(&self) -> u64 {
         self.0.sum(COUNT_SAMPLED)
     }
+}
+
+/// Number of processors for which counters exist.
+fn processors() -> io::Result<usize> {
+    aya::util::nr_cpus().map_err(|(what, source)| io::Error::new(source.kind(), what))
 }

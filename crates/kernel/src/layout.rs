@@ -57,6 +57,9 @@ pub const CONTINUE: usize = 1;
 pub const COUNTER: usize = 2;
 /// Trailer parameter: the next pass that the specialised tier does not cover, if this one fails.
 pub const REST: usize = 3;
+/// Trailer parameter: the class of the frames that the pass accepts, for a program that distributes frames over
+/// sockets; the number of a socket plus one, 0 = none.
+pub const CLASS: usize = 4;
 
 /// Value that a specialised program stores in the first word of the frame's control block (`cb`): the interpreter must
 /// run the remaining passes, from [`Control::rest`]. Otherwise the word is 0.
@@ -172,6 +175,8 @@ pub struct Control {
     pub cooked: u32,
     /// One in this number of frames that no pass accepts is accepted; 0 = none.
     pub sample: u32,
+    /// Odd factor of the hash that assigns conversations to sockets.
+    pub factor: u32,
 }
 
 /// One prefix of a set of IPv6 prefixes.

@@ -17,6 +17,7 @@
 //! | [`notify`] | system calls of the program that make packet sockets, held until they are answered | 10 µs per call |
 //! | [`sockets`] | packet sockets of other processes | |
 //! | [`prefilter`] | Deri's pre-filter in the kernel: arrays, the tap of a socket, XDP | a few stores per rule |
+//! | [`redirect`] | frames at XDP to AF_XDP sockets | |
 //! | [`tier`] | passes that have been stable for a while become generated eBPF | 0.1 to 30 ms, in the background |
 //! | [`sync`] | makes the lists equal to those of a pass set | O(passes) compared, O(change) written |
 //! | `collapse` | selects the passes of a set that become rows | O(passes) |
@@ -52,6 +53,7 @@ pub mod notify;
 pub mod options;
 pub mod passes;
 pub mod prefilter;
+pub mod redirect;
 pub mod rows;
 pub mod shape;
 pub mod share;

@@ -48,6 +48,12 @@ pub struct Options {
     /// Access to frames' bytes. If the kernel refuses it, or the form is [`Form::Callbacks`], it becomes
     /// [`Access::Copied`].
     pub access: Access,
+    /// Runs at XDP, for frames that a [`Redirector`](crate::redirect::Redirector) takes from an interface with this
+    /// address; Linux 6.9. `None`: for sockets and at tcx.
+    pub driver: Option<[u8; 6]>,
+    /// Also loads the program that distributes frames over the sockets of a group by the class of their pass
+    /// ([`Space::with_fanout_program`](crate::Space::with_fanout_program)).
+    pub distributes: bool,
 }
 
 impl Default for Options {
@@ -60,6 +66,8 @@ impl Default for Options {
             pass_capped: false,
             form: None,
             access: Access::best(),
+            driver: None,
+            distributes: false,
         }
     }
 }
@@ -73,6 +81,17 @@ impl Options {
     /// Options for [`crate::Space::attach_interface`] that drop frames which no pass accepts, also for the host.
     pub fn dropping() -> Options {
         Options { accept: TCX_NEXT, reject: DROP, ..Options::default() }
+    }
+
+    /// Options of a filter at XDP for an interface with this address.
+    pub fn at_driver(address: [u8; 6]) -> Options {
+        Options {
+            accept: 1,
+            access: Access::Copied,
+            form: Some(Form::Loop),
+            driver: Some(address),
+            ..Options::default()
+        }
     }
 
     /// Options for [`crate::Space::attach_interface`] that only count: every frame continues, whatever the verdict.

@@ -13,15 +13,16 @@ use crate::code::{Code, CodeMemory};
 use crate::counters::Counters;
 use crate::error::KernelEditError;
 use crate::layout::{
-    ACCEPT_SLOT, CODE_LIMIT, CODE_WORDS, CONTINUE, COOKED_BYTES, COUNT_EMPTY, COUNTER, COUNTERS,
-    Control, FIRST_PASS_COUNTER, FLAG_COUNT_REJECTED, FLAG_PASS_CAPPED, LAST, NEXT, OP_CODE,
-    OP_ROWS, OP_TRAILER, SLOT_INSTRUCTIONS, SLOTS, TRAILER,
+    ACCEPT_SLOT, CLASS, CODE_LIMIT, CODE_WORDS, CONTINUE, COOKED_BYTES, COUNT_EMPTY, COUNTER,
+    COUNTERS, Control, FIRST_PASS_COUNTER, FLAG_COUNT_REJECTED, FLAG_PASS_CAPPED, LAST, NEXT,
+    OP_CODE, OP_ROWS, OP_TRAILER, SLOT_INSTRUCTIONS, SLOTS, TRAILER,
 };
 use crate::options::Options;
 use crate::rows::{Members, Rows, TableId};
 use crate::sys::Mapped;
 use fyke_pass::{Instruction, Opcode};
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::mem::{offset_of, size_of};
 use std::sync::Arc;
 
@@ -39,6 +40,8 @@ pub struct NewPass<'a> {
     pub instructions: &'a [Instruction],
     /// The pass, removed in the same splice, that hands its count to the new pass.
     pub counts_for: Option<KernelPassId>,
+    /// The class of the frames that it accepts: the number of a socket plus one, 0 = none.
+    pub class: u32,
 }
 
 #[derive(Debug)]
@@ -49,10 +52,18 @@ struct Pass {
     /// Number of the edit that wrote it.
     version: u64,
     counter: u32,
+    class: u32,
     /// Value of the counter when the pass received it.
     counted_before: u64,
     previous: Option<KernelPassId>,
     next: Option<KernelPassId>,
+}
+
+/// The words of a pass's trailer that tell what to do with the frames that it accepts.
+#[derive(Debug, Clone, Copy)]
+struct Marks {
+    counter: u32,
+    class: u32,
 }
 
 /// The writer of the shared memory. There is one for each set of maps.
@@ -123,6 +134,8 @@ impl KernelPasses {
         let flags = flag(options.count_rejected, FLAG_COUNT_REJECTED)
             | flag(options.pass_capped, FLAG_PASS_CAPPED);
         memory.prepare(offset_of!(Control, flags), flags);
+        let factor = RandomState::new().hash_one(0) as u32 | 1;
+        memory.prepare(offset_of!(Control, factor), factor);
         memory.publish(offset_of!(Control, head), start(ACCEPT_SLOT));
         KernelPasses {
             memory,
@@ -262,8 +275,11 @@ impl KernelPasses {
     /// Adds a pass after the others (`NewPass` and `SelectOp` in one).
     pub fn add(&mut self, instructions: &[Instruction]) -> Result<KernelPassId, KernelEditError> {
         self.set_short(0, 0);
-        let ids =
-            self.splice(self.main.last, &[], &[NewPass { instructions, counts_for: None }])?;
+        let ids = self.splice(
+            self.main.last,
+            &[],
+            &[NewPass { instructions, counts_for: None, class: 0 }],
+        )?;
         Ok(ids[0])
     }
 
@@ -381,7 +397,8 @@ impl KernelPasses {
         change: impl FnOnce(&mut Vec<Instruction>) -> Result<(), KernelEditError>,
     ) -> Result<(), KernelEditError> {
         let pass = self.get(id)?;
-        let (list, previous, counter) = (pass.list, pass.previous, pass.counter);
+        let (list, previous) = (pass.list, pass.previous);
+        let marks = Marks { counter: pass.counter, class: pass.class };
         let mut instructions = pass.instructions.clone();
         change(&mut instructions)?;
         self.check(&instructions)?;
@@ -390,7 +407,7 @@ impl KernelPasses {
         self.within_budget(cost)?;
         let slots = self.take_slots(slots_for(instructions.len()))?;
         let next = self.get(id)?.next;
-        self.write(&slots, &instructions, counter, self.place_of(next));
+        self.write(&slots, &instructions, marks, self.place_of(next));
         self.set_short(0, 0);
         self.link(list, previous, start(slots[0]));
         self.ends_mut(list).cost = cost;
@@ -526,10 +543,12 @@ impl KernelPasses {
             }
             None => (fresh, self.counters.sum(fresh as usize)),
         };
-        self.write(&slots, new.instructions, counter, self.place_of(next));
+        let class = new.class;
+        self.write(&slots, new.instructions, Marks { counter, class }, self.place_of(next));
         let instructions = new.instructions.to_vec();
         let version = self.edits;
-        Pass { list, instructions, slots, version, counter, counted_before, previous: None, next }
+        let previous = None;
+        Pass { list, instructions, slots, version, counter, class, counted_before, previous, next }
     }
 
     /// Repairs the writer's own links around a splice.
@@ -623,7 +642,7 @@ impl KernelPasses {
     }
 
     /// Writes a pass to slots that are not reachable.
-    fn write(&self, slots: &[u32], instructions: &[Instruction], counter: u32, next: u32) {
+    fn write(&self, slots: &[u32], instructions: &[Instruction], marks: Marks, next: u32) {
         let truth = [Instruction::default()];
         let instructions = if instructions.is_empty() { &truth[..] } else { instructions };
         for (index, &slot) in slots.iter().enumerate() {
@@ -638,7 +657,8 @@ impl KernelPasses {
             let mut trailer = Instruction { command: OP_TRAILER, ..Instruction::default() };
             trailer.params[NEXT] = next;
             trailer.params[CONTINUE] = slots.get(index + 1).map_or(0, |&slot| start(slot));
-            trailer.params[COUNTER] = counter;
+            trailer.params[COUNTER] = marks.counter;
+            trailer.params[CLASS] = marks.class;
             self.memory.prepare_instruction(at(start(slot) + TRAILER as u32), &trailer);
         }
     }

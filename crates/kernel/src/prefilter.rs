@@ -2,12 +2,14 @@
 //!
 //! ```text
 //! Prefilter ─▶ Arrays ─▶ stores into mapped memory ─▶ Tap: the first filter of a monitoring socket
+//!                                                  ├▶ Watcher: tcx, both directions of an interface
 //!                                                  └▶ Dropper: XDP, for monitoring ports
 //! ```
 //!
 //! | program | what it rejects | the host | Linux |
 //! |---|---|---|---|
 //! | [`Tap`] | does not reach its sockets; [`Tap::follow`] names the filter after it | sees every frame | 5.5 |
+//! | [`Watcher`] | is counted and not copied to another interface | sees every frame | 6.6 |
 //! | [`Dropper`] | is dropped before all sockets | loses these frames, too | 5.9 |
 //!
 //! Any number of programs, of several processes, read the arrays of one pre-filter
@@ -23,7 +25,10 @@ mod dropper;
 pub mod layout;
 mod object;
 mod tap;
+mod watcher;
 
-pub use arrays::Arrays;
+pub use arrays::{Arrays, ArraysView};
+pub(crate) use dropper::attach;
 pub use dropper::{DropError, Dropper, DropperMode};
 pub use tap::Tap;
+pub use watcher::{Watched, Watcher};

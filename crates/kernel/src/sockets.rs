@@ -59,15 +59,28 @@ impl PacketSocket {
         self.link_at(sys::hardware(self.0.as_fd())?)
     }
 
+    /// Number of the interface that the socket is bound to; 0 if it is not bound.
+    ///
+    /// # Errors
+    /// The kernel does not tell.
+    pub fn interface(&self) -> io::Result<u32> {
+        sys::interface(self.0.as_fd())
+    }
+
+    /// Number of the interface of an address (`sockaddr_ll`); 0 for all interfaces.
+    pub fn interface_of(address: &[u8]) -> u32 {
+        let bytes = address.get(4..8).and_then(|bytes| <[u8; 4]>::try_from(bytes).ok());
+        bytes.map_or(0, u32::from_ne_bytes)
+    }
+
     /// Link type of the frames after the socket is bound to an address (`sockaddr_ll`).
     ///
     /// # Errors
     /// As [`PacketSocket::link`], or there is no such interface.
     pub fn link_when_bound(&self, address: &[u8]) -> io::Result<LinkType> {
-        let interface = address.get(4..8).and_then(|bytes| <[u8; 4]>::try_from(bytes).ok());
-        match interface.map(i32::from_ne_bytes) {
-            None | Some(0) => self.link_at(libc::ARPHRD_ETHER),
-            Some(interface) => self.link_at(sys::notify::hardware_at(self.0.as_fd(), interface)?),
+        match PacketSocket::interface_of(address) as i32 {
+            0 => self.link_at(libc::ARPHRD_ETHER),
+            interface => self.link_at(sys::notify::hardware_at(self.0.as_fd(), interface)?),
         }
     }
 

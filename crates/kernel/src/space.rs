@@ -31,6 +31,7 @@ static OBJECTS: Option<Objects> = Some(Objects {
     copying: aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/fyke.bpf.o")),
     direct: aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/fyke_direct.bpf.o")),
     callbacks: aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/fyke_callbacks.bpf.o")),
+    driver: aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/fyke_driver.bpf.o")),
 });
 #[cfg(not(fyke_object))]
 static OBJECTS: Option<Objects> = None;
@@ -44,7 +45,15 @@ struct Objects {
     direct: &'static [u8],
     /// [`Form::Callbacks`], with copies.
     callbacks: &'static [u8],
+    /// [`Form::Loop`], at XDP.
+    driver: &'static [u8],
 }
+
+/// The program at XDP.
+const DRIVER: &str = "fyke_driver";
+
+/// The program that distributes frames over sockets.
+const FANOUT: &str = "fyke_fanout";
 
 /// Direction of frames at an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,6 +136,10 @@ impl Space {
     fn open_as(form: Form, options: Options) -> Result<Space, OpenError> {
         let why = option_env!("FYKE_NO_OBJECT").unwrap_or("no clang");
         let objects = OBJECTS.ok_or(OpenError::NoObject { why })?;
+        if options.driver.is_some() {
+            let options = Options { access: Access::Copied, ..options };
+            return Space::load(objects.driver, Form::Loop, options);
+        }
         if options::is_refused() {
             return Space::load(objects.direct, form, options);
         }
@@ -149,6 +162,13 @@ impl Space {
         })?;
         let mut loader = EbpfLoader::new();
         loader.map_max_entries("counters", processors as u32).btf(None);
+        let address = options.driver.map(|[a, b, c, d, e, f]| {
+            // As the program loads it.
+            u64::from_ne_bytes([a, b, c, d, e, f, 0, 0])
+        });
+        if let Some(address) = &address {
+            loader.override_global("fyke_own_address", address, true);
+        }
         let mut ebpf = loader.load(object).map_err(refused("making the maps"))?;
         let passes_bytes = KernelPasses::BYTES;
         let passes = map(&ebpf, "passes", passes_bytes)?;
@@ -159,29 +179,30 @@ impl Space {
         let tallies = sys::single_value_map(processors * COUNTERS_BYTES).map_err(system)?;
         let specialised = Mapped::new(tallies.as_fd(), processors * COUNTERS_BYTES);
         let specialised = specialised.map_err(system)?;
-        let counters = Arc::new(Counters::new(memory, processors).and(specialised));
+        let shared = match ebpf.map("counters") {
+            Some(Map::Array(map)) => map.fd().as_fd().try_clone_to_owned().map_err(system)?,
+            _ => return Err(OpenError::Refused { step, what: "no map counters".into() }),
+        };
+        let maps = vec![shared, tallies.try_clone().map_err(system)?];
+        let counters = Counters::new(memory, processors).and(specialised).with_maps(maps);
+        let counters = Arc::new(counters);
         let options = Options { budget: options.budget.min(BUDGET_LIMIT), ..options };
         let mut passes = KernelPasses::new(passes, rows, counters.clone(), options);
         let more = ebpf.take_map("more_rows").map(HashMap::try_from);
         let more = more.ok_or(OpenError::Refused { step: "more rows", what: "no map".into() })?;
         passes.rows().overflow_into(more.map_err(refused("more rows"))?);
-        for name in ["fyke_socket", "fyke_entry", "fyke_empty"] {
-            let program = socket_program(&mut ebpf, name)?;
+        if let Some(Program::Xdp(program)) = ebpf.program_mut(DRIVER) {
             program.load().map_err(refused(VERIFYING))?;
+        } else {
+            load_socket_programs(&mut ebpf, options.distributes)?;
         }
-        // A specialised program continues in the interpreter by a tail call.
-        let interpreter = match ebpf.program("fyke_socket") {
-            Some(Program::SocketFilter(program)) => program.fd().map_err(refused("tiers"))?,
-            _ => return Err(OpenError::Refused { step: "tiers", what: "no program".into() }),
-        };
-        let interpreter = interpreter.try_clone().map_err(refused("tiers"))?;
-        let tiers = ebpf.map_mut("tiers").map(ProgramArray::try_from);
-        let mut tiers = tiers
-            .ok_or(OpenError::Refused { step: "tiers", what: "no map".into() })?
-            .map_err(refused("tiers"))?;
-        tiers.set(0, &interpreter, 0).map_err(refused("tiers"))?;
         let access = options.access;
         Ok(Space { form, access, specialised: None, ebpf, passes, counters, tallies })
+    }
+
+    /// True if its program is one for XDP ([`Options::driver`]).
+    pub fn is_at_driver(&self) -> bool {
+        self.ebpf.program(DRIVER).is_some()
     }
 
     /// The program's access to frames' bytes.
@@ -260,6 +281,45 @@ impl Space {
             Some(made) => Ok(use_it(made.program.as_fd())),
             None => self.with_program("fyke_socket", use_it),
         }
+    }
+
+    /// Calls `use_it` with the program for a group of packet sockets (`PACKET_FANOUT_EBPF`). A frame that a pass
+    /// accepts goes to the socket that the pass's class names, every other one to the socket of its conversation. All
+    /// sockets of the group must have the program of [`attach`](Self::attach): it takes the decision over and does not
+    /// evaluate the frame again. For link type EN10MB, with [`Options::distributes`].
+    ///
+    /// # Errors
+    /// The program is not loaded.
+    pub fn with_fanout_program<T>(
+        &self,
+        use_it: impl FnOnce(BorrowedFd<'_>) -> T,
+    ) -> io::Result<T> {
+        self.with_program(FANOUT, use_it)
+    }
+
+    /// Runs the program of [`with_fanout_program`](Self::with_fanout_program) on a frame of at least 14 bytes, once. It
+    /// returns the number of a socket, of which the kernel takes the remainder by the number of sockets.
+    ///
+    /// # Errors
+    /// The program is not loaded, or the kernel refuses the frame.
+    pub fn test_run_fanout(&self, frame: &[u8]) -> io::Result<TestRun> {
+        self.with_program(FANOUT, |program| sys::test_run(program, frame, 1))?
+    }
+
+    /// Calls `use_it` with the program at XDP, after it was told to give accepted frames to the program `next`.
+    ///
+    /// # Errors
+    /// The space is for sockets, or the kernel refuses.
+    pub fn with_driver_program<T>(
+        &self,
+        next: BorrowedFd<'_>,
+        use_it: impl FnOnce(BorrowedFd<'_>) -> T,
+    ) -> io::Result<T> {
+        match self.ebpf.map("tiers") {
+            Some(Map::ProgramArray(map)) => sys::objects::set_program(map.fd().as_fd(), next)?,
+            _ => return Err(io::Error::other("no map tiers")),
+        }
+        self.with_program(DRIVER, use_it)
     }
 
     /// Attaches the filter to an interface of the calling thread's network namespace, after the programs that are there
@@ -403,6 +463,9 @@ impl Space {
     /// # Errors
     /// The kernel refuses the frame.
     pub fn test_run_interpreted(&self, frame: &[u8], repeat: u32) -> io::Result<TestRun> {
+        if self.is_at_driver() {
+            return self.with_program(DRIVER, |program| sys::test_run(program, frame, repeat))?;
+        }
         let bytes = match self.passes.is_cooked() {
             true => cooked(frame),
             false => ebpf::with_ethernet_header(frame),
@@ -437,6 +500,7 @@ impl Space {
         let descriptor = match program {
             aya::programs::Program::SocketFilter(program) => program.fd(),
             aya::programs::Program::SchedClassifier(program) => program.fd(),
+            aya::programs::Program::Xdp(program) => program.fd(),
             _ => return Err(gone()),
         };
         Ok(use_it(descriptor.map_err(io::Error::other)?.as_fd()))
@@ -457,7 +521,8 @@ fn cooked(frame: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn map(ebpf: &Ebpf, name: &'static str, len: usize) -> Result<Mapped, OpenError> {
+/// Maps the values of an array.
+pub(crate) fn map(ebpf: &Ebpf, name: &'static str, len: usize) -> Result<Mapped, OpenError> {
     let step = "mapping the shared memory";
     match ebpf.map(name) {
         Some(Map::Array(map)) => {
@@ -465,6 +530,25 @@ fn map(ebpf: &Ebpf, name: &'static str, len: usize) -> Result<Mapped, OpenError>
         }
         _ => Err(OpenError::Refused { step, what: format!("no map {name}") }),
     }
+}
+
+fn load_socket_programs(ebpf: &mut Ebpf, distributes: bool) -> Result<(), OpenError> {
+    let fanout = distributes.then_some(FANOUT);
+    for name in ["fyke_socket", "fyke_entry", "fyke_empty"].into_iter().chain(fanout) {
+        let program = socket_program(ebpf, name)?;
+        program.load().map_err(refused(VERIFYING))?;
+    }
+    // A specialised program continues in the interpreter by a tail call.
+    let interpreter = match ebpf.program("fyke_socket") {
+        Some(Program::SocketFilter(program)) => program.fd().map_err(refused("tiers"))?,
+        _ => return Err(OpenError::Refused { step: "tiers", what: "no program".into() }),
+    };
+    let interpreter = interpreter.try_clone().map_err(refused("tiers"))?;
+    let tiers = ebpf.map_mut("tiers").map(ProgramArray::try_from);
+    let mut tiers = tiers
+        .ok_or(OpenError::Refused { step: "tiers", what: "no map".into() })?
+        .map_err(refused("tiers"))?;
+    tiers.set(0, &interpreter, 0).map_err(refused("tiers"))
 }
 
 fn socket_program<'a>(ebpf: &'a mut Ebpf, name: &str) -> Result<&'a mut SocketFilter, OpenError> {

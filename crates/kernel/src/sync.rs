@@ -49,6 +49,8 @@ pub struct Mirror {
     groups: BTreeMap<u32, Rowed>,
     last_group: u32,
     texts: Texts,
+    /// Classes of the frames that texts accept; 0 for all others.
+    classes: HashMap<FilterId, u32>,
     /// The epoch of the set that the kernel has.
     epoch: Option<Epoch>,
     /// Number of passes that are not rows, now and at the last search for tables.
@@ -86,6 +88,14 @@ impl Key {
     }
 }
 
+/// A pass that a list is to have.
+#[derive(Debug, Clone)]
+struct Listed {
+    key: Key,
+    body: Vec<Instruction>,
+    class: u32,
+}
+
 #[derive(Debug, Clone, Copy)]
 struct Item {
     key: Key,
@@ -96,6 +106,7 @@ struct Item {
 #[derive(Debug)]
 struct Rowed {
     filter: Option<FilterId>,
+    class: u32,
     form: Form,
     table: TableId,
     /// Each key, with the number of passes that have it.
@@ -130,8 +141,8 @@ struct Made {
 /// Contents of the lists after an edit.
 #[derive(Debug, Default)]
 struct Wanted {
-    main: Vec<(Key, Vec<Instruction>)>,
-    short: Vec<(Key, Vec<Instruction>)>,
+    main: Vec<Listed>,
+    short: Vec<Listed>,
     /// Groups that stay, with the text to which they belong now and their rows.
     staying: BTreeMap<u32, (Option<FilterId>, HashMap<u64, u32>)>,
     /// Passes that are rows: the number of their group, and the key.
@@ -289,6 +300,20 @@ impl Mirror {
         set.filters().try_for_each(|filter| texts::check(kernel, &filter, cooked))
     }
 
+    /// Sets the class of the frames that a text of the next edit accepts.
+    pub fn set_class(&mut self, filter: FilterId, class: u32) {
+        self.classes.insert(filter, class);
+    }
+
+    /// Forgets the classes of texts.
+    pub fn forget_classes(&mut self, filters: &[FilterId]) {
+        self.classes.retain(|filter, _| !filters.contains(filter));
+    }
+
+    fn class_of(&self, filter: Option<FilterId>) -> u32 {
+        filter.and_then(|filter| self.classes.get(&filter)).copied().unwrap_or(0)
+    }
+
     /// Returns true if a pass of the kernel represents a part of the set.
     pub fn owns(&self, pass: KernelPassId) -> bool {
         self.own.contains_key(&pass)
@@ -361,11 +386,13 @@ impl Mirror {
             id: *id,
             changed: Epoch(0),
             filter: None,
+            class: 0,
             instructions,
         });
         let unindexed = set.passes().filter(|pass| !is_code(text(pass.filter)));
         let unindexed = unindexed.map(|PassView { id, changed, filter, instructions, .. }| {
-            Candidate { id, changed, filter, instructions }
+            let class = self.class_of(filter);
+            Candidate { id, changed, filter, class, instructions }
         });
         let candidates: Vec<Candidate<'_>> = unindexed.chain(declared).collect();
         let mut wanted = Wanted::default();
@@ -376,7 +403,8 @@ impl Mirror {
         }
         for (filter, text) in texts {
             let Some(code) = text.code() else { continue };
-            let item = (Key::Text(filter), vec![code.instruction()]);
+            let (key, body) = (Key::Text(filter), vec![code.instruction()]);
+            let item = Listed { key, body, class: self.class_of(Some(filter)) };
             if wanted.short_limits != (0, 0) {
                 wanted.short.push(item.clone());
             }
@@ -409,7 +437,7 @@ impl Mirror {
         for (pass, _) in unindexed {
             wanted.unindexed += 1;
             let body = self.translate(kernel, set, pass, made)?;
-            let item = (Key::Pass(pass.id, pass.changed), body);
+            let item = Listed { key: Key::Pass(pass.id, pass.changed), body, class: pass.class };
             wanted.short.extend((!has_code(pass)).then(|| item.clone()));
             wanted.main.push(item);
         }
@@ -424,9 +452,10 @@ impl Mirror {
         passes: &[Candidate<'_>],
         wanted: &mut Wanted,
         made: &mut Made,
-    ) -> Result<(Key, Vec<Instruction>), KernelEditError> {
+    ) -> Result<Listed, KernelEditError> {
+        let class = group.class;
         let free = |(number, one): &(&u32, &Rowed)| {
-            one.form == group.form && !wanted.staying.contains_key(number)
+            one.form == group.form && one.class == class && !wanted.staying.contains_key(number)
         };
         let mut known = self.groups.iter().filter(free);
         // The table of the same text, or of a text that this one replaces.
@@ -435,7 +464,7 @@ impl Mirror {
             let (number, body) = self.new_group(kernel, &group, made)?;
             let members = group.members.iter().zip(&group.rows);
             wanted.rowed.extend(members.map(|(&at, &key)| (passes[at].id, (number, key))));
-            return Ok((Key::Group(number), body));
+            return Ok(Listed { key: Key::Group(number), body, class });
         };
         let rows = counted_keys(&group.rows);
         made.rows.push((number, Vec::new()));
@@ -448,7 +477,8 @@ impl Mirror {
         let members = group.members.iter().zip(&group.rows);
         wanted.rowed.extend(members.map(|(&at, &key)| (passes[at].id, (number, key))));
         wanted.staying.insert(number, (group.filter, rows));
-        Ok((Key::Group(number), there.form.instructions(there.table)))
+        let body = there.form.instructions(there.table);
+        Ok(Listed { key: Key::Group(number), body, class })
     }
 
     /// Makes a table for a group. Returns its number and the pass that looks rows up.
@@ -461,11 +491,11 @@ impl Mirror {
         let rows = counted_keys(&group.rows);
         let table = kernel.table(&Members::Keys(rows.keys().copied().collect()))?;
         self.last_group += 1;
-        let (filter, form) = (group.filter, group.form.clone());
+        let (filter, class, form) = (group.filter, group.class, group.form.clone());
         let body = form.instructions(table);
         made.groups.insert(
             self.last_group,
-            Rowed { filter, form, table, rows, passes: group.rows.len(), before: 0 },
+            Rowed { filter, class, form, table, rows, passes: group.rows.len(), before: 0 },
         );
         Ok((self.last_group, body))
     }
@@ -483,7 +513,7 @@ impl Mirror {
             List::Main => &wanted.main,
             List::Short => &wanted.short,
         };
-        let same = |(have, want): &(&Item, &(Key, Vec<Instruction>))| have.key == want.0;
+        let same = |(have, want): &(&Item, &Listed)| have.key == want.key;
         let front = have.iter().zip(want).take_while(same).count();
         let (old, new) = (&have[front..], &want[front..]);
         let back = old.iter().rev().zip(new.iter().rev()).take_while(same).count();
@@ -495,11 +525,12 @@ impl Mirror {
         let counts: HashMap<Subject, KernelPassId> =
             old.iter().map(|have| (have.key.subject(), have.kernel)).collect();
         let added = new.iter().map(|one| NewPass {
-            instructions: &one.1,
-            counts_for: counts.get(&one.0.subject()).copied(),
+            instructions: &one.body,
+            counts_for: counts.get(&one.key.subject()).copied(),
+            class: one.class,
         });
         let after = front.checked_sub(1).map(|last| have[last].kernel);
-        let keys = new.iter().map(|one| one.0).collect();
+        let keys = new.iter().map(|one| one.key).collect();
         let replaced = old.to_vec();
         let splice = Splice { list, after, removed, added: added.collect() };
         Change { replaced, splice, keys }

@@ -78,6 +78,11 @@ impl Mapped {
         self.word(at).load(Ordering::Relaxed)
     }
 
+    /// Reads a word, and sees what was written before it was published.
+    pub fn get_published(&self, at: usize) -> u32 {
+        self.word(at).load(Ordering::Acquire)
+    }
+
     /// Writes a word that no reader can reach yet.
     pub fn prepare(&self, at: usize, value: u32) {
         self.word(at).store(value, Ordering::Relaxed);
@@ -162,6 +167,35 @@ pub fn kind(socket: BorrowedFd<'_>) -> io::Result<libc::c_int> {
 
 /// The kind of interface (`ARPHRD_…`) to which a packet socket is bound; Ethernet if it is not bound.
 pub fn hardware(socket: BorrowedFd<'_>) -> io::Result<u16> {
+    let address = bound_to(socket)?;
+    Ok(if address.sll_ifindex == 0 { libc::ARPHRD_ETHER } else { address.sll_hatype })
+}
+
+/// Number of the interface to which a packet socket is bound; 0 if it is not bound.
+pub fn interface(socket: BorrowedFd<'_>) -> io::Result<u32> {
+    Ok(bound_to(socket)?.sll_ifindex.unsigned_abs())
+}
+
+/// Number of the network namespace of a socket, which no other has had since the machine was started. Linux 5.14.
+pub fn namespace(socket: BorrowedFd<'_>) -> io::Result<u64> {
+    /// `SO_NETNS_COOKIE`, `asm-generic/socket.h`.
+    const COOKIE: libc::c_int = 71;
+    let mut cookie = 0_u64;
+    let mut len = size_of::<u64>() as libc::socklen_t;
+    // SAFETY: the value and len are ours, and len is the value's size.
+    let done = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            COOKIE,
+            (&raw mut cookie).cast(),
+            &raw mut len,
+        )
+    };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(cookie) }
+}
+
+fn bound_to(socket: BorrowedFd<'_>) -> io::Result<libc::sockaddr_ll> {
     // SAFETY: all zeros is a valid sockaddr_ll.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     let mut len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
@@ -171,7 +205,7 @@ pub fn hardware(socket: BorrowedFd<'_>) -> io::Result<u16> {
     if done < 0 {
         return Err(io::Error::last_os_error());
     }
-    Ok(if address.sll_ifindex == 0 { libc::ARPHRD_ETHER } else { address.sll_hatype })
+    Ok(address)
 }
 
 /// Replaces the socket's filter with a program, in one step.

@@ -22,6 +22,7 @@
 //! | [`live::share`] | `fyke bench share` |
 //! | [`scan`] | `fyke bench scan` |
 //! | [`streams`] | `fyke bench streams` |
+//! | [`ids`] | `fyke bench ids` |
 //!
 //! A new bench is a function from [`Options`] and a [`Progress`] to a [`report::Report`]. It checks that all
 //! engines give the same answers ([`BenchError::Mismatch`] otherwise), measures with [`measure::rounds`], and
@@ -29,6 +30,7 @@
 //! run it so. Figures are medians; only ratios within one run are meaningful.
 
 pub mod bloom;
+pub mod calls;
 pub mod demux;
 pub mod dynamic;
 pub mod engine;
@@ -36,6 +38,7 @@ pub mod filters;
 pub mod frames;
 pub mod graph;
 pub mod hash;
+pub mod ids;
 pub mod list;
 pub mod live;
 pub mod measure;

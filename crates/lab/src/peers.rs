@@ -7,5 +7,6 @@ pub mod libpcap;
 pub mod libpcap_live;
 pub mod native;
 pub mod opt_c;
+pub mod pcre2;
 pub mod re2c;
 pub mod tracking;

@@ -1,8 +1,8 @@
 //! The benches at smoke size, so that they stay correct; and a check that a disagreement of engines is detected.
 
 use fyke_kernel::{OpenError, Space};
-use fyke_lab::bench::report::Report;
-use fyke_lab::bench::{BenchError, Options, bloom, dynamic, graph, statics, update, workers};
+use fyke_lab::bench::report::{Measurement, Report};
+use fyke_lab::bench::{BenchError, Options, bloom, dynamic, graph, ids, statics, update, workers};
 use fyke_lab::net::{World, WorldError};
 use fyke_testkit::skip::unless_missing;
 
@@ -129,9 +129,20 @@ fn bloom_in_the_kernel_measures_frames_and_rules() {
         of.any(|one| one.case == case && one.engine == engine && one.setting.contains(setting))
     };
     for case in ["array1", "array2", "array3", "array1-more"] {
-        for engine in ["fyke-tap", "fyke-tap-copied", "fyke-xdp", "fyke-kernel"] {
+        for engine in ["fyke-tap", "fyke-tap-copied", "fyke-tcx", "fyke-xdp", "fyke-kernel"] {
             for setting in ["64 bytes, rejected", "900 bytes, accepted"] {
                 assert!(has(case, engine, setting), "{case} {engine} {setting}");
+            }
+        }
+    }
+    let missed = |one: &&Measurement| one.setting == "of these frames rejected";
+    let missed = report.measurements.iter().find(missed).map(Measurement::figure);
+    assert_eq!(missed, Some(0.0), "rules come and go, and none is missed");
+    for case in ["table2-64", "table2-random", "table2-900"] {
+        for engine in ["af_packet", "fyke-tap", "fyke-xdp", "fyke-kernel"] {
+            for rules in ["1 rule, ", "1 + 300 rules, "] {
+                let setting = format!("{rules}sent and matching, but not received");
+                assert!(has(case, engine, &setting), "{case} {engine} {setting}");
             }
         }
     }
@@ -181,4 +192,34 @@ fn graph_runs_and_every_node_sees_every_frame() {
     }
     let more = |one: &&fyke_lab::bench::report::Measurement| one.setting.starts_with("one node");
     assert_eq!(report.measurements.iter().filter(more).count(), 6);
+}
+
+#[test]
+fn ids_finds_the_same_rules_as_its_peer_and_measures_every_case() {
+    let report = ids::run(&options(), &mut |_, _, _| {}).unwrap();
+    for note in &report.notes {
+        println!("{note}");
+    }
+    for case in ["search", "whole", "edit", "prefilter"] {
+        let of: Vec<_> = report.measurements.iter().filter(|one| one.case == case).collect();
+        assert!(of.iter().any(|one| one.engine == "fyke"), "{case}");
+        assert!(of.iter().all(|one| one.figure() > 0.0), "{case} {of:?}");
+    }
+    let found = report.measurements.iter().filter(|one| one.case == "search");
+    assert!(found.clone().any(|one| one.accepted.is_some_and(|count| count > 5)));
+    let kept = report.measurements.iter().filter(|one| one.case == "prefilter");
+    assert!(kept.clone().count() > 0 && kept.clone().all(|one| one.figure() <= 100.0));
+    // Rules of a file: of all languages, with expressions.
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("my.rules");
+    let rules = "alert tcp any any -> any any (content:\"Accept-Language\"; pcre:\"/index\\.p[a-h]p/Ri\"; sid:1;)\n\
+         alert http any any -> any any (http.uri; content:\"INDEX\"; nocase; content:\"php\"; sid:2;)\n\
+         alert udp any any -> any any (content:\"nowhere to be found\"; sid:3;)\n";
+    std::fs::write(&path, rules).unwrap();
+    let cases = vec!["search".to_owned()];
+    let report =
+        ids::run(&Options { real_filters: Some(path), cases, ..options() }, &mut |_, _, _| {});
+    let report = report.unwrap();
+    let accepted = report.measurements.iter().find_map(|one| one.accepted);
+    assert!(accepted.is_some_and(|count| count > 100), "{report:?}");
 }

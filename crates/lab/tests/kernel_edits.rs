@@ -15,6 +15,8 @@ use fyke_kernel::{KernelPassId, OpenError, Options, Space, Tuner};
 use fyke_lab::net::{self, World, WorldError};
 use fyke_pass::{Instruction, Opcode};
 use fyke_testkit::skip::unless_missing;
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::cell::RefCell;
 use std::io::Read;
@@ -47,8 +49,18 @@ fn send(world: &World) -> Traffic {
         .map(|sender| {
             let (stop, sent, kept) = (stop.clone(), sent.clone(), kept.clone());
             let work = move || {
+                // On a processor of its own, because each has a queue of frames: a sender that moves to another one
+                // may overtake itself.
+                let mut own = CpuSet::new();
+                let _stays = own
+                    .set(sender as usize)
+                    .and_then(|()| sched_setaffinity(Pid::from_raw(0), &own));
                 let socket = UdpSocket::bind((net::client_address(sender as usize), 0)).unwrap();
                 socket.connect((net::server_address(0), PORT)).unwrap();
+                // Frames sent before the neighbour's address is known wait for it, and later ones overtake them. This
+                // frame is too short for every pass.
+                socket.send(&[]).unwrap();
+                std::thread::sleep(Duration::from_millis(200));
                 let mut payload = [0; 32];
                 for number in 0_u32.. {
                     if stop.load(Ordering::Relaxed) {

@@ -3,28 +3,33 @@
 //! | request | accepted until | what the helper does |
 //! |---|---|---|
 //! | hold | sealed | keeps a copy of a packet socket, with the name of its interface |
+//! | hold a group | sealed | keeps the description of sockets that share the frames of an interface ([`Group`]) |
 //! | will remove | sealed | keeps the path of a file, with its identity |
-//! | seal | sealed | refuses these three requests from now on, drops all capabilities, enters its own sandbox |
+//! | seal | sealed | refuses these four requests from now on, drops its capabilities, enters its own sandbox |
 //! | name | the end | tells the name of the interface with an index |
 //! | look | the end | describes the interface that a held socket belongs to |
 //! | bind | the end | binds a held socket to its interface again, after the interface was recreated |
+//! | fetch | the end | opens the sockets of a held group again, and gives a member its own |
 //! | remove | the end | removes a named file, if it is still the same file |
 //!
 //! After the seal, a request can name only a socket (by number) or a file (by path) that was handed over before it,
-//! while the parent was still trusted. The helper reads no frames. It ends when its parent ends, even if the parent is
+//! while the parent was still trusted. Only a helper with a group keeps a capability, CAP_NET_RAW, and may open packet
+//! sockets. The helper reads no frames. It ends when its parent ends, even if the parent is
 //! killed, and then removes the named files that still exist.
 //!
 //! Messages are packets of a socket pair (SOCK_SEQPACKET), one request and one answer at a time. Both carry the number
 //! of the request, so that an answer after the time limit of its request is dropped.
 
+mod group;
 mod serve;
 mod wire;
 
 use crate::sys;
+pub use group::{Fetched, Group, MAX_PLAN, Opened};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags,
-    SocketType, recv, sendmsg, socketpair, sockopt,
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+    sendmsg, socketpair, sockopt,
 };
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::io::{self, IoSlice};
@@ -69,6 +74,18 @@ pub trait Sockets {
     /// # Errors
     /// When the system refuses.
     fn bind(&self, socket: BorrowedFd<'_>, to: &Presence, promiscuous: bool) -> io::Result<()>;
+
+    /// Opens `count` sockets that share the frames of an interface, and deliver nothing yet. `plan` has the options.
+    ///
+    /// # Errors
+    /// For an invalid plan; when the system refuses.
+    fn open_group(
+        &self,
+        plan: &[u8],
+        count: usize,
+        to: &Presence,
+        promiscuous: bool,
+    ) -> io::Result<Vec<Opened>>;
 }
 
 /// An interface that exists now.
@@ -173,6 +190,37 @@ impl Helper {
     ) -> io::Result<u32> {
         let request = Request { kind: Kind::Hold, number: 0, flag: promiscuous, sequence: 0 };
         Ok(self.ask(request, interface.as_bytes(), Some(socket))?.number)
+    }
+
+    /// Hands over the description of `count` sockets that share the frames of an interface, and returns the number of
+    /// the group, for [`look`](Self::look) and [`fetch`](Self::fetch). `plan` is passed to [`Sockets::open_group`].
+    ///
+    /// # Errors
+    /// As [`hold`](Self::hold), and for a plan that is longer than [`MAX_PLAN`].
+    pub fn hold_group(
+        &self,
+        interface: &str,
+        promiscuous: bool,
+        count: u32,
+        plan: &[u8],
+    ) -> io::Result<u32> {
+        let request =
+            Request { kind: Kind::HoldGroup, number: count, flag: promiscuous, sequence: 0 };
+        let len = u8::try_from(plan.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let text = [&[len], plan, interface.as_bytes()].concat();
+        Ok(self.ask(request, &text, None)?.number)
+    }
+
+    /// Fetches the socket of a member of a group, which is opened again if the interface was made again.
+    ///
+    /// # Errors
+    /// As [`Group::fetch`].
+    pub fn fetch(&self, number: u32, member: u32) -> io::Result<Fetched> {
+        let request = Request { kind: Kind::Fetch, number, flag: false, sequence: 0 };
+        let (answer, socket) = self.exchange(PATIENCE, request, &member.to_ne_bytes(), None)?;
+        let socket = socket.ok_or_else(|| io::Error::other("the helper has sent no socket"))?;
+        let opened = Opened { socket, blocks: answer.blocks };
+        Ok(Fetched { opened, generation: answer.number, presence: answer.presence })
     }
 
     /// Names a file to remove when this process ends, or earlier by [`remove`](Self::remove).
@@ -282,7 +330,6 @@ impl Helper {
         self.ask_within(PATIENCE, request, text, socket)
     }
 
-    /// Sends a request and waits for its answer. Answers to earlier requests, which came too late, are dropped.
     fn ask_within(
         &self,
         patience: Duration,
@@ -290,6 +337,18 @@ impl Helper {
         text: &[u8],
         socket: Option<BorrowedFd<'_>>,
     ) -> io::Result<Answer> {
+        self.exchange(patience, request, text, socket).map(|(answer, _)| answer)
+    }
+
+    /// Sends a request and waits for its answer. Answers to earlier requests, which came too late, are dropped, with
+    /// their sockets.
+    fn exchange(
+        &self,
+        patience: Duration,
+        request: Request,
+        text: &[u8],
+        socket: Option<BorrowedFd<'_>>,
+    ) -> io::Result<(Answer, Option<OwnedFd>)> {
         if text.len() > wire::MAX_TEXT {
             return Err(io::ErrorKind::InvalidInput.into());
         }
@@ -309,13 +368,13 @@ impl Helper {
         self.until(end, sockopt::Timeout::Send, send)?;
         loop {
             let mut bytes = [0u8; Answer::LEN];
-            let receive = || Ok(recv(self.channel.as_fd(), &mut bytes, RecvFlags::empty())?.1);
-            let length = self.until(end, sockopt::Timeout::Recv, receive)?;
+            let receive = || wire::receive(&self.channel, &mut bytes);
+            let (length, socket) = self.until(end, sockopt::Timeout::Recv, receive)?;
             let gone = || io::Error::other("the helper process has ended");
             let answer = Answer::from_bytes(&bytes[..length]).ok_or_else(gone)?;
             if answer.sequence == request.sequence {
                 return match answer.error {
-                    0 => Ok(answer),
+                    0 => Ok((answer, socket)),
                     error => Err(io::Error::from_raw_os_error(error)),
                 };
             }

@@ -7,6 +7,7 @@
 //! | [`helper`] | nothing: a small process that does privileged work later, from a fixed list of requests | any |
 //! | [`namespace`] | nothing: enters a network namespace, before anything is opened | 3.0 |
 //! | [`runner`] | nothing: a small process that runs a command for each closed file, as the new user | any |
+//! | [`given`] | nothing: takes the descriptors of a service manager, and has some kept | any |
 //! | [`place`] | nothing: opens files without following what other users have planted | any |
 //!
 //! The order of a command: [`runner::start`] and [`helper::start`] while there is one thread; open sockets and files;
@@ -17,6 +18,7 @@
 //! [`Helper::seal`]: helper::Helper::seal
 #![deny(unsafe_code)]
 
+pub mod given;
 pub mod helper;
 pub mod namespace;
 pub mod place;

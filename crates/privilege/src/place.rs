@@ -15,8 +15,8 @@
 //! Every check is made on what is open, not on a name, so nothing can be exchanged after it. Source: proc_sys_fs(5).
 
 use crate::user;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, PROC_SUPER_MAGIC, Stat};
-use rustix::fs::{fstat, fstatfs, open, openat, readlinkat, statat, unlinkat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, PROC_SUPER_MAGIC, Stat};
+use rustix::fs::{fstat, fstatfs, linkat, open, openat, readlinkat, renameat, statat, unlinkat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 use std::collections::VecDeque;
@@ -138,6 +138,38 @@ impl Place {
         }
     }
 
+    /// Begins a file that takes this place when it is complete ([`Draft::keep`]). Returns the device and inode of the
+    /// regular file that is there now, too.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidInput`] if something else is there; when another user has made it (see the
+    /// [module](self)); when the folder takes no new file.
+    pub fn draft(&self, mode: u32) -> io::Result<(Draft, Option<(u64, u64)>)> {
+        let old = match statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => None,
+            found => Some(found?),
+        };
+        if let Some(old) = &old {
+            if kind(old) != FileType::RegularFile {
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+            }
+            check_file(&fstat(&self.folder)?, old)?;
+        }
+        let (folder, name) = (self.folder.try_clone()?, self.name.clone());
+        let (write, mode) = (OFlags::WRONLY | OFlags::CLOEXEC, Mode::from_raw_mode(mode));
+        let (file, temporary) = match openat(&folder, ".", write | OFlags::TMPFILE, mode) {
+            Ok(file) => (file, None),
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT | Errno::INVAL) => {
+                let temporary = unforeseeable(&name);
+                let new = write | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+                (openat(&folder, &temporary, new, mode)?, Some(temporary))
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let draft = Draft { folder, name, file: File::from(file), temporary };
+        Ok((draft, old.map(|old| (old.st_dev, old.st_ino))))
+    }
+
     fn open(&self, flags: OFlags, mode: u32) -> Result<File, Errno> {
         let no_link = if self.is_magic { OFlags::empty() } else { OFlags::NOFOLLOW };
         let always = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -221,6 +253,57 @@ impl Place {
     }
 }
 
+/// A file without a name, which takes its name when it is complete: a process that is killed before that leaves the
+/// old file.
+#[derive(Debug)]
+pub struct Draft {
+    folder: OwnedFd,
+    name: OsString,
+    /// The open file.
+    pub file: File,
+    /// Its name until it is complete, in file systems that have no files without names.
+    temporary: Option<OsString>,
+}
+
+impl Draft {
+    /// Gives the file its name, in place of the one that has it.
+    ///
+    /// # Errors
+    /// Those of link(2) and rename(2).
+    pub fn keep(mut self) -> io::Result<()> {
+        if self.temporary.is_none() {
+            let open = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+            let temporary = unforeseeable(&self.name);
+            linkat(CWD, &open, &self.folder, &temporary, AtFlags::SYMLINK_FOLLOW)?;
+            self.temporary = Some(temporary);
+        }
+        if let Some(temporary) = &self.temporary {
+            renameat(&self.folder, temporary, &self.folder, &self.name)?;
+        }
+        self.temporary = None;
+        Ok(())
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        if let Some(temporary) = &self.temporary {
+            // A draft that is not kept has failed for a reason that is reported.
+            let _ = unlinkat(&self.folder, temporary, AtFlags::empty());
+        }
+    }
+}
+
+/// A name for a short time that other users cannot foresee.
+fn unforeseeable(name: &OsStr) -> OsString {
+    // Keyed by the system's random numbers.
+    let random = RandomState::new().build_hasher().finish();
+    let mut draft = OsString::from(".");
+    draft.push(name);
+    draft.push(format!(".{random:016x}.new"));
+    draft
+}
+
 /// Opens a file for writing, and makes it if there is none, as [`Place::open_to_write`]; an existing one is emptied.
 ///
 /// # Errors
@@ -242,15 +325,11 @@ pub fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let folder = open(parent.unwrap_or(Path::new(".")), FOLDER, Mode::empty())?;
     let name = path.file_name().ok_or(Errno::ISDIR)?;
-    // Keyed by the system's random numbers.
-    let random = RandomState::new().build_hasher().finish();
-    let mut draft = OsString::from(".");
-    draft.push(name);
-    draft.push(format!(".{random:016x}.new"));
+    let draft = unforeseeable(name);
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = File::from(openat(&folder, &draft, flags, Mode::from_raw_mode(0o666))?);
     let written = io::Write::write_all(&mut &file, contents)
-        .and_then(|()| Ok(rustix::fs::renameat(&folder, &draft, &folder, name)?));
+        .and_then(|()| Ok(renameat(&folder, &draft, &folder, name)?));
     if written.is_err() {
         // The error of writing is the one to report.
         let _ = unlinkat(&folder, &draft, AtFlags::empty());
@@ -401,6 +480,41 @@ mod tests {
         mode(0o755);
         create(&at("planted")).unwrap();
         assert_eq!(read(at("closed/precious")).unwrap(), b"");
+    }
+
+    #[test]
+    fn a_draft_takes_its_name_when_it_is_complete() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path().join("file");
+        let entries = || std::fs::read_dir(folder.path()).unwrap().count();
+        write(&at, "old").unwrap();
+        let begin = || Place::of(&at).unwrap().draft(0o600).unwrap();
+        let (draft, old) = begin();
+        assert_eq!(old, Some(Place::of(&at).unwrap().identity().unwrap()));
+        io::Write::write_all(&mut &draft.file, b"new").unwrap();
+        assert_eq!(read(&at).unwrap(), b"old");
+        drop(draft);
+        assert_eq!((read(&at).unwrap(), entries()), (b"old".to_vec(), 1));
+        let draft = begin().0;
+        io::Write::write_all(&mut &draft.file, b"new").unwrap();
+        draft.keep().unwrap();
+        assert_eq!((read(&at).unwrap(), entries()), (b"new".to_vec(), 1));
+        // With a temporary name, as in a file system that has no files without names.
+        let mut draft = begin().0;
+        draft.temporary = Some("draft".into());
+        write(folder.path().join("draft"), "third").unwrap();
+        draft.keep().unwrap();
+        assert_eq!((read(&at).unwrap(), entries()), (b"third".to_vec(), 1));
+        let mut draft = begin().0;
+        draft.temporary = Some("draft".into());
+        write(folder.path().join("draft"), "fourth").unwrap();
+        drop(draft);
+        assert_eq!((read(&at).unwrap(), entries()), (b"third".to_vec(), 1));
+        symlink("missing", folder.path().join("link")).unwrap();
+        let place = Place::of(&folder.path().join("link")).unwrap();
+        assert_eq!(place.draft(0o600).unwrap().1, None);
+        let device = Place::of(Path::new("/dev/null")).unwrap().draft(0o600).unwrap_err();
+        assert_eq!(device.kind(), io::ErrorKind::InvalidInput);
     }
 
     #[test]

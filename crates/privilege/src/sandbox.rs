@@ -26,12 +26,14 @@ pub struct Rules {
     pub reads: Vec<PathBuf>,
     /// Folders in which the process removes files.
     pub removes: Vec<PathBuf>,
-    /// Allows the process to open internet and Unix sockets. Packet sockets are never allowed.
+    /// Allows the process to open internet and Unix sockets, no packet sockets.
     pub opens_sockets: bool,
     /// Allows the process to make memory that it shares with others.
     pub makes_memory: bool,
     /// Allows the process to query interfaces and to bind sockets to them.
     pub looks_at_interfaces: bool,
+    /// Allows the process to open packet sockets with rings, and groups of them; it needs the capability for it, too.
+    pub opens_packet_rings: bool,
     /// Allows the process to send frames through an interface.
     pub sends_frames: bool,
     /// Allows the process to make memory executable, for programs compiled to machine code.

@@ -7,12 +7,31 @@ use crate::user::User;
 use std::ffi::{CStr, CString};
 use std::io;
 use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 use std::time::{Duration, Instant};
 
+/// Option of a socket: a descriptor of the process at its other end.
+const SO_PEERPIDFD: libc::c_int = 77;
 /// Bytes for the strings of a user entry, at first and at most. A longer entry is an error.
 const FIRST_ROOM: usize = 1 << 12;
 const MOST_ROOM: usize = 1 << 20;
+
+/// A descriptor of the process that has connected a Unix socket (pidfd; Linux 6.5). It is that process also when its
+/// number is given to another one.
+pub(crate) fn peer_process(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let (mut number, mut len): (libc::c_int, libc::socklen_t) = (-1, 4);
+    // SAFETY: four writable bytes, and their number.
+    let done = unsafe {
+        let into = (&raw mut number).cast();
+        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, SO_PEERPIDFD, into, &raw mut len)
+    };
+    match (done, number) {
+        // SAFETY: the kernel has just made this descriptor, and nothing else owns it.
+        (0, 0..) => Ok(unsafe { OwnedFd::from_raw_fd(number) }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
 
 /// Looks up a user by name; `None` if there is none.
 pub(crate) fn user_by_name(name: &str) -> io::Result<Option<User>> {
@@ -212,4 +231,27 @@ pub(crate) fn call(number: libc::c_long, arguments: [libc::c_long; 4]) -> io::Re
     // SAFETY: tests pass numbers only, none of which is a valid address of this process.
     let result = unsafe { libc::syscall(number, a, b, c, d, 0, 0) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// Takes `count` descriptors from number `first` on, once in the life of the process; a second call returns none.
+/// They are closed on `exec`.
+///
+/// # Errors
+/// One of them is not open.
+pub(crate) fn take_from(first: i32, count: usize) -> io::Result<Vec<std::os::fd::OwnedFd>> {
+    use std::os::fd::FromRawFd;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    static TAKEN: AtomicBool = AtomicBool::new(false);
+    if TAKEN.swap(true, Ordering::SeqCst) {
+        return Ok(Vec::new());
+    }
+    let numbers = first..first.saturating_add(i32::try_from(count).unwrap_or(0));
+    for number in numbers.clone() {
+        // SAFETY: no memory is passed.
+        done(unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) })?;
+    }
+    // SAFETY: they are open, the service manager has opened them for this process, and this function runs once, so
+    // nothing else owns them.
+    let own = |number| unsafe { std::os::fd::OwnedFd::from_raw_fd(number) };
+    Ok(numbers.map(own).collect())
 }

@@ -13,6 +13,21 @@ use std::sync::OnceLock;
 /// System users for a process that root started without sudo, in order of preference.
 pub const SYSTEM_USERS: [&str; 3] = ["fyke", "tcpdump", "nobody"];
 
+/// A number of the process that has connected a Unix socket, different from those of all other processes since the
+/// system has started, also if a process number is given again.
+///
+/// # Errors
+/// The kernel is older than Linux 6.9.
+pub fn peer_process(socket: impl AsFd) -> io::Result<u64> {
+    /// The file system of such descriptors, in which each process has an inode.
+    const PIDFS: u64 = 0x5049_4446;
+    let process = sys::peer_process(socket.as_fd())?;
+    if rustix::fs::fstatfs(&process)?.f_type as u64 != PIDFS {
+        return Err(io::Error::new(io::ErrorKind::Unsupported, "processes have no unique number"));
+    }
+    Ok(rustix::fs::fstat(&process)?.st_ino)
+}
+
 /// A user with its group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct User {
@@ -195,8 +210,22 @@ pub fn become_user(user: &User) -> Result<(), UserError> {
 /// # Errors
 /// When the system refuses.
 pub fn give_up_capabilities() -> Result<(), UserError> {
-    let none = CapabilitySet::empty();
-    let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
+    keep(CapabilitySet::empty())
+}
+
+/// Drops all capabilities but the one that opens packet sockets, if there is that one.
+///
+/// # Errors
+/// When the system refuses.
+pub(crate) fn keep_packet_sockets() -> Result<(), UserError> {
+    let now = rustix::thread::capabilities(None);
+    let now = now.map_err(|error| UserError::Capabilities(error.into()))?;
+    keep(now.permitted & CapabilitySet::NET_RAW)
+}
+
+fn keep(kept: CapabilitySet) -> Result<(), UserError> {
+    let inheritable = CapabilitySet::empty();
+    let sets = CapabilitySets { effective: kept, permitted: kept, inheritable };
     // Kernels before 4.3 have no ambient set.
     let _ = rustix::thread::clear_ambient_capability_set();
     rustix::thread::set_capabilities(None, sets)

@@ -1,7 +1,7 @@
 //! Tests of the helper process from its parent's side. The helper is forked, which needs a process with one thread, so
 //! this file has its own `main` and no test harness; every case runs in its own process.
 
-use fyke_privilege::helper::{self, Presence, Sockets};
+use fyke_privilege::helper::{self, Fetched, Opened, Presence, Sockets};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
@@ -27,6 +27,24 @@ impl Sockets for Made {
         let said = format!("{} {promiscuous}", to.ifindex);
         rustix::io::write(socket, said.as_bytes())?;
         Ok(())
+    }
+
+    /// Each socket is one end of a pair; the plan was sent into its other end.
+    fn open_group(
+        &self,
+        plan: &[u8],
+        count: usize,
+        to: &Presence,
+        promiscuous: bool,
+    ) -> io::Result<Vec<Opened>> {
+        let open = |member| {
+            let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+            let plan = String::from_utf8_lossy(plan);
+            let said = format!("{plan} {} {promiscuous} {member}/{count}", to.ifindex);
+            io::Write::write_all(&mut &ours, said.as_bytes())?;
+            Ok(Opened { socket: theirs.into(), blocks: 7 })
+        };
+        (0..count).map(open).collect()
     }
 }
 
@@ -84,6 +102,41 @@ fn serves(folder: &Path) {
     assert!(helper.end());
     assert!(!Path::new(&format!("/proc/{}", helper.pid())).exists());
     assert!(helper.look(number).is_err(), "the helper has ended");
+}
+
+/// The members of a group get sockets of one generation. Only this helper keeps a capability.
+fn renews() {
+    let helper = helper::start(&Made).unwrap();
+    let group = helper.hold_group("eth00", true, 2, b"plan").unwrap();
+    let gone = helper.hold_group("gone", true, 2, b"").unwrap();
+    assert!(helper.hold_group("eth0", true, 2, &[0; helper::MAX_PLAN + 1]).is_err());
+    let most = helper::MAX_SOCKETS as u32;
+    assert!(helper.hold_group("eth0", true, most - 3, b"").is_err(), "there are four sockets");
+    let (ours, _theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+    let held = helper.hold(ours.as_fd(), "eth0", false).unwrap();
+    let before = status(helper.pid(), "CapPrm");
+    helper.seal().unwrap();
+    denied(helper.hold_group("eth0", true, 2, b""));
+    assert_eq!(helper.look(group).unwrap().map(|found| found.ifindex), Some(5));
+    let fetch = |member| {
+        let Fetched { opened, generation, presence } = helper.fetch(group, member).unwrap();
+        let mut said = [0; 64];
+        let length = rustix::io::read(&opened.socket, &mut said).unwrap();
+        assert_eq!((opened.blocks, presence.ifindex), (7, 5));
+        (generation, String::from_utf8_lossy(&said[..length]).into_owned())
+    };
+    assert_eq!(fetch(1), (1, "plan 5 true 1/2".to_owned()));
+    assert_eq!(fetch(0), (1, "plan 5 true 0/2".to_owned()));
+    assert_eq!(fetch(0), (2, "plan 5 true 0/2".to_owned()), "the first one is obsolete");
+    assert_eq!(fetch(1).0, 2);
+    assert_eq!(helper.fetch(gone, 0).unwrap_err().raw_os_error(), Some(19), "ENODEV");
+    assert!(helper.fetch(group, 2).is_err() && helper.fetch(held, 0).is_err());
+    assert!(helper.fetch(9, 0).is_err() && helper.bind(group).is_err());
+    // CAP_NET_RAW, if there was one.
+    let capability = u64::from_str_radix(before.trim(), 16).unwrap() & 1 << 13;
+    assert_eq!(status(helper.pid(), "CapEff"), format!("{capability:016x}"));
+    assert_eq!(status(helper.pid(), "CapPrm"), format!("{capability:016x}"));
+    assert!(helper.end());
 }
 
 /// When the parent dies without cleaning up, the helper removes the named files.
@@ -148,13 +201,14 @@ fn main() {
         match case.as_str() {
             "serves" => serves(Path::new(&folder)),
             "cleans" => cleans(Path::new(&folder)),
+            "renews" => renews(),
             "hangs" => hangs(),
             "answers late" => answers_late(Path::new(&folder)),
             _ => refuses(),
         }
         return;
     }
-    for case in ["serves", "cleans", "hangs", "answers late", "refuses"] {
+    for case in ["serves", "renews", "cleans", "hangs", "answers late", "refuses"] {
         let folder = tempfile::tempdir().unwrap();
         let mut child = Command::new(std::env::current_exe().unwrap());
         let output = child.args(["child", case]).arg(folder.path()).output().unwrap();
@@ -169,7 +223,7 @@ fn main() {
                 }
                 std::thread::sleep(std::time::Duration::from_millis(10));
             }
-            assert!(std::fs::read_link(&process).is_err(), "the helper goes on");
+            assert!(std::fs::read_link(&process).is_err(), "the helper continues");
             assert!(!folder.path().join("left").exists(), "the helper removes what is left");
         }
         println!("test {case} ... ok");

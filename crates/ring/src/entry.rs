@@ -189,7 +189,14 @@ mod tests {
             for bits in 0..8u8 {
                 let (late, restored) = (bits & 1 != 0, bits & 2 != 0);
                 let vlan = (bits & 4 != 0).then_some(5);
-                let flags = Flags::of(&Meta { direction, ifindex: 3, vlan, restored, late });
+                let flags = Flags::of(&Meta {
+                    direction,
+                    ifindex: 3,
+                    vlan,
+                    restored,
+                    late,
+                    unsummed: false,
+                });
                 assert!(flags.0 < 64);
                 assert_eq!(flags.direction(), direction);
                 assert_eq!((flags.is_late(), flags.is_restored()), (late, restored));

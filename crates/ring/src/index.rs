@@ -9,7 +9,7 @@
 
 use crate::entry::{Entry, Mark, Placed};
 use crate::protocol::{self, Anchor, ENTRIES, ENTRY, INTERFACES, MAGIC, MAX_BUFFERS, Reach, Words};
-use crate::{Flags, Memory, RingError, sys};
+use crate::{Flags, Memory, Packets, RingError, sys};
 use fyke_frame::LinkType;
 use std::hash::{BuildHasher, RandomState};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -51,8 +51,12 @@ pub(crate) fn check_size(size: usize, least: usize, most: usize) -> Result<(), R
 pub struct Index {
     memory: Arc<Memory>,
     capacity: usize,
+    /// Entries before the first one.
+    start: u64,
     pushed: u64,
     refused: u64,
+    /// True if another writer continues where this one ends.
+    is_handed_on: bool,
     anchors: [Anchor; MAX_BUFFERS],
 }
 
@@ -65,12 +69,12 @@ impl Index {
         Index::starting_at(places, link, 0)
     }
 
-    /// An empty index that counts entries from `start`, for tests of wrapping.
-    pub(crate) fn starting_at(
-        places: usize,
-        link: LinkType,
-        start: u64,
-    ) -> Result<Index, RingError> {
+    /// An empty index that counts entries from `start`, as the one before it ended
+    /// ([`Reader::move_to`](crate::Reader::move_to)).
+    ///
+    /// # Errors
+    /// The memory cannot be allocated.
+    pub fn starting_at(places: usize, link: LinkType, start: u64) -> Result<Index, RingError> {
         let capacity = places.clamp(LEAST, MOST).next_power_of_two();
         let memory = Memory::create(ENTRIES + ENTRY * capacity)?;
         let generation = RandomState::new().hash_one(sys::now_ns()) | 1;
@@ -79,7 +83,8 @@ impl Index {
         memory.store(protocol::PUSHED, start, Ordering::Relaxed);
         memory.store(MAGIC, NUMBER, Ordering::Release);
         let (memory, anchors) = (Arc::new(memory), Default::default());
-        Ok(Index { memory, capacity, pushed: start, refused: 0, anchors })
+        let (pushed, is_handed_on) = (start, false);
+        Ok(Index { memory, capacity, start, pushed, refused: 0, is_handed_on, anchors })
     }
 
     /// Adds a frame that [`Packets::put`](crate::Packets::put) has stored at this place, without
@@ -120,6 +125,12 @@ impl Index {
         self.memory.store(CLOSED, 1, Ordering::Release);
     }
 
+    /// Leaves the index open when this process ends, because a process after it continues with another one; or closes
+    /// it then, as by default.
+    pub fn hand_on(&mut self, is_handed_on: bool) {
+        self.is_handed_on = is_handed_on;
+    }
+
     /// Shows readers that the writer lives. A [`Publication`](crate::Publication) does it; without
     /// one, the writer may do it about five times a second.
     pub fn beat(&self) {
@@ -154,6 +165,21 @@ impl Index {
         reach.place(entry, found.place).map(|place| (entry, place))
     }
 
+    /// The oldest entry with a frame that is not overwritten, in a single packet buffer; their number so far, if none
+    /// is. Cost: O(log n).
+    pub fn oldest_held(&self, packets: &Packets) -> u64 {
+        let first = protocol::oldest(self.pushed, self.capacity).max(self.start);
+        let (mut low, mut high) = (first, self.pushed);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.place_of(middle).is_some_and(|(_, place)| packets.holds(place)) {
+                true => high = middle,
+                false => low = middle + 1,
+            }
+        }
+        low
+    }
+
     /// True if the next entry would overwrite this one, or the room of it.
     pub(crate) fn is_full(&self, entry: u64) -> bool {
         protocol::oldest(self.pushed + 1, self.capacity) > entry
@@ -167,8 +193,19 @@ impl Index {
 
 impl Drop for Index {
     fn drop(&mut self) {
-        self.close();
+        if !self.is_handed_on {
+            self.close();
+        }
     }
+}
+
+/// The entries and the refused frames of an index with which its writer has ended.
+///
+/// # Errors
+/// The memory is no index.
+pub fn ended_at(index: OwnedFd) -> Result<(u64, u64), RingError> {
+    let view = IndexView::open(index)?;
+    Ok((view.pushed(), view.refused()))
 }
 
 /// The heartbeat of a writer, for the thread that publishes the ring.

@@ -71,10 +71,11 @@ mod sys;
 pub mod values;
 
 pub use entry::{Entry, Flags, Mark, Placed};
-pub use index::Index;
+pub use index::{Index, ended_at};
 pub use memory::Memory;
 pub use origin::Origin;
 pub use packets::{Held, Packets};
+pub use page::{Sleep, Waker};
 pub use publish::{MAX_READERS, Publication, listen};
 pub use reader::{Lending, Lent, Read, Reader};
 pub use values::{Value, Values};

@@ -8,6 +8,7 @@
 
 use crate::RingError;
 use crate::protocol::Words;
+use std::ffi::CStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -24,7 +25,7 @@ pub struct Memory {
     base: NonNull<AtomicU64>,
     words: usize,
     file: File,
-    /// True if this process has created it, so that it is mapped for writing.
+    /// True if this process has created it or taken it up, so that it is mapped for writing.
     is_ours: bool,
 }
 
@@ -40,19 +41,37 @@ impl Memory {
     /// # Errors
     /// The system refuses.
     pub fn create(words: usize) -> Result<Memory, RingError> {
+        Memory::named(c"fyke-ring", words)
+    }
+
+    /// The same with a name, for readers of the maps of a process.
+    pub(crate) fn named(name: &CStr, words: usize) -> Result<Memory, RingError> {
+        Memory::sealed(name, words, false)
+    }
+
+    /// New memory that a process after this one takes up for writing ([`take_up`](Self::take_up)). It is not for
+    /// other processes.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn handed_on(words: usize) -> Result<Memory, RingError> {
+        Memory::sealed(c"fyke-state", words, true)
+    }
+
+    fn sealed(name: &CStr, words: usize, may_follow: bool) -> Result<Memory, RingError> {
         let words = words.clamp(1, MAX_WORDS);
         // SAFETY: the name is a C string; the call has no other conditions.
         let number = unsafe {
             let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-            libc::memfd_create(c"fyke-ring".as_ptr(), flags)
+            libc::memfd_create(name.as_ptr(), flags)
         };
         let fd = owned(number).map_err(|error| RingError::call("memfd_create", error))?;
         let file = File::from(fd);
         let size = (words * WORD) as u64;
         file.set_len(size).map_err(|error| RingError::call("ftruncate", error))?;
         let memory = Memory::map(file, words, true)?;
-        let seals =
-            libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_FUTURE_WRITE | libc::F_SEAL_SEAL;
+        let write = if may_follow { 0 } else { libc::F_SEAL_FUTURE_WRITE };
+        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL | write;
         // SAFETY: sealing changes no memory; the descriptor is open.
         let sealed = unsafe { libc::fcntl(memory.file.as_raw_fd(), libc::F_ADD_SEALS, seals) };
         match sealed {
@@ -66,6 +85,18 @@ impl Memory {
     /// # Errors
     /// It is not sealed memory of a valid size.
     pub fn open(fd: OwnedFd) -> Result<Memory, RingError> {
+        Memory::adopt(fd, false)
+    }
+
+    /// Maps memory that a process before this one has [handed on](Self::handed_on), for writing.
+    ///
+    /// # Errors
+    /// It is not sealed memory of a valid size, or must not be written.
+    pub fn take_up(fd: OwnedFd) -> Result<Memory, RingError> {
+        Memory::adopt(fd, true)
+    }
+
+    fn adopt(fd: OwnedFd, is_ours: bool) -> Result<Memory, RingError> {
         let file = File::from(fd);
         // SAFETY: the call only queries; the descriptor is open.
         let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
@@ -79,7 +110,7 @@ impl Memory {
             let expected = format!("a multiple of {WORD} up to {most}");
             return Err(RingError::Foreign { what: "the size", given: size, expected });
         }
-        Memory::map(file, size as usize / WORD, false)
+        Memory::map(file, size as usize / WORD, is_ours)
     }
 
     fn map(file: File, words: usize, is_ours: bool) -> Result<Memory, RingError> {
@@ -169,8 +200,8 @@ impl Words for Memory {
     #[inline]
     fn store(&self, word: usize, value: u64, order: Ordering) {
         if word < self.words && self.is_ours {
-            // SAFETY: inside the mapping and aligned, and this process has created the memory, so
-            // it is mapped for writing.
+            // SAFETY: inside the mapping and aligned, and the memory is ours, so it is mapped for
+            // writing.
             unsafe { self.base.add(word).as_ref() }.store(value, order);
         }
     }

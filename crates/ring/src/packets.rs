@@ -108,6 +108,11 @@ impl Packets {
         self.capacity * 8
     }
 
+    /// True if the frame at a place is not overwritten.
+    pub fn holds(&self, place: u64) -> bool {
+        self.end.saturating_sub(place) <= self.capacity as u64
+    }
+
     /// Frames that were stored so far.
     pub fn count(&self) -> u64 {
         self.count
@@ -240,6 +245,7 @@ impl Copied {
             vlan: self.vlan,
             restored: self.restored,
             late: self.late,
+            unsummed: false,
         };
         let (wire_len, timestamp_ns) = (self.wire_len, self.timestamp_ns);
         Frame { wire_len, timestamp_ns, meta, ..Frame::new(self.link, data) }

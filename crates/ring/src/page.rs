@@ -8,14 +8,94 @@
 //! [`Publication::held`]: crate::Publication::held
 
 use crate::protocol::{self, Words};
-use crate::{Memory, RingError};
-use std::os::fd::{BorrowedFd, OwnedFd};
+use crate::{Memory, RingError, sys};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
 const NUMBER: u64 = u64::from_le_bytes(*b"fykepin1");
 const NEEDED: usize = 2;
 /// Words of the page.
 const WORDS: usize = 8;
+
+/// A page that a reader lends to a writer without a [`Publication`](crate::Publication), before it has the ring.
+#[derive(Debug)]
+pub struct Sleep(pub(crate) Page);
+
+impl Sleep {
+    /// A new page.
+    ///
+    /// # Errors
+    /// The memory cannot be allocated.
+    pub fn create() -> Result<Sleep, RingError> {
+        Page::create(0).map(Sleep)
+    }
+
+    /// Asks for wake-ups, as a reader does that sleeps.
+    pub fn ask(&self) {
+        self.0.sleep(true);
+    }
+
+    /// The descriptor for the writer's [`Waker`].
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.0.fd()
+    }
+}
+
+/// The writer's side of a reader's [`Sleep`]: wakes the reader if it sleeps.
+#[derive(Debug)]
+pub struct Waker {
+    page: PageView,
+    event: OwnedFd,
+}
+
+impl Waker {
+    /// Maps the page of a reader; also returns the descriptor for [`Reader::sleeps`](crate::Reader::sleeps).
+    ///
+    /// # Errors
+    /// It is not such a page.
+    pub fn open(page: OwnedFd) -> Result<(Waker, OwnedFd), RingError> {
+        let page = PageView::open(page)?;
+        let (event, theirs) = sys::event().map_err(|error| RingError::call("socketpair", error))?;
+        Ok((Waker { page, event }, theirs))
+    }
+
+    /// Takes up the page and the descriptor of a reader from a process before this one.
+    ///
+    /// # Errors
+    /// It is not the page of a reader.
+    pub fn take_up(page: OwnedFd, event: OwnedFd) -> Result<Waker, RingError> {
+        Ok(Waker { page: PageView::open(page)?, event })
+    }
+
+    /// The page and the descriptor, for a process after this one.
+    pub fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
+        [self.page.fd(), self.event.as_fd()]
+    }
+
+    /// Wakes the reader, for another reason than frames.
+    pub fn call(&self) {
+        sys::signal(self.event.as_fd());
+    }
+
+    /// The first entry that the reader has not read, as it tells; unchecked.
+    pub fn position(&self) -> u64 {
+        self.page.needed()
+    }
+
+    /// Wakes the readers of a batch that sleep, after their frames were pushed. Never waits for a reader. Cost: a
+    /// fence, a load for each reader, a system call for each that sleeps.
+    pub fn wake<'w>(wakers: impl Iterator<Item = &'w Waker>) {
+        let mut is_first = true;
+        for waker in wakers {
+            if std::mem::take(&mut is_first) {
+                protocol::before_requests();
+            }
+            if waker.page.is_asleep() {
+                sys::signal(waker.event.as_fd());
+            }
+        }
+    }
+}
 
 /// The reader's side of the page.
 #[derive(Debug)]
@@ -27,7 +107,7 @@ impl Page {
     /// # Errors
     /// The memory cannot be allocated.
     pub fn create(needed: u64) -> Result<Page, RingError> {
-        let memory = Memory::create(WORDS)?;
+        let memory = Memory::named(c"fyke-page", WORDS)?;
         memory.store(NEEDED, needed, Ordering::Relaxed);
         memory.store(0, NUMBER, Ordering::Release);
         Ok(Page(memory))
@@ -60,12 +140,17 @@ impl PageView {
     /// It is not such a page.
     pub fn open(fd: OwnedFd) -> Result<PageView, RingError> {
         let memory = Memory::open(fd)?;
-        crate::index::check_magic(&memory, NUMBER)?;
-        let (given, expected) = (memory.words() as u64, WORDS.to_string());
-        match memory.words() {
-            WORDS => Ok(PageView(memory)),
-            _ => Err(RingError::Foreign { what: "the number of words", given, expected }),
+        // Before the first load: a page of 64 bytes is none of a kind that cannot be loaded.
+        if memory.words() != WORDS {
+            let (given, expected) = (memory.words() as u64, WORDS.to_string());
+            return Err(RingError::Foreign { what: "the number of words", given, expected });
         }
+        crate::index::check_magic(&memory, NUMBER)?;
+        Ok(PageView(memory))
+    }
+
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.0.fd()
     }
 
     /// True if the reader asks for a wake-up; after the writer has pushed, and a fence.

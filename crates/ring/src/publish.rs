@@ -272,7 +272,7 @@ impl Server {
             if self.readers.lock().len() == MAX_READERS {
                 continue;
             }
-            let Ok(event) = sys::event() else { continue };
+            let Ok((event, theirs)) = sys::event() else { continue };
             // Before the greeting: a reader that has it gets all frames from then on.
             let slot = Arc::new(Slot {
                 stream,
@@ -284,7 +284,7 @@ impl Server {
             });
             self.readers.lock().push(Arc::clone(&slot));
             self.readers.count();
-            if self.buffers.hand_over(&slot).is_err() {
+            if self.buffers.hand_over(&slot, theirs.as_fd()).is_err() {
                 self.readers.retain(|other| !std::ptr::eq(other, &*slot));
             }
         }
@@ -292,8 +292,8 @@ impl Server {
 }
 
 impl Buffers {
-    fn hand_over(&self, slot: &Slot) -> io::Result<()> {
-        let mut fds = vec![self.index.as_fd(), slot.event.as_fd()];
+    fn hand_over(&self, slot: &Slot, event: BorrowedFd<'_>) -> io::Result<()> {
+        let mut fds = vec![self.index.as_fd(), event];
         fds.extend(self.values.as_ref().map(AsFd::as_fd));
         fds.extend(self.packets.iter().map(AsFd::as_fd));
         let mut hello = HELLO.to_vec();

@@ -13,12 +13,12 @@
 use crate::entry::Entry;
 use crate::index::IndexView;
 use crate::packets::{Copied, PacketView};
-use crate::page::Page;
+use crate::page::{Page, Sleep};
 use crate::protocol::{MAX_BUFFERS, Reach, is_whole};
 use crate::publish::{self, Received};
 use crate::{Origin, RingError, Values, sys};
 use fyke_frame::LinkType;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -86,6 +86,8 @@ pub struct Reader {
     is_overrun: bool,
     /// Frames that the writer had refused before.
     refused: u64,
+    /// Frames that writers before this one have refused.
+    refused_before: u64,
     page: Option<Page>,
     event: Option<OwnedFd>,
     values: Option<Values>,
@@ -147,11 +149,47 @@ impl Reader {
             lent: 0,
             is_overrun: false,
             refused,
+            refused_before: 0,
             page: None,
             event: None,
             values: None,
             stream: None,
         })
+    }
+
+    /// Lets the writer wake this reader: it has the page, and this is the descriptor that it gave for it.
+    pub fn sleeps(&mut self, page: Sleep, event: OwnedFd) {
+        (self.page, self.event) = (Some(page.0), Some(event));
+    }
+
+    /// Continues in the ring of a writer that has taken the place of the one before, from its entry `from` on. Call it
+    /// when nothing is [waiting](Self::waiting); entries before `from` that were not read are lost.
+    ///
+    /// # Errors
+    /// The descriptors are not a ring, or it does not continue where the old one ends; the reader stays in the old one.
+    pub fn move_to(
+        &mut self,
+        packets: OwnedFd,
+        index: OwnedFd,
+        from: u64,
+    ) -> Result<(), RingError> {
+        let (packets, index) = (PacketView::open(packets)?, IndexView::open(index)?);
+        if from < self.next || from > index.pushed() {
+            let expected = format!("{} to {}", self.next, index.pushed());
+            return Err(RingError::Foreign { what: "the first entry", given: from, expected });
+        }
+        self.give_back();
+        self.refused_before = self.refused();
+        (self.packets, self.index, self.refused) = (vec![packets], index, 0);
+        self.lost += from - self.next;
+        (self.next, self.is_overrun) = (from, false);
+        self.need();
+        Ok(())
+    }
+
+    /// True if the writer can wake this reader.
+    pub fn is_woken(&self) -> bool {
+        self.page.is_some() && self.event.is_some()
     }
 
     /// Link type of the first frames; others may follow.
@@ -214,7 +252,7 @@ impl Reader {
     /// Frames that the writer could not store since this reader started: they are too large, or
     /// slow readers held the room.
     pub fn refused(&self) -> u64 {
-        self.index.refused().saturating_sub(self.refused)
+        self.refused_before + self.index.refused().saturating_sub(self.refused)
     }
 
     /// Frames that the writer has put and that are neither read nor lost yet.
@@ -325,16 +363,40 @@ impl Reader {
     /// Waits until there may be a frame or the writer has ended, at most `patience`; at most a
     /// millisecond if the writer cannot wake this reader.
     pub fn wait(&mut self, patience: Duration) {
-        let (Some(page), Some(event), Some(stream)) = (&self.page, &self.event, &self.stream)
-        else {
+        let (Some(page), Some(event)) = (&self.page, &self.event) else {
             return std::thread::sleep(patience.min(POLL));
         };
         page.sleep(true);
         if self.index.pushed() <= self.next && !self.index.closed() {
-            sys::wait(&[event.as_fd(), stream.as_fd()], patience);
+            let stream = self.stream.as_ref().map(AsFd::as_fd);
+            let fds: Vec<_> = [event.as_fd()].into_iter().chain(stream).collect();
+            sys::wait(&fds, patience);
         }
         page.sleep(false);
         sys::clear(event.as_fd());
+    }
+
+    /// Descriptor that is readable after the writer has woken this reader, for programs that wait themselves; `None` if
+    /// the writer cannot wake it.
+    pub fn event(&self) -> Option<BorrowedFd<'_>> {
+        self.event.as_ref().filter(|_| self.page.is_some()).map(AsFd::as_fd)
+    }
+
+    /// Asks the writer to make [`event`](Self::event) readable with the next frame. Returns false if there is already
+    /// something to read, so that waiting would be wrong.
+    pub fn begin_sleep(&self) -> bool {
+        if let Some(page) = &self.page {
+            page.sleep(true);
+        }
+        self.index.pushed() <= self.next && !self.index.closed()
+    }
+
+    /// Takes the request of [`begin_sleep`](Self::begin_sleep) back, and its messages.
+    pub fn end_sleep(&self) {
+        if let (Some(page), Some(event)) = (&self.page, &self.event) {
+            page.sleep(false);
+            sys::clear(event.as_fd());
+        }
     }
 
     /// Entries that can be read now, after those that were overwritten were counted.

@@ -1,36 +1,40 @@
-//! System calls of wake-ups: a counter that another process can wait for, and the clock that all
+//! System calls of wake-ups: a message that another process waits for, and the clock that all
 //! processes of a machine share.
 
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair,
+};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-/// A counter (eventfd) that is readable while it is not 0.
+/// Most messages that are taken at a time.
+const MOST_MESSAGES: usize = 1 << 10;
+
+/// A pair of sockets: a message to the first makes the second readable. `DEPARTURE:` not an eventfd, because its
+/// non-blocking mode belongs to all its holders: a hostile reader could fill it and make the writer wait. Here each
+/// call of the writer is non-blocking, whatever the reader does.
 ///
 /// # Errors
 /// The system refuses.
-pub fn event() -> io::Result<OwnedFd> {
-    // SAFETY: the call has no conditions.
-    let number = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-    match number {
-        -1 => Err(io::Error::last_os_error()),
-        // SAFETY: the kernel has just returned this descriptor, and nothing else owns it.
-        number => Ok(unsafe { OwnedFd::from_raw_fd(number) }),
-    }
+pub fn event() -> io::Result<(OwnedFd, OwnedFd)> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
 }
 
-/// Makes a counter readable. A full counter is readable already.
+/// Wakes the other end. If messages wait there, it is readable already.
 pub fn signal(event: BorrowedFd<'_>) {
-    let one = 1u64.to_ne_bytes();
-    // SAFETY: eight readable bytes; the descriptor is open.
-    let _full = unsafe { libc::write(event.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+    let _full_or_gone = send(event, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
 }
 
-/// Sets a counter to 0.
+/// Takes the messages that wait; a writer that sends without end does not hold the caller.
 pub fn clear(event: BorrowedFd<'_>) {
-    let mut count = [0u8; 8];
-    // SAFETY: eight writable bytes; the descriptor is open.
-    let _empty = unsafe { libc::read(event.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
+    let mut byte = [0];
+    for _ in 0..MOST_MESSAGES {
+        if !matches!(recv(event, &mut byte, RecvFlags::DONTWAIT), Ok((_, 1..))) {
+            return;
+        }
+    }
 }
 
 /// Waits until a descriptor is readable or closed at its other end, at most `patience`. Returns for
@@ -39,7 +43,8 @@ pub fn wait(fds: &[BorrowedFd<'_>], patience: Duration) -> Vec<bool> {
     let one =
         |fd: &BorrowedFd<'_>| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     let mut list: Vec<libc::pollfd> = fds.iter().map(one).collect();
-    let patience_ms = patience.as_millis().min(60_000) as libc::c_int;
+    // Rounded up: a rest below a millisecond would be many calls that do not wait.
+    let patience_ms = patience.as_nanos().div_ceil(1_000_000).min(60_000) as libc::c_int;
     // SAFETY: the list has this many entries, and the descriptors are open.
     let found = unsafe { libc::poll(list.as_mut_ptr(), list.len() as libc::nfds_t, patience_ms) };
     list.iter().map(|one| found > 0 && one.revents != 0).collect()

@@ -35,9 +35,16 @@ impl Node for Serve {
         self.reader.count(accepted);
         let reader = &self.reader;
         let epoch = reader.epoch();
-        Ok(table.store(arrival.batch(), arrival.mask(), accepted, epoch, |index, into| {
-            reader.accepting(index, into);
-        }))
+        Ok(table.store(
+            arrival.batch(),
+            arrival.serial(),
+            arrival.mask(),
+            accepted,
+            epoch,
+            |index, into| {
+                reader.accepting(index, into);
+            },
+        ))
     }
 
     fn account(&mut self, accounts: &[(Interface, Account)]) {
@@ -69,7 +76,7 @@ impl Node for Serve {
     }
 }
 
-fn options(settings: &Settings) -> Options {
+pub(crate) fn options(settings: &Settings) -> Options {
     Options {
         link: settings.link().unwrap_or(LinkType::EN10MB),
         live: true,

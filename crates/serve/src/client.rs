@@ -7,19 +7,21 @@
 //! The packet loop of a reader also asks for counts and for the end here. It never waits for a service that is busy
 //! with an edit or stopped: it then has the last counts.
 
-use crate::message::{Counts, Hello, Request, Response, Text, VERSIONS};
+use crate::message::{Counts, Edited, Hello, Request, Response, Text, VERSIONS};
 use crate::place::{self, PlaceError};
-use crate::wire::{Assembler, BUFFERS, Incoming, send_json};
-use fyke_capture::{FrameServer, ServerCounts, SharedSource, Source};
+use crate::wire::{Assembler, BUFFERS, DESCRIPTORS, Incoming, send_json};
+use fyke_capture::{FrameServer, Moved, ServerCounts, SharedSource, Source};
 use fyke_graph::Classes;
-use fyke_graph::node::{Class, MakeError, Settings};
-use fyke_ring::{Reader, RingError};
+use fyke_graph::node::{Class, MakeError, Parameter, Settings};
+use fyke_ring::{Reader, RingError, Sleep};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown, sockopt};
+use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 /// Most bytes of a response.
@@ -113,6 +115,8 @@ struct Last {
     counts: Counts,
     at: Option<Instant>,
     ended: bool,
+    /// True if the process of the service stops; if the connection is closed then, the service has ended.
+    parts: bool,
     /// Reason why the service has ended this reader alone.
     reason: Option<String>,
 }
@@ -125,6 +129,10 @@ pub struct Connection {
     hello: Hello,
     calls: Mutex<Calls>,
     last: Mutex<Last>,
+    /// Rings of further processes of the service, which continue where the ones before them ended.
+    moved: Mutex<VecDeque<Moved>>,
+    /// True if a graph in the service decides, so that it takes no texts.
+    has_graph: AtomicBool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -164,10 +172,12 @@ impl Connection {
         let program = Path::new(&program).file_name().unwrap_or_default().to_string_lossy();
         let calls = Calls { assembler: Assembler::new(MAX_RESPONSE), owed: 0, asked_end: false };
         let (calls, last) = (Mutex::new(calls), Mutex::default());
-        let mut new = Connection { socket, path, hello: Hello::default(), calls, last };
+        let (hello, has_graph) = (Hello::default(), AtomicBool::new(false));
+        let moved = Mutex::default();
+        let mut new = Connection { socket, path, hello, calls, last, moved, has_graph };
         let greeting =
             Request::Hello { versions: VERSIONS.to_vec(), program: program.into_owned() };
-        match new.greet(&greeting, None)? {
+        match new.greet(&greeting, &[], None)? {
             Response::Hello(hello) if VERSIONS.contains(&hello.version) => new.hello = hello,
             other => return Err(new.foreign(format!("it answers the greeting with {other:?}"))),
         }
@@ -184,9 +194,27 @@ impl Connection {
     /// # Errors
     /// The service refuses, or what it sends are not the buffers of a reader.
     pub fn buffers(&self, texts: Vec<Text>, snaplen: u32) -> Result<Reader, ConnectError> {
+        self.open_buffers(&Request::Open { texts, snaplen, graph: None })
+    }
+
+    /// Opens the buffers for the frames that a graph in the service passes.
+    ///
+    /// # Errors
+    /// As for [`buffers`](Self::buffers).
+    pub fn graph(&self, graph: &str, snaplen: u32) -> Result<Reader, ConnectError> {
+        let graph = Some(graph.to_owned());
+        let reader = self.open_buffers(&Request::Open { texts: Vec::new(), snaplen, graph })?;
+        self.has_graph.store(true, Ordering::Relaxed);
+        Ok(reader)
+    }
+
+    fn open_buffers(&self, open: &Request) -> Result<Reader, ConnectError> {
         let mut buffers = Vec::new();
-        match self.greet(&Request::Open { texts, snaplen }, Some(&mut buffers))? {
-            Response::Opened(_) if buffers.len() == BUFFERS => {}
+        // Without a page the reader polls, and so it does if the service does not answer it.
+        let page = Sleep::create().ok();
+        let lent: Vec<_> = page.iter().map(Sleep::fd).collect();
+        match self.greet(open, &lent, Some(&mut buffers))? {
+            Response::Opened(_) if (BUFFERS..=DESCRIPTORS).contains(&buffers.len()) => {}
             other => {
                 let count = buffers.len();
                 return Err(self.foreign(format!("{other:?} with {count} buffers")));
@@ -197,7 +225,12 @@ impl Connection {
             return Err(self.foreign("buffers are missing".to_owned()));
         };
         let opened = Reader::open(packets, index);
-        opened.map_err(|source| ConnectError::Ring { path: self.path.clone(), source })
+        let mut reader =
+            opened.map_err(|source| ConnectError::Ring { path: self.path.clone(), source })?;
+        if let (Some(page), Some(event)) = (page, buffers.next()) {
+            reader.sleeps(page, event);
+        }
+        Ok(reader)
     }
 
     fn foreign(&self, problem: String) -> ConnectError {
@@ -208,9 +241,11 @@ impl Connection {
     fn greet(
         &self,
         request: &Request,
+        lent: &[BorrowedFd<'_>],
         descriptors: Option<&mut Vec<OwnedFd>>,
     ) -> Result<Response, ConnectError> {
-        let answer = self.call(&mut lock(&self.calls), request, GREETING_LIMIT, descriptors);
+        let calls = &mut lock(&self.calls);
+        let answer = self.call(calls, (request, lent), GREETING_LIMIT, descriptors);
         let path = self.path.clone();
         match answer {
             Ok(Response::Error { message }) => Err(ConnectError::Refused { path, message }),
@@ -227,7 +262,7 @@ impl Connection {
     /// # Errors
     /// `InvalidInput` if the service refuses it, with the reason; else the error of the system.
     pub fn request(&self, request: &Request) -> io::Result<Response> {
-        match self.call(&mut lock(&self.calls), request, EDIT_LIMIT, None)? {
+        match self.call(&mut lock(&self.calls), (request, &[]), EDIT_LIMIT, None)? {
             Response::Error { message } => Err(io::Error::new(ErrorKind::InvalidInput, message)),
             response => Ok(response),
         }
@@ -236,16 +271,25 @@ impl Connection {
     fn call(
         &self,
         calls: &mut Calls,
-        request: &Request,
+        (request, lent): (&Request, &[BorrowedFd<'_>]),
         patience: Duration,
         mut descriptors: Option<&mut Vec<OwnedFd>>,
     ) -> io::Result<Response> {
         // A service that has ended cannot be written to, but its last message may be here.
-        let sent = send_json(&self.socket, request, &[], patience);
+        let mut sent = send_json(&self.socket, request, lent, patience);
         calls.owed += usize::from(sent.is_ok());
         loop {
             let response = self.receive(calls, patience, descriptors.as_deref_mut())?;
             match response {
+                Some(Response::Moved { from, texts, epoch }) => {
+                    // Another process of the service continues. Has the one before it carried out the request?
+                    if request.is_in_force(&texts) {
+                        return Ok(Response::Edited(Edited { epoch, from }));
+                    }
+                    sent = send_json(&self.socket, request, lent, patience);
+                    calls.owed += usize::from(sent.is_ok());
+                }
+                Some(Response::Parting(_)) => {}
                 Some(response) if calls.owed == 0 => return Ok(response),
                 Some(_) => {}
                 None => return Err(sent.err().unwrap_or(ErrorKind::TimedOut.into())),
@@ -260,10 +304,14 @@ impl Connection {
         patience: Duration,
         descriptors: Option<&mut Vec<OwnedFd>>,
     ) -> io::Result<Option<Response>> {
-        let message = match calls.assembler.receive(&self.socket, Some(patience), descriptors)? {
+        let mut given = Vec::new();
+        let got = calls.assembler.receive(&self.socket, Some(patience), Some(&mut given))?;
+        let message = match got {
             Incoming::Message(message) => message,
             Incoming::Quiet | Incoming::More => return Ok(None),
             Incoming::Closed => {
+                let mut last = lock(&self.last);
+                last.ended |= last.parts;
                 return Err(io::Error::new(ErrorKind::UnexpectedEof, "the service has ended"));
             }
             Incoming::TooLong => {
@@ -272,13 +320,23 @@ impl Connection {
         };
         let response: Response = serde_json::from_slice(&message)
             .map_err(|error| io::Error::new(ErrorKind::InvalidData, error.to_string()))?;
+        if let Response::Moved { from, .. } = response {
+            self.go_on(calls, given, from)?;
+            return Ok(Some(response));
+        }
+        descriptors.into_iter().for_each(|all| all.append(&mut given));
         let mut last = lock(&self.last);
         match &response {
+            Response::Parting(counts) => {
+                let at = Some(Instant::now());
+                *last = Last { counts: *counts, at, parts: true, ..Last::default() };
+            }
             Response::Ended { counts, reason } => {
                 // Nothing follows it, so no other response is owed.
                 calls.owed = 0;
                 let reason = Some(reason.clone()).filter(|reason| !reason.is_empty());
-                *last = Last { counts: *counts, at: Some(Instant::now()), ended: true, reason };
+                let at = Some(Instant::now());
+                *last = Last { counts: *counts, at, ended: true, reason, ..Last::default() };
             }
             Response::Counts(counts) => {
                 calls.owed = calls.owed.saturating_sub(1);
@@ -287,6 +345,24 @@ impl Connection {
             _ => calls.owed = calls.owed.saturating_sub(1),
         }
         Ok(Some(response))
+    }
+
+    /// Continues with another process of the service, in its ring.
+    fn go_on(&self, calls: &mut Calls, given: Vec<OwnedFd>, from: u64) -> io::Result<()> {
+        let mut given = given.into_iter();
+        let (Some(packets), Some(index)) = (given.next(), given.next()) else {
+            return Err(io::Error::new(ErrorKind::InvalidData, "buffers are missing"));
+        };
+        lock(&self.moved).push_back(Moved { packets, index, from });
+        lock(&self.last).parts = false;
+        // What the process before has not answered is void.
+        calls.owed = 0;
+        send_json(&self.socket, &Request::Resume {}, &[], MOMENT)?;
+        if calls.asked_end {
+            send_json(&self.socket, &Request::End {}, &[], MOMENT)?;
+            calls.owed += 1;
+        }
+        Ok(())
     }
 
     /// The calls, unless another thread has one in flight.
@@ -313,12 +389,20 @@ impl Connection {
             }
         }
         // If it does not answer in time, the counts are those before.
-        let _late = self.call(&mut calls, &Request::Counts { read, lost }, MOMENT, None);
+        let counts = Request::Counts { read, lost };
+        let _late = self.call(&mut calls, (&counts, &[]), MOMENT, None);
     }
 }
 
 impl FrameServer for Connection {
     fn edit(&self, removed: &[u64], added: &[(u64, &str)]) -> io::Result<()> {
+        if self.has_graph.load(Ordering::Relaxed) {
+            let passes_all = added.iter().all(|(_, text)| text.is_empty());
+            let why = "the graph of this reader decides in the service";
+            return passes_all
+                .then_some(())
+                .ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, why));
+        }
         let add = added.iter().map(|&(id, text)| Text { id, text: text.to_owned() }).collect();
         let edit = Request::Edit { remove: removed.to_vec(), add };
         let error = match self.request(&edit) {
@@ -353,6 +437,14 @@ impl FrameServer for Connection {
         lock(&self.last).ended
     }
 
+    fn moved(&self) -> Option<Moved> {
+        lock(&self.moved).pop_front()
+    }
+
+    fn is_over(&self) -> bool {
+        lock(&self.last).ended && lock(&self.moved).is_empty()
+    }
+
     fn end_reason(&self) -> Option<String> {
         if !lock(&self.last).ended {
             let calls = self.try_calls();
@@ -361,11 +453,24 @@ impl FrameServer for Connection {
         lock(&self.last).reason.take()
     }
 
+    fn is_restricted(&self) -> bool {
+        self.hello.restricted
+    }
+
     fn is_gone(&self) -> bool {
         let mut byte = [0_u8; 1];
         let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
-        match recv(&self.socket, &mut byte[..], flags) {
-            Ok((_, 0)) => true,
+        let mut got = recv(&self.socket, &mut byte[..], flags);
+        if matches!(got, Err(Errno::CONNRESET)) {
+            // Reported once if the service has left requests unread; what it sent before follows.
+            got = recv(&self.socket, &mut byte[..], flags);
+        }
+        match got {
+            Ok((_, 0)) => {
+                let mut last = lock(&self.last);
+                last.ended |= last.parts;
+                true
+            }
             // A message that was not waited for, perhaps the last one.
             Ok(_) => {
                 let calls = self.try_calls();
@@ -386,7 +491,14 @@ impl AsFd for Connection {
 /// The class `device` that also opens services by `serve:NAME`; for
 /// [`Classes::register`](fyke_graph::Classes::register).
 pub fn device() -> Class {
-    Class { open: open_device, ..built_in() }
+    Class { open: open_device, parameters: parameters(), ..built_in() }
+}
+
+/// The parameters of a device, and those of a service.
+fn parameters() -> &'static [Parameter] {
+    static ALL: OnceLock<Vec<Parameter>> = OnceLock::new();
+    let graph = Parameter { name: "graph", summary: "nodes that a service runs for this reader" };
+    ALL.get_or_init(|| built_in().parameters.iter().copied().chain([graph]).collect())
 }
 
 fn built_in() -> Class {
@@ -395,6 +507,9 @@ fn built_in() -> Class {
 
 fn open_device(settings: &Settings) -> Result<Box<dyn Source>, MakeError> {
     let Some(name) = settings.required("expression")?.strip_prefix("serve:") else {
+        if settings.text("graph").is_some() {
+            return Err(MakeError::new("graph", "only a service runs a graph for its reader"));
+        }
         return (built_in().open)(settings);
     };
     let user = match settings.text("user") {
@@ -407,20 +522,27 @@ fn open_device(settings: &Settings) -> Result<Box<dyn Source>, MakeError> {
             }
         },
     };
-    match connect_source(name, user) {
+    match connect_source(name, user, settings.text("graph")) {
         Ok(source) => Ok(Box::new(source)),
         Err(error @ ConnectError::Name(_)) => Err(MakeError::new("expression", error)),
         Err(error) => Err(MakeError::refused("expression", error)),
     }
 }
 
-/// Connects to a service as the source `serve:NAME`.
+/// Connects to a service as the source `serve:NAME`, which runs `graph` for it if it is given.
 ///
 /// # Errors
 /// There is no such service, or it refuses this process.
-pub fn connect_source(name: &str, user: Option<u32>) -> Result<SharedSource, ConnectError> {
+pub fn connect_source(
+    name: &str,
+    user: Option<u32>,
+    graph: Option<&str>,
+) -> Result<SharedSource, ConnectError> {
     let connection = Connection::open(name, user)?;
-    let reader = connection.buffers(Vec::new(), 0)?;
+    let reader = match graph {
+        None => connection.buffers(Vec::new(), 0)?,
+        Some(graph) => connection.graph(graph, 0)?,
+    };
     let name = format!("serve:{name}");
     Ok(SharedSource::served(&name, reader, std::sync::Arc::new(connection)))
 }

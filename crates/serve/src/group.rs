@@ -32,6 +32,8 @@ pub enum Sharing {
     User(u32),
     /// Readers with a group id.
     Group(u32),
+    /// Readers of one process, by its unique number (Linux 6.9).
+    Process(u64),
     /// All readers under the same rule.
     Everyone,
 }
@@ -41,6 +43,7 @@ impl fmt::Display for Group {
         match self.sharing {
             Sharing::User(id) => write!(f, "user {id}"),
             Sharing::Group(id) => write!(f, "group {id}"),
+            Sharing::Process(number) => write!(f, "process {number}"),
             Sharing::Everyone => write!(f, "everyone of the rule"),
         }
     }
@@ -86,9 +89,10 @@ impl Buffer {
         })
     }
 
-    /// Stores frame `index` of a batch unless the group has it already; returns its place, `None` if it is too long.
-    /// Frames of one length, as readers with one snap length want them, are stored once.
-    pub fn place(&mut self, serial: u64, index: usize, frame: &Frame<'_>) -> Option<Placed> {
+    /// Stores a frame, known by the serial of its batch and its index there, unless the group has it already; returns
+    /// its place, `None` if it is too long. Frames of one length, as readers with one snap length want them, are stored
+    /// once.
+    pub fn place(&mut self, (serial, index): (u64, usize), frame: &Frame<'_>) -> Option<Placed> {
         if self.serial != serial {
             self.serial = serial;
             self.places.fill(None);

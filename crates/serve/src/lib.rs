@@ -21,7 +21,11 @@
 //! | [`table`] | readers and the texts that they follow; stores frames for them |
 //! | [`service`] | edits: from the request of a reader to the filter set |
 //! | [`class`](mod@class) | the graph class `serve` |
+//! | [`files`] | files that graphs of readers write, to descriptors of these |
+//! | [`graph`] | graphs of readers, which run in the service |
 //! | [`server`] | accepts readers, checks their user, answers |
+//! | [`store`] | the things that a service leaves to the process after it |
+//! | [`restore`](mod@restore) | readers of the process before |
 //! | [`client`] | a reader's end of the connection, and the source of its frames |
 //! | [`lower`] | the service as the space below a reader's own graph |
 //!
@@ -29,20 +33,26 @@
 //!
 //! Users are told apart by `SO_PEERCRED`. Without a policy only root and the user of the service are served, each user
 //! in a group of its own: a reader gets the descriptors of its group's packet buffer and of its own index, and no
-//! other; both are sealed, so that it cannot write or shrink them. Descriptors that a reader sends are closed unread. A
-//! reader has its own thread, and limits for the number and length of texts; what it opened is gone when its connection
-//! is. The packet loop never waits for a reader.
+//! other; both are sealed, so that it cannot write or shrink them. Of the descriptors that a reader sends, one may be a
+//! page that tells whether it sleeps ([`Waker`](fyke_ring::Waker)), and some may be files for its graph ([`files`]);
+//! all others are closed unread. A reader has its own thread, and limits for the number and length of texts; what it
+//! opened is gone when its connection is. The packet loop never waits for a reader.
 #![forbid(unsafe_code)]
 
 pub mod class;
 pub mod client;
+mod compiling;
+pub mod files;
+pub mod graph;
 pub mod group;
 pub mod lower;
 pub mod message;
 pub mod place;
 pub mod policy;
+pub mod restore;
 pub mod server;
 pub mod service;
+pub mod store;
 pub mod table;
 pub mod wire;
 
@@ -51,5 +61,7 @@ pub use group::Group;
 pub use lower::ServeSpace;
 pub use place::{Listening, PlaceError};
 pub use policy::Policy;
+pub use restore::{Restoration, count_on, restore};
 pub use server::Server;
 pub use service::Service;
+pub use store::{Left, Store};

@@ -178,7 +178,10 @@ impl LowerFilter for Lower {
     }
 
     fn place(&self) -> &'static str {
-        "fyke serve"
+        match self.lock().server.as_ref().is_some_and(|server| server.is_restricted()) {
+            true => "fyke serve, within its policy,",
+            false => "fyke serve",
+        }
     }
 }
 

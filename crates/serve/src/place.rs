@@ -26,6 +26,8 @@ use std::time::Duration;
 
 /// Most bytes of a name.
 pub const MAX_NAME: usize = 64;
+/// Most names that are listed.
+const MAX_NAMES: usize = 1_000;
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 128;
 /// Time limit for a place in the queue of a busy service.
@@ -135,6 +137,22 @@ pub fn candidates(name: &str) -> Result<Vec<PathBuf>, PlaceError> {
     Ok(all)
 }
 
+/// Names of the services of this user and of root, sorted. Sockets that killed services have left are among them.
+pub fn names() -> Vec<String> {
+    let users = [geteuid().as_raw(), 0];
+    let folders = users.iter().map(|&uid| folder_of(uid, variable));
+    let entries = folders.filter_map(|folder| std::fs::read_dir(folder).ok()).flatten().flatten();
+    let name = |entry: std::fs::DirEntry| {
+        let name = entry.file_name().into_string().ok()?;
+        let name = name.strip_suffix(".sock")?;
+        check_name(name).ok().map(|()| name.to_owned())
+    };
+    let mut all: Vec<String> = entries.filter_map(name).take(MAX_NAMES).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
 /// An open socket of a service. Dropping it removes its file.
 #[derive(Debug)]
 pub struct Listening {
@@ -168,22 +186,18 @@ impl Listening {
         Ok(Listening { path, identity, socket })
     }
 
-    /// Takes the socket that a service manager has opened for this process (sd_listen_fds(3)); `None` if there is
-    /// none. Its file stays at the end.
+    /// Takes the socket that a service manager has opened for this process, from all descriptors that it has given
+    /// beside those of the [store](mod@crate::store); `None` if there is none. Its file stays at the end.
     ///
     /// # Errors
     /// There are several descriptors, or one that is no such socket.
-    pub fn given() -> Result<Option<Listening>, PlaceError> {
-        let own = std::process::id();
-        let number = |name: &str| std::env::var(name).ok()?.parse::<u32>().ok();
-        let Some(count) = number("LISTEN_FDS").filter(|_| number("LISTEN_PID") == Some(own)) else {
-            return Ok(None);
-        };
+    pub fn given(mut descriptors: Vec<OwnedFd>) -> Result<Option<Listening>, PlaceError> {
         let refused = |problem: String| PlaceError::Given { problem };
+        let count = descriptors.len();
+        let Some(socket) = descriptors.pop() else { return Ok(None) };
         if count != 1 {
             return Err(refused(format!("{count} descriptors")));
         }
-        let socket = first_given().map_err(|error| refused(format!("no descriptor: {error}")))?;
         let kind = sockopt::socket_type(&socket);
         if kind != Ok(SocketType::SEQPACKET) || sockopt::socket_acceptconn(&socket) != Ok(true) {
             return Err(refused("a descriptor of another kind".to_owned()));
@@ -220,13 +234,6 @@ impl Drop for Listening {
             let _gone_already = helper::remove_file(&self.path);
         }
     }
-}
-
-/// The first descriptor of the service manager, which is number 3.
-fn first_given() -> rustix::io::Result<OwnedFd> {
-    use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
-    let ourselves = pidfd_open(getpid(), PidfdFlags::empty())?;
-    pidfd_getfd(&ourselves, 3, PidfdGetfdFlags::empty())
 }
 
 fn identity(path: &Path) -> io::Result<(u64, u64)> {

@@ -7,11 +7,14 @@
 //! interfaces = ["eth0"]          # all, if not given
 //! filter = "net 10.0.0.0/8"      # frames that no text of these readers reaches beyond
 //! snaplen = 96                   # most bytes of a frame
-//! share = "user"                 # readers that share memory: "user", "group" or "everyone" of this rule
+//! share = "user"                 # readers that share memory: "user", "group", "process" or "everyone" of this rule
 //! texts = 64                     # most texts of a reader
 //! text_bytes = 1048576           # most bytes of a text
 //! readers = 64                   # most readers of one user
 //! memory_mib = 64                # for the frames of readers that share memory
+//! user_mib = 256                 # for all readers of one user
+//! compile_ms = 10000             # most time in a minute that texts and graphs of one user take to compile
+//! opens = []                     # nodes of graphs may open: "file", "device", "network", "program"
 //! ```
 //!
 //! Root and the user of the service need no rule; one that names them applies to them, too. Everybody else is
@@ -20,11 +23,13 @@
 
 use crate::group::{Group, PACKET_BYTES, Sharing};
 use crate::message::Limits;
+use fyke_graph::node::Opens;
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Most bytes of a policy.
 pub const MAX_BYTES: u64 = 1 << 20;
@@ -32,6 +37,10 @@ pub const MAX_BYTES: u64 = 1 << 20;
 pub const MAX_READERS: usize = 256;
 /// Most readers of one user, unless a rule has another limit; root may have as many as there are in all.
 pub const MAX_OF_USER: usize = 64;
+/// Memory of all readers of a user, unless a rule has another limit; root may have four times as much.
+pub const USER_BYTES: usize = 256 << 20;
+/// Time in a minute in which texts and graphs of a user are compiled, unless a rule has another limit.
+pub const COMPILE: Duration = Duration::from_secs(10);
 /// Most rules.
 pub const MAX_RULES: usize = 1_000;
 
@@ -78,6 +87,10 @@ struct Entry {
     text_bytes: Option<toml::Spanned<u64>>,
     readers: Option<toml::Spanned<u64>>,
     memory_mib: Option<toml::Spanned<u64>>,
+    user_mib: Option<toml::Spanned<u64>>,
+    compile_ms: Option<toml::Spanned<u64>>,
+    #[serde(default)]
+    opens: Vec<toml::Spanned<String>>,
 }
 
 /// Rights and limits of a reader.
@@ -91,6 +104,12 @@ pub struct Terms {
     pub readers: usize,
     /// Memory for the frames of its group, in bytes.
     pub memory: usize,
+    /// Resources that the nodes of its graph may open; nothing is always permitted.
+    pub opens: Vec<Opens>,
+    /// Memory of all readers of its user, in bytes.
+    pub user_memory: usize,
+    /// Most time in a minute in which texts and graphs of its user are compiled.
+    pub compile: Duration,
 }
 
 /// A rule: the users that it names, and their terms.
@@ -105,11 +124,15 @@ struct Rule {
     limits: Limits,
     readers: usize,
     memory: usize,
+    opens: Vec<Opens>,
+    user_memory: usize,
+    compile: Duration,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Share {
     User,
+    Process,
     Group,
     Everyone,
 }
@@ -127,6 +150,8 @@ pub struct Peer {
     pub user: u32,
     /// Its group id.
     pub group: u32,
+    /// Its number, unique since the system has started; `None` before Linux 6.9.
+    pub process: Option<u64>,
 }
 
 /// The databases of users and groups, as text.
@@ -218,6 +243,15 @@ impl Reading<'_> {
         }
     }
 
+    /// Kind of resource, by its word.
+    fn opens(&self, word: &toml::Spanned<String>) -> Result<Opens, PolicyError> {
+        let known = Opens::ALL.into_iter().find(|one| one.word() == word.get_ref());
+        known.ok_or_else(|| {
+            let all = Opens::ALL.map(Opens::word).join(", ");
+            self.error(word.span(), format!("opens has {:?}, expected {all}", word.get_ref()))
+        })
+    }
+
     fn rule(
         &self,
         entry: &toml::Spanned<Entry>,
@@ -250,9 +284,11 @@ impl Reading<'_> {
         let share = match entry.share.as_ref().map(|share| (share.get_ref().as_str(), share)) {
             None | Some(("user", _)) => Share::User,
             Some(("group", _)) => Share::Group,
+            Some(("process", _)) => Share::Process,
             Some(("everyone", _)) => Share::Everyone,
             Some((other, share)) => {
-                let problem = format!("share is {other:?}, expected user, group or everyone");
+                let problem =
+                    format!("share is {other:?}, expected user, group, process or everyone");
                 return Err(self.error(share.span(), problem));
             }
         };
@@ -269,6 +305,14 @@ impl Reading<'_> {
         let most = MAX_READERS as u64;
         let mib =
             self.number(entry.memory_mib.as_ref(), "memory_mib", 1..=1024, PACKET_BYTES >> 20)?;
+        let user_mib =
+            self.number(entry.user_mib.as_ref(), "user_mib", 1..=65_536, USER_BYTES >> 20)?;
+        let compile_ms = self.number(
+            entry.compile_ms.as_ref(),
+            "compile_ms",
+            1..=60_000,
+            COMPILE.as_millis() as usize,
+        )?;
         Ok(Rule {
             users,
             groups,
@@ -279,6 +323,9 @@ impl Reading<'_> {
             limits,
             readers: self.number(entry.readers.as_ref(), "readers", 1..=most, MAX_OF_USER)?,
             memory: mib << 20,
+            user_memory: user_mib << 20,
+            compile: Duration::from_millis(compile_ms as u64),
+            opens: entry.opens.iter().map(|word| self.opens(word)).collect::<Result<_, _>>()?,
         })
     }
 }
@@ -318,7 +365,7 @@ impl Policy {
             rule.interfaces.as_ref().is_none_or(|all| all.iter().any(|one| one == interface))
         };
         if let Some(rule) = self.rules.iter().filter(names).find(is_here) {
-            return Ok(rule.terms(peer));
+            return rule.terms(peer);
         }
         if peer.user == 0 || peer.user == ours {
             return Ok(Terms::of_user(peer.user));
@@ -337,14 +384,19 @@ impl Policy {
 }
 
 impl Rule {
-    fn terms(&self, peer: Peer) -> Terms {
+    fn terms(&self, peer: Peer) -> Result<Terms, String> {
         let sharing = match self.share {
             Share::User => Sharing::User(peer.user),
             Share::Group => Sharing::Group(peer.group),
+            Share::Process => Sharing::Process(peer.process.ok_or(
+                "share = \"process\" in the policy of this service needs Linux 6.9 or later",
+            )?),
             Share::Everyone => Sharing::Everyone,
         };
         let group = Group { sharing, filter: Arc::clone(&self.filter), snaplen: self.snaplen };
-        Terms { group, limits: self.limits, readers: self.readers, memory: self.memory }
+        let (limits, readers, memory) = (self.limits, self.readers, self.memory);
+        let (opens, user_memory, compile) = (self.opens.clone(), self.user_memory, self.compile);
+        Ok(Terms { group, limits, readers, memory, opens, user_memory, compile })
     }
 }
 
@@ -354,7 +406,10 @@ impl Terms {
         let (filter, snaplen) = (Arc::from(""), fyke_capture::DEFAULT_SNAPLEN);
         let group = Group { sharing: Sharing::User(user), filter, snaplen };
         let readers = if user == 0 { MAX_READERS } else { MAX_OF_USER };
-        Terms { group, limits: Limits::default(), readers, memory: PACKET_BYTES }
+        let (limits, memory) = (Limits::default(), PACKET_BYTES);
+        let user_memory = if user == 0 { 4 * USER_BYTES } else { USER_BYTES };
+        let (opens, compile) = (Vec::new(), COMPILE);
+        Terms { group, limits, readers, memory, opens, user_memory, compile }
     }
 }
 
@@ -378,7 +433,7 @@ mod tests {
     }
 
     const fn peer(user: u32, group: u32) -> Peer {
-        Peer { user, group }
+        Peer { user, group, process: Some(77) }
     }
 
     #[test]
@@ -418,7 +473,11 @@ mod tests {
             ("[[rule]]\nusers = [-1]\n", 2, ""),
             ("[[rule]]\nusers = [1]\nfilter = \"wrong\"", 3, "the filter is wrong: wrong"),
             ("[[rule]]\nusers = [1]\nsnaplen = 0", 3, "snaplen is 0, expected 1 to 262144"),
-            ("[[rule]]\nusers = [1]\nshare = \"all\"", 3, "expected user, group or everyone"),
+            (
+                "[[rule]]\nusers = [1]\nshare = \"all\"",
+                3,
+                "expected user, group, process or everyone",
+            ),
             ("[[rule]]\nusers = [1]\nreaders = 1000", 3, "readers is 1000, expected 1 to 256"),
             ("[[rule]]\nusers = [1]\nmemory_mib = 0", 3, "memory_mib is 0, expected 1 to 1024"),
             ("[[rule]]\nusers = [1]\nfilters = \"udp\"", 3, "unknown field `filters`"),

@@ -12,13 +12,15 @@
 
 use crate::message::{Counts, Edited, Text};
 use crate::policy::Terms;
-use crate::table::{Descriptors, Elsewhere, Table};
+use crate::table::{Descriptors, Elsewhere, Meter, Resuming, Table};
 use fyke_capture::Interface;
 use fyke_filter::Options;
 use fyke_filters::{Change, FilterSet, Inputs};
 use fyke_graph::GraphHandle;
 use fyke_graph::placement::LowerFilter;
+use fyke_ring::Waker;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -68,6 +70,22 @@ pub enum Refused {
     /// The buffers cannot be made.
     #[error("no memory for a reader: {0}")]
     Memory(#[from] fyke_ring::RingError),
+    /// The readers of the user would have too much memory.
+    #[error("your readers would have {given} MiB of memory, and user {user} may have {limit} MiB")]
+    Quota {
+        /// The user.
+        user: u32,
+        /// Memory with this reader, in MiB.
+        given: usize,
+        /// Most memory.
+        limit: usize,
+    },
+    /// A descriptor that came with a request.
+    #[error("the descriptor is not the page of a reader: {0}")]
+    Page(fyke_ring::RingError),
+    /// A graph is refused.
+    #[error("{0}")]
+    Graph(String),
     /// The capture has not begun or has ended.
     #[error("the capture does not run")]
     NotRunning,
@@ -168,6 +186,10 @@ pub struct Service {
     editor: Mutex<Filters>,
     running: OnceLock<(GraphHandle, Option<Arc<dyn LowerFilter>>)>,
     dropped: AtomicU64,
+    /// Files of readers.
+    files: Arc<crate::files::Files>,
+    /// Frames that did not reach the node in processes before this one.
+    before: OnceLock<Elsewhere>,
 }
 
 impl std::fmt::Debug for Service {
@@ -222,22 +244,146 @@ impl Service {
     pub(crate) fn elsewhere(&self) -> Elsewhere {
         let lower = self.running.get().and_then(|(_, lower)| lower.as_ref());
         let rejected = lower.map_or(Some(0), |lower| lower.rejected());
+        let before = self.before.get().copied().unwrap_or_default();
         Elsewhere {
-            below: rejected.unwrap_or(0),
-            is_partial: rejected.is_none(),
-            dropped: self.dropped.load(Ordering::Relaxed),
+            below: before.below + rejected.unwrap_or(0),
+            is_partial: before.is_partial || rejected.is_none(),
+            dropped: before.dropped + self.dropped.load(Ordering::Relaxed),
         }
+    }
+
+    /// The filter before the node, if there is one.
+    pub(crate) fn lower(&self) -> Option<&Arc<dyn LowerFilter>> {
+        self.running.get().and_then(|(_, lower)| lower.as_ref())
+    }
+
+    /// Continues after the frames that processes before this one did not evaluate. `lost` is what this one lost with
+    /// them.
+    pub(crate) fn goes_on(&self, before: Elsewhere, lost: u64) {
+        let _once = self.before.set(before);
+        self.set_dropped(lost);
     }
 
     /// Adds a reader without texts.
     ///
     /// # Errors
     /// There is no memory for its buffers.
-    pub fn join(&self, terms: &Terms, snaplen: u32) -> Result<(u64, Descriptors), Refused> {
+    pub fn join(
+        &self,
+        user: u32,
+        terms: &Terms,
+        snaplen: u32,
+        has_graph: bool,
+    ) -> Result<(u64, Descriptors), Refused> {
         let (made, mut table) = self.running()?;
         let most = made.interface.snaplen.min(terms.group.snaplen);
         let snaplen = if snaplen == 0 { most } else { snaplen.min(most) };
-        Ok(table.join(&terms.group, snaplen as usize, terms.memory)?)
+        let bytes = table.memory_with(user, &terms.group, terms.memory);
+        if bytes > terms.user_memory {
+            let (given, limit) = (bytes.div_ceil(1 << 20), terms.user_memory >> 20);
+            return Err(Refused::Quota { user, given, limit });
+        }
+        Ok(table.join((user, &terms.group), snaplen as usize, terms.memory, has_graph)?)
+    }
+
+    /// Adds a reader that a process before this one has served, with its texts.
+    ///
+    /// # Errors
+    /// There is no memory for its buffers, or a text is refused now.
+    pub(crate) fn restore(
+        &self,
+        user: u32,
+        terms: &Terms,
+        snaplen: u32,
+        has_graph: bool,
+        from: Resuming,
+        texts: &[Text],
+    ) -> Result<(Descriptors, Texts), Refused> {
+        let number = from.number;
+        let own = Texts::default().after(&[], texts, terms)?;
+        let (made, mut table) = self.running()?;
+        let most = made.interface.snaplen.min(terms.group.snaplen);
+        let snaplen = if snaplen == 0 { most } else { snaplen.min(most) } as usize;
+        let to = (user, &terms.group);
+        let descriptors = table.enter(to, snaplen, terms.memory, has_graph, from)?;
+        drop(table);
+        let entered = lock(&self.editor).enter(&made.set, own.filters());
+        let (_, mut table) = self.running()?;
+        match entered {
+            Ok(numbers) => {
+                table.follow(number, numbers, self.elsewhere());
+                Ok((descriptors, own))
+            }
+            Err(refused) => {
+                let gone = table.leave(number);
+                drop(table);
+                drop(gone);
+                Err(refused)
+            }
+        }
+    }
+
+    /// The files of readers.
+    pub(crate) fn files(&self) -> &Arc<crate::files::Files> {
+        &self.files
+    }
+
+    /// Keeps a reader for a process after this one ([`Table::keep`]).
+    pub(crate) fn keep(&self, reader: u64, slot: usize) -> std::io::Result<Vec<OwnedFd>> {
+        self.table().map_or_else(|| Ok(Vec::new()), |mut table| table.keep(reader, slot))
+    }
+
+    /// Undoes [`keep`](Self::keep).
+    pub(crate) fn keep_no_more(&self, reader: u64) {
+        if let Some(mut table) = self.table() {
+            table.keep_no_more(reader);
+        }
+    }
+
+    /// The state of a reader that its log does not have.
+    pub(crate) fn state(&self, reader: u64) -> (bool, Meter) {
+        let now = self.elsewhere();
+        self.table().map_or_else(Default::default, |table| table.state(reader, now))
+    }
+
+    /// Calls a reader to read a message.
+    pub(crate) fn call(&self, reader: u64) {
+        if let Some(table) = self.table() {
+            table.call(reader);
+        }
+    }
+
+    /// Number of edits in force.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.made.get().map_or(0, |made| made.set.epoch())
+    }
+
+    /// True once the packet loop runs.
+    pub(crate) fn runs(&self) -> bool {
+        self.running.get().is_some_and(|(handle, _)| handle.runs())
+    }
+
+    /// Has the kernel pass every frame until [`narrow`](Self::narrow).
+    pub(crate) fn widen(&self) -> Option<u64> {
+        let added = self.made.get()?.set.edit(&[Change::Add("")]).ok()?;
+        added.into_iter().next().flatten()
+    }
+
+    /// Undoes [`widen`](Self::widen).
+    pub(crate) fn narrow(&self, widened: u64) {
+        if let Some(made) = self.made.get() {
+            let _there = made.set.edit(&[Change::Remove(widened)]);
+        }
+    }
+
+    /// Lets a reader sleep: its page, of which the returned descriptor is the other side.
+    ///
+    /// # Errors
+    /// It is not the page of a reader.
+    pub fn let_sleep(&self, reader: u64, page: OwnedFd) -> Result<OwnedFd, Refused> {
+        let (waker, event) = Waker::open(page).map_err(Refused::Page)?;
+        self.running()?.1.set_waker(reader, waker);
+        Ok(event)
     }
 
     /// Checks a text alone, as those of readers are checked.
@@ -277,6 +423,45 @@ impl Service {
         Ok(Edited { epoch: made.set.epoch(), from })
     }
 
+    /// Runs a graph for a reader that joined with one, in place of graph `old` if it has one. Returns its number.
+    ///
+    /// # Errors
+    /// The graph is refused; nothing has changed.
+    pub fn put_graph(
+        &self,
+        reader: u64,
+        text: &str,
+        terms: &Terms,
+        old: Option<u64>,
+    ) -> Result<(u64, Edited), Refused> {
+        let (handle, _) = self.running.get().ok_or(Refused::NotRunning)?;
+        let id = crate::graph::put(handle, reader, terms, text, old).map_err(Refused::Graph)?;
+        let now = self.elsewhere();
+        let (_, mut table) = self.running()?;
+        if old.is_none() {
+            table.start_own(reader, now);
+        }
+        Ok((id, Edited { epoch: handle.epoch(), from: table.evaluated_own(reader) }))
+    }
+
+    /// Removes the graph of a reader.
+    pub fn remove_graph(&self, id: u64) {
+        if let Some((handle, _)) = self.running.get() {
+            // Fails only if the capture has ended.
+            let _ended = handle.remove(id);
+        }
+    }
+
+    /// Reason why a node of a graph has failed, if one has.
+    pub fn graph_failure(&self, id: u64) -> Option<String> {
+        let view = self.running.get()?.0.view();
+        let failed = |node: &fyke_graph::runtime::NodeView| {
+            let error = node.failed.as_ref().filter(|_| node.texts.contains(&id))?;
+            Some(format!("node {} of the graph has failed: {error}", node.name))
+        };
+        view.nodes.iter().find_map(failed)
+    }
+
     /// Pauses a reader or starts it again.
     ///
     /// # Errors
@@ -293,6 +478,11 @@ impl Service {
         table.map_or_else(Counts::default, |table| table.counts(reader, self.elsewhere()))
     }
 
+    /// Frames that a reader has not read, and those that it has lost without knowing it yet ([`Table::behind`]).
+    pub fn behind(&self, reader: u64, told: u64) -> (u64, u64) {
+        self.table().map_or((0, 0), |table| table.behind(reader, told))
+    }
+
     /// Ends a reader: waits until the frames that have already arrived are evaluated, then closes its index.
     pub fn end(&self, reader: u64) -> Counts {
         self.drain();
@@ -306,7 +496,7 @@ impl Service {
     }
 
     /// Waits until the frames are evaluated that had arrived at the time of the call.
-    fn drain(&self) {
+    pub(crate) fn drain(&self) {
         let Some((handle, _)) = self.running.get() else { return };
         let start = Instant::now();
         let view = handle.snapshot();

@@ -8,16 +8,22 @@ use crate::group::{Buffer, Group};
 use crate::message::Counts;
 use fyke_capture::Interface;
 use fyke_frame::{Batch, Frame, Mask};
-use fyke_ring::{Index, Mark, RingError};
-use std::collections::{BTreeMap, HashMap};
+use fyke_ring::protocol::Words;
+use fyke_ring::{Index, Mark, Memory, RingError, Waker};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Most frames that a reader may leave unread.
 pub const PLACES: usize = 1 << 16;
+/// Memory of an index, in bytes.
+const INDEX_BYTES: usize = PLACES * 24;
 
 /// Frames that readers have not got, since the start of the service.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Elsewhere {
     /// Frames that the kernel rejected.
     pub below: u64,
@@ -28,8 +34,8 @@ pub struct Elsewhere {
 }
 
 /// Frames that a reader could have seen while it was running.
-#[derive(Debug, Clone, Copy, Default)]
-struct Meter {
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Meter {
     /// Frames evaluated, and elsewhere, when it last started; `None` while it is paused.
     since: Option<(u64, Elsewhere)>,
     evaluated: u64,
@@ -60,6 +66,7 @@ impl Meter {
 /// A reader.
 #[derive(Debug)]
 struct Reader {
+    user: u32,
     group: Group,
     index: Index,
     snaplen: usize,
@@ -71,11 +78,118 @@ struct Reader {
     is_closed: bool,
     meter: Meter,
     refused: u64,
+    /// Counts of its graph, if it has one in place of texts.
+    own: Option<Own>,
+    /// Wakes it, if it can sleep.
+    waker: Option<Waker>,
+    /// True if it has got frames and was not woken since.
+    has_new: bool,
+    /// Frames that it got from a batch in which a process before this one was killed.
+    had: u64,
+    /// Its words of the log, if a process after this one may continue with it.
+    slot: Option<usize>,
+}
+
+/// Counts of a reader's own graph.
+#[derive(Debug, Default)]
+struct Own {
+    /// Frames that its graph has evaluated, without the batch that is evaluated.
+    evaluated: u64,
+    /// Frames of that batch.
+    begun: u64,
+    /// True once it counts.
+    is_started: bool,
+    /// True if it pauses from the next batch on.
+    pauses: bool,
+    /// Stored frames that nodes have made.
+    made: u64,
+}
+
+/// State of a reader that a process before this one has served.
+#[derive(Debug)]
+pub struct Resuming {
+    /// Its number.
+    pub number: u64,
+    /// Frames in its index so far.
+    pub pushed: u64,
+    /// Frames that did not fit.
+    pub refused: u64,
+    /// Frames of both that are of the batch in which the process was killed.
+    pub had: u64,
+    /// True while it has paused itself.
+    pub is_paused: bool,
+    /// Its counts.
+    pub meter: Meter,
+    /// Frames that its graph has evaluated and made, if it has one.
+    pub own: Option<(u64, u64)>,
+    /// Wakes it, if it can sleep.
+    pub waker: Option<Waker>,
+    /// Its words of the log.
+    pub slot: usize,
+}
+
+/// Words of a reader in the log.
+pub const SLOT_WORDS: usize = 8;
+const TAG: usize = 0;
+const BEGIN: usize = 1;
+const OWN: usize = 2;
+const MADE: usize = 3;
+/// Refused frames that the index does not count, because processes before have refused them.
+const REFUSED: usize = 4;
+const HAD: usize = 5;
+
+/// The log of readers, after the words of the capture ([`fyke_capture::handover`]).
+#[derive(Debug)]
+pub struct Log(Arc<Memory>);
+
+/// Words of a reader that were logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Logged {
+    /// Frames that did not fit.
+    pub refused: u64,
+    /// Frames that it got from batches in which a process was killed.
+    pub had: u64,
+    /// Frames that its graph has evaluated and made.
+    pub own: (u64, u64),
+}
+
+impl Log {
+    fn word(slot: usize, at: usize) -> usize {
+        fyke_capture::handover::LOG_WORDS + slot * SLOT_WORDS + at
+    }
+
+    /// Reads the words of a reader with an index that has ended with these numbers of frames, pushed and refused.
+    /// `killed_in` is the number of frames before the batch in which the process was killed.
+    pub fn read(
+        memory: &Memory,
+        slot: usize,
+        killed_in: Option<u64>,
+        (pushed, refused): (u64, u64),
+    ) -> Logged {
+        let word = |at: usize| memory.load(Log::word(slot, at), Ordering::Acquire);
+        let refused = word(REFUSED) + refused;
+        let had = match killed_in.is_some_and(|before| word(TAG) == before + 1) {
+            true => (pushed + refused).saturating_sub(word(BEGIN)),
+            false => 0,
+        };
+        Logged { refused, had: word(HAD) + had, own: (word(OWN), word(MADE)) }
+    }
+
+    fn store(&self, slot: usize, at: usize, value: u64) {
+        self.0.store(Log::word(slot, at), value, Ordering::Release);
+    }
+
+    /// Begins the words of a reader.
+    fn begin(&self, slot: usize, refused: u64, had: u64, (evaluated, made): (u64, u64)) {
+        let words = [(TAG, 0), (OWN, evaluated), (MADE, made), (REFUSED, refused), (HAD, had)];
+        words.into_iter().for_each(|(at, word)| self.store(slot, at, word));
+    }
 }
 
 impl Reader {
     fn runs(&self) -> bool {
-        !self.is_paused && !self.is_closed && !self.follows.is_empty()
+        let has_filters = self.own.as_ref().map_or(!self.follows.is_empty(), |own| own.is_started);
+        !self.is_paused && !self.is_closed && has_filters
     }
 }
 
@@ -95,12 +209,15 @@ pub struct Table {
     groups: HashMap<Group, Shared>,
     /// Frames evaluated.
     evaluated: u64,
-    serial: u64,
     /// Bytes copied for groups that are gone.
     copied: u64,
     last: u64,
     scratch: Vec<u64>,
     found: Vec<u64>,
+    /// Readers that have new frames and can sleep.
+    with_new: Vec<u64>,
+    /// For a process after this one.
+    log: Option<Log>,
 }
 
 /// The memory that a reader maps: the packet buffer of its group, and its own index.
@@ -115,12 +232,19 @@ impl Table {
             followers: HashMap::new(),
             groups: HashMap::new(),
             evaluated: 0,
-            serial: 0,
             copied: 0,
             last: 0,
             scratch: Vec::new(),
             found: Vec::new(),
+            with_new: Vec::new(),
+            log: None,
         }
+    }
+
+    /// Logs for a process after this one, and continues after `evaluated` frames.
+    pub fn keep_log(&mut self, memory: Arc<Memory>, evaluated: u64) {
+        self.evaluated = evaluated;
+        self.log = Some(Log(memory));
     }
 
     /// Adds a reader, which follows nothing yet. Its number is never given again. `memory` is the size of the packet
@@ -130,15 +254,45 @@ impl Table {
     /// There is no memory for its buffers.
     pub fn join(
         &mut self,
-        group: &Group,
+        (user, group): (u32, &Group),
         snaplen: usize,
         memory: usize,
+        has_graph: bool,
     ) -> Result<(u64, Descriptors), RingError> {
-        let mut index = Index::create(PLACES, self.interface.link)?;
+        let new = Resuming {
+            number: self.last + 1,
+            pushed: 0,
+            refused: 0,
+            had: 0,
+            is_paused: false,
+            meter: Meter::default(),
+            own: None,
+            waker: None,
+            slot: usize::MAX,
+        };
+        let number = new.number;
+        Ok((number, self.enter((user, group), snaplen, memory, has_graph, new)?))
+    }
+
+    /// Adds a reader that a process before this one has served, with an index that begins where the old one ended.
+    ///
+    /// # Errors
+    /// There is no memory for its buffers.
+    pub fn enter(
+        &mut self,
+        (user, group): (u32, &Group),
+        snaplen: usize,
+        memory: usize,
+        has_graph: bool,
+        from: Resuming,
+    ) -> Result<Descriptors, RingError> {
+        let mut index = Index::starting_at(PLACES, self.interface.link, from.pushed)?;
         let shared = match self.groups.get_mut(group) {
             Some(shared) => shared,
             None => {
-                let buffer = Buffer::create(memory, &self.interface)?;
+                let snaplen = self.interface.snaplen.min(group.snaplen);
+                let interface = Interface { snaplen, ..self.interface.clone() };
+                let buffer = Buffer::create(memory, &interface)?;
                 self.groups.entry(group.clone()).or_insert(Shared { buffer, readers: 0 })
             }
         };
@@ -147,25 +301,51 @@ impl Table {
         }
         let copy = |fd: std::os::fd::BorrowedFd<'_>| fd.try_clone_to_owned().map_err(duplicating);
         let descriptors = (copy(shared.buffer.packets().fd()), copy(index.fd()));
-        let (Ok(packets), Ok(own)) = descriptors else {
+        let (Ok(packets), Ok(own_index)) = descriptors else {
             let error = descriptors.0.err().or(descriptors.1.err());
             self.drop_empty_groups();
             return Err(error.unwrap_or_else(|| duplicating(io::Error::last_os_error())));
         };
         shared.readers += 1;
-        self.last += 1;
+        self.last = self.last.max(from.number);
+        let slot = Some(from.slot).filter(|slot| *slot != usize::MAX);
+        if let Some(slot) = slot {
+            index.hand_on(true);
+            let own = from.own.unwrap_or_default();
+            self.log.iter().for_each(|log| log.begin(slot, from.refused, from.had, own));
+        }
+        let (evaluated, made) = from.own.unwrap_or_default();
+        let is_started = from.own.is_some();
+        let pauses = from.is_paused;
+        let own = || Own { evaluated, made, pauses, is_started, ..Own::default() };
         let reader = Reader {
+            user,
             group: group.clone(),
             index,
             snaplen,
             follows: Vec::new(),
-            is_paused: false,
+            is_paused: from.is_paused,
             is_closed: false,
-            meter: Meter::default(),
-            refused: 0,
+            meter: from.meter,
+            refused: from.refused,
+            own: has_graph.then(own),
+            waker: from.waker,
+            has_new: false,
+            had: from.had,
+            slot,
         };
-        self.readers.insert(self.last, reader);
-        Ok((self.last, [packets, own]))
+        self.readers.insert(from.number, reader);
+        Ok([packets, own_index])
+    }
+
+    /// Bytes of memory that the readers of a user would have with one more in a group.
+    pub fn memory_with(&self, user: u32, group: &Group, memory: usize) -> usize {
+        let of_user = || self.readers.values().filter(|one| one.user == user);
+        let buffers: HashSet<&Group> = of_user().map(|one| &one.group).chain([group]).collect();
+        let size = |group: &&Group| {
+            self.groups.get(*group).map_or(memory, |shared| shared.buffer.packets().bytes())
+        };
+        (of_user().count() + 1) * INDEX_BYTES + buffers.iter().map(size).sum::<usize>()
     }
 
     fn drop_empty_groups(&mut self) {
@@ -195,6 +375,11 @@ impl Table {
     /// Pauses a reader, or starts it again. Returns the number of its frames before that.
     pub fn pause(&mut self, reader: u64, is_paused: bool, now: Elsewhere) -> u64 {
         let Some(one) = self.readers.get_mut(&reader) else { return 0 };
+        if let Some(own) = &mut one.own {
+            // Between two batches: the node that counts them does it.
+            own.pauses = is_paused;
+            return own.evaluated;
+        }
         one.is_paused = is_paused;
         let follows = one.follows.clone();
         self.follow(reader, follows, now)
@@ -202,8 +387,8 @@ impl Table {
 
     /// Starts or stops the counts of a reader. It has none while it follows nothing.
     fn meter(&mut self, reader: u64, now: Elsewhere) -> u64 {
-        let evaluated = self.evaluated;
         let Some(one) = self.readers.get_mut(&reader) else { return 0 };
+        let evaluated = one.own.as_ref().map_or(self.evaluated, |own| own.evaluated);
         match one.runs() {
             true => one.meter.start(evaluated, now),
             false => one.meter.stop(evaluated, now),
@@ -214,15 +399,38 @@ impl Table {
     /// The counts of a reader.
     pub fn counts(&self, reader: u64, now: Elsewhere) -> Counts {
         let Some(one) = self.readers.get(&reader) else { return Counts::default() };
-        let (evaluated, elsewhere) = one.meter.read(self.evaluated, now);
+        let evaluated = one.own.as_ref().map_or(self.evaluated, |own| own.evaluated);
+        let (evaluated, elsewhere) = one.meter.read(evaluated, now);
         let accepted = one.index.pushed();
+        let made = one.own.as_ref().map_or(0, |own| own.made);
+        let frames = (accepted + one.refused).saturating_sub(made);
+        // Frames that it had got when a process was killed in their batch are not lost for it.
+        let (dropped, frames) =
+            (elsewhere.dropped.saturating_sub(one.had), frames.saturating_sub(one.had));
+        if !one.group.filter.is_empty() {
+            // How many frames are beyond its rule is not for this reader.
+            let refused = one.refused;
+            return Counts { accepted, rejected: 0, made, dropped, refused, is_partial: true };
+        }
         Counts {
             accepted,
-            rejected: (evaluated + elsewhere.below).saturating_sub(accepted + one.refused),
-            dropped: elsewhere.dropped,
+            rejected: (evaluated + elsewhere.below).saturating_sub(frames),
+            made,
+            dropped,
             refused: one.refused,
             is_partial: elsewhere.is_partial,
         }
+    }
+
+    /// Frames that a reader has not read, and those that it has lost without knowing it yet. `told` is what it reported
+    /// that it has read and lost.
+    pub fn behind(&self, reader: u64, told: u64) -> (u64, u64) {
+        let Some(one) = self.readers.get(&reader) else { return (0, 0) };
+        let Some(shared) = self.groups.get(&one.group) else { return (0, 0) };
+        let pushed = one.index.pushed();
+        let position = one.waker.as_ref().map_or(0, Waker::position).max(told).min(pushed);
+        let oldest = one.index.oldest_held(shared.buffer.packets());
+        (pushed - position.max(oldest), oldest.saturating_sub(position))
     }
 
     /// Stores no more frames for a reader: its index is closed. Returns its last counts.
@@ -230,6 +438,7 @@ impl Table {
         if let Some(one) = self.readers.get_mut(&reader) {
             one.is_closed = true;
             one.index.close();
+            Waker::wake(one.waker.iter());
         }
         self.follow(reader, Vec::new(), now);
         self.counts(reader, now)
@@ -257,13 +466,14 @@ impl Table {
     pub fn store(
         &mut self,
         batch: &Batch<'_>,
+        serial: u64,
         arrived: Mask,
         accepted: Mask,
         epoch: u64,
         mut filters: impl FnMut(usize, &mut Vec<u64>),
     ) -> Mask {
+        self.log_begin();
         self.evaluated += arrived.count() as u64;
-        self.serial += 1;
         // The index has 32 bits for it.
         let epoch = epoch as u32;
         let mut stored = Mask::EMPTY;
@@ -280,23 +490,172 @@ impl Table {
                 found.dedup();
             }
             for &reader in &found {
-                if self.give(reader, index, &batch.frames()[index], epoch) {
+                let mark = Mark { epoch, ..Mark::default() };
+                if self.give(reader, (serial, index), &batch.frames()[index], mark) {
                     stored.set(index);
                 }
             }
         }
         (self.scratch, self.found) = (scratch, found);
+        self.wake();
         stored
     }
 
-    fn give(&mut self, reader: u64, index: usize, frame: &Frame<'_>, epoch: u32) -> bool {
+    /// Logs the frames that readers have before a batch.
+    fn log_begin(&mut self) {
+        let Some(log) = &self.log else { return };
+        for one in self.readers.values() {
+            if let Some(slot) = one.slot {
+                log.store(slot, BEGIN, one.index.pushed() + one.refused);
+                log.store(slot, TAG, self.evaluated + 1);
+            }
+        }
+    }
+
+    /// Keeps a reader for a process after this one, which finds its words of the log in a slot. Returns its index, and
+    /// its page with the descriptor that wakes it.
+    ///
+    /// # Errors
+    /// There is no such reader, or no more descriptors.
+    pub fn keep(&mut self, reader: u64, slot: usize) -> io::Result<Vec<OwnedFd>> {
+        let one = self.readers.get_mut(&reader).ok_or(io::ErrorKind::NotFound)?;
+        let wakers = one.waker.iter().flat_map(Waker::descriptors);
+        let all = [one.index.fd()].into_iter().chain(wakers);
+        let all =
+            all.map(|fd: BorrowedFd<'_>| fd.try_clone_to_owned()).collect::<Result<_, _>>()?;
+        if let Some(log) = &self.log {
+            log.begin(slot, 0, 0, (0, 0));
+        }
+        one.slot = Some(slot);
+        one.index.hand_on(true);
+        Ok(all)
+    }
+
+    /// Undoes [`keep`](Self::keep): the reader ends with this process.
+    pub fn keep_no_more(&mut self, reader: u64) {
+        if let Some(one) = self.readers.get_mut(&reader) {
+            one.slot = None;
+            one.index.hand_on(false);
+        }
+    }
+
+    /// The state of a reader that its log does not have: its pause and its counts. If its graph pauses or starts at the
+    /// next batch, the counts are those from then on.
+    pub fn state(&self, reader: u64, now: Elsewhere) -> (bool, Meter) {
+        let Some(one) = self.readers.get(&reader) else { return Default::default() };
+        let Some(own) = &one.own else { return (one.is_paused, one.meter) };
+        let mut meter = one.meter;
+        if own.pauses != one.is_paused && own.is_started {
+            let evaluated = own.evaluated + own.begun;
+            match own.pauses {
+                true => meter.stop(evaluated, now),
+                false => meter.start(evaluated, now),
+            }
+        }
+        (own.pauses, meter)
+    }
+
+    /// Calls a reader, which may sleep, to read a message.
+    pub fn call(&self, reader: u64) {
+        if let Some(waker) = self.readers.get(&reader).and_then(|one| one.waker.as_ref()) {
+            waker.call();
+        }
+    }
+
+    /// Frames that the graph of a reader has evaluated.
+    pub fn evaluated_own(&self, reader: u64) -> u64 {
+        let own = self.readers.get(&reader).and_then(|one| one.own.as_ref());
+        own.map_or(0, |own| own.evaluated)
+    }
+
+    /// Wakes a reader from now on when it sleeps and has frames.
+    pub fn set_waker(&mut self, reader: u64, waker: Waker) {
+        if let Some(one) = self.readers.get_mut(&reader) {
+            one.waker = Some(waker);
+        }
+    }
+
+    /// Wakes the readers that sleep and have new frames.
+    fn wake(&mut self) {
+        let mut all = std::mem::take(&mut self.with_new);
+        for reader in &all {
+            if let Some(one) = self.readers.get_mut(reader) {
+                one.has_new = false;
+            }
+        }
+        let found = all.iter().filter_map(|reader| self.readers.get(reader)?.waker.as_ref());
+        Waker::wake(found);
+        all.clear();
+        self.with_new = all;
+    }
+
+    /// Starts the counts of a reader with a graph of its own, once that runs.
+    pub fn start_own(&mut self, reader: u64, now: Elsewhere) {
+        let one = self.readers.get_mut(&reader);
+        if let Some(own) = one.and_then(|one| one.own.as_mut()) {
+            own.is_started = true;
+            self.meter(reader, now);
+        }
+    }
+
+    /// Counts the batch before, and notes `count` frames of the batch that begins, for a reader with a graph of its
+    /// own. A pause begins and ends here.
+    pub fn begin_own(&mut self, reader: u64, count: usize, now: Elsewhere) {
+        let Some(one) = self.readers.get_mut(&reader) else { return };
+        let Some(own) = &mut one.own else { return };
+        own.evaluated += std::mem::replace(&mut own.begun, count as u64);
+        if let (Some(log), Some(slot)) = (&self.log, one.slot) {
+            log.store(slot, OWN, own.evaluated);
+            log.store(slot, MADE, own.made);
+        }
+        if own.pauses != one.is_paused {
+            one.is_paused = own.pauses;
+            self.meter(reader, now);
+        }
+    }
+
+    /// Stores frames that the graph of a reader passes. `mark` is what the graph knows of a frame. Returns those that
+    /// were stored.
+    pub fn store_own(
+        &mut self,
+        reader: u64,
+        batch: &Batch<'_>,
+        serial: u64,
+        arrived: Mask,
+        is_made: bool,
+        mark: impl Fn(usize) -> Mark,
+    ) -> Mask {
+        let mut stored = Mask::EMPTY;
+        if self.readers.get(&reader).is_none_or(|one| one.is_paused || one.is_closed) {
+            return stored;
+        }
+        for index in arrived.iter() {
+            if self.give(reader, (serial, index), &batch.frames()[index], mark(index)) {
+                stored.set(index);
+            }
+        }
+        let own = self.readers.get_mut(&reader).and_then(|one| one.own.as_mut());
+        if let Some(own) = own.filter(|_| is_made) {
+            own.made += arrived.count() as u64;
+        }
+        self.wake();
+        stored
+    }
+
+    /// Stores a frame, known by its batch and its index there, for a reader.
+    fn give(&mut self, reader: u64, at: (u64, usize), frame: &Frame<'_>, mark: Mark) -> bool {
         let Some(one) = self.readers.get_mut(&reader) else { return false };
         let Some(shared) = self.groups.get_mut(&one.group) else { return false };
         let mut frame = *frame;
         frame.data = &frame.data[..frame.data.len().min(one.snaplen)];
-        let place = shared.buffer.place(self.serial, index, &frame);
+        let place = shared.buffer.place(at, &frame);
         match &place {
-            Some(placed) => one.index.push_as(0, placed, Mark { epoch, ..Mark::default() }),
+            Some(placed) => {
+                one.index.push_as(0, placed, mark);
+                if one.waker.is_some() && !std::mem::replace(&mut one.has_new, true) {
+                    self.with_new.push(reader);
+                }
+            }
             None => {
                 one.index.refuse();
                 one.refused += 1;
@@ -305,9 +664,10 @@ impl Table {
         place.is_some()
     }
 
-    /// Closes the indices of all readers; returns their last counts.
+    /// Closes the indices of all readers, except those that are kept; returns their last counts.
     pub fn finish(&mut self, now: Elsewhere) -> Vec<(u64, Counts)> {
-        let all: Vec<u64> = self.readers.keys().copied().collect();
+        let ends = |(_, one): &(&u64, &Reader)| one.slot.is_none();
+        let all: Vec<u64> = self.readers.iter().filter(ends).map(|(number, _)| *number).collect();
         all.into_iter().map(|reader| (reader, self.close(reader, now))).collect()
     }
 

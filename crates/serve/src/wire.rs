@@ -18,7 +18,10 @@ use std::time::Duration;
 pub const MAX_PACKET: usize = 32 << 10;
 /// Most bytes of a message, whatever the limits of a reader.
 pub const MAX_MESSAGE: usize = 16 << 20;
-/// Descriptors with [`Response::Opened`](crate::message::Response::Opened).
+/// Most descriptors of a message.
+pub const DESCRIPTORS: usize = 8;
+/// Descriptors with [`Response::Opened`](crate::message::Response::Opened) that are buffers; a third one wakes the
+/// reader.
 pub const BUFFERS: usize = 2;
 
 /// Result of adding a packet to a message, or of waiting for one.
@@ -113,7 +116,7 @@ fn receive_with(
     packet: &mut [u8],
     into: &mut Vec<OwnedFd>,
 ) -> rustix::io::Result<usize> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(BUFFERS))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
     let mut rights = RecvAncillaryBuffer::new(&mut space);
     let mut parts = [IoSliceMut::new(packet)];
     let got = recvmsg(socket, &mut parts, &mut rights, RecvFlags::CMSG_CLOEXEC)?;
@@ -144,7 +147,7 @@ pub fn send(
     let packets: Vec<&[u8]> = line.chunks(MAX_PACKET).collect();
     let last = packets.len() - 1;
     for (number, packet) in packets.into_iter().enumerate() {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(BUFFERS))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
         let mut rights = SendAncillaryBuffer::new(&mut space);
         if number == last && !descriptors.is_empty() {
             rights.push(SendAncillaryMessage::ScmRights(descriptors));

@@ -1,5 +1,5 @@
-//! The checks of the fuzz targets `serve_packets` and `serve_policy` on seeded input: requests and policies, most of
-//! them damaged.
+//! The checks of the fuzz targets `serve_packets`, `serve_policy`, `serve_graphs` and `serve_saved` on seeded input:
+//! requests, policies, graphs and states, most of them damaged.
 
 use fyke_testkit::random::Random;
 
@@ -68,4 +68,49 @@ fn policies_of_any_text() {
         policies += usize::from(checks::policy(&String::from_utf8_lossy(&bytes)));
     }
     assert!(policies > 500, "{policies}");
+}
+
+const GRAPHS: [&str; 6] = [
+    "(filter, udp port 5001, live=y) > (sampler, 10)",
+    "[(sampler,2) | (strsearch,abc)] > (packetcount) # both",
+    "(tofile, /tmp/x)",
+    "{a}(sampler,2) > {a} > (dedup)",
+    "{capture}(sampler,3)",
+    "!(filter, tcp) > (limit, 1)",
+];
+
+#[test]
+fn graphs_of_any_text() {
+    let (mut random, seed) = Random::seeded(20);
+    println!("seed {seed}");
+    let mut permitted = 0;
+    for _ in 0..3_000 {
+        let mut text = random.pick(&GRAPHS).as_bytes().to_vec();
+        if random.chance(2) {
+            let times = 1 + random.below(4);
+            damage(&mut random, &mut text, times);
+        }
+        permitted += usize::from(checks::graph(&String::from_utf8_lossy(&text)));
+    }
+    assert!((300..2_500).contains(&permitted), "{permitted}");
+    assert!(GRAPHS[2..].iter().filter(|text| checks::graph(text)).count() < 2);
+}
+
+#[test]
+fn states_of_any_bytes() {
+    let (mut random, seed) = Random::seeded(20);
+    println!("seed {seed}");
+    let text = r#"{"version":2,"slot":1,"program":"x","snaplen":0,"texts":[{"id":1,"text":"udp"}],"graph":null,
+        "is_paused":false,"meter":{"since":null,"evaluated":3,
+        "elsewhere":{"below":1,"is_partial":false,"dropped":0}}}"#;
+    let whole: Vec<u8> = [16, text.len() as u64].into_iter().flat_map(u64::to_le_bytes).collect();
+    let whole = [whole, text.as_bytes().to_vec()].concat();
+    assert!(checks::saved(&whole));
+    for _ in 0..500 {
+        let mut bytes = whole.clone();
+        let times = 1 + random.below(4);
+        damage(&mut random, &mut bytes, times);
+        checks::saved(&bytes);
+    }
+    assert!(!checks::saved(b""));
 }

@@ -47,6 +47,11 @@ fn guest(path: &Path) {
     println!("memory {} {}", holds(b"marker-1-"), holds(b"marker-2-"));
     println!("writable {}", file.write_all(b"x").is_ok() || file.set_len(0).is_ok());
     let mut reader = Reader::open(packets, index).unwrap();
+    let origin = reader.origins().next().and_then(|(buffer, number)| reader.origin(buffer, number));
+    println!("snaplen {}", origin.unwrap().snaplen);
+    raw.send(r#"{"request":"counts"}"#);
+    let Some((Response::Counts(counts), _)) = raw.answer() else { panic!("it has no counts") };
+    println!("rejected {} {}", counts.rejected, counts.is_partial);
     println!("late reader {:?}", reader.next(&mut Vec::new()) == Read::Nothing);
 }
 
@@ -90,6 +95,8 @@ fn a_guest_gets_the_frames_of_its_rule_and_no_others() {
     assert!(rest.contains("memory true false"), "{rest}");
     assert!(rest.contains("writable false"), "{rest}");
     assert!(rest.contains("late reader true"), "{rest}");
+    assert!(rest.contains("snaplen 60"), "{rest}");
+    assert!(rest.contains("rejected 0 true"), "{rest}");
 }
 
 #[test]
@@ -137,4 +144,69 @@ fn the_limits_of_a_rule_hold() {
     assert!(error.contains("has 11 bytes, and this service takes at most 10"), "{error}");
     world.send(&[1]);
     assert_eq!(ports(&mut reader), [1]);
+}
+
+#[test]
+fn readers_of_one_process_share_memory_and_those_of_another_do_not() {
+    let name = "readers_of_one_process_share_memory_and_those_of_another_do_not";
+    if let Some(path) = std::env::var_os(SOCKET) {
+        let mut raw = Raw::connect(path.as_ref());
+        raw.greet();
+        raw.send(r#"{"request":"open","texts":[{"id":1,"text":""}]}"#);
+        assert!(matches!(raw.answer(), Some((Response::Opened(_), _))));
+        println!("ready");
+        std::io::stdin().lock().read_line(&mut String::new()).unwrap();
+        return;
+    }
+    let user = rustix::process::geteuid().as_raw();
+    let rule = format!("[[rule]]\nusers = [{user}]\nshare = \"process\"\nmemory_mib = 1\n");
+    let mut world = World::with(policy(&rule));
+    if Raw::connect(&world.path()).is_refused() {
+        return println!("skipped: processes have no unique number here (Linux 6.9)");
+    }
+    let (one, other) = (world.connect(), world.connect());
+    let mut readers = [&one, &other].map(|one| one.buffers(vec![text(1, "")], 0).unwrap());
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", name, "--nocapture"]).env(SOCKET, world.path());
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut said = std::io::BufReader::new(child.stdout.take().unwrap());
+    let mut until = String::new();
+    while !until.contains("ready") {
+        assert!(said.read_line(&mut until).unwrap() > 0, "{until}");
+    }
+    world.send(&[1, 2]);
+    assert_eq!((world.counter("readers"), world.counter("groups")), (3, 2));
+    for reader in &mut readers {
+        assert_eq!(ports(reader), [1, 2]);
+    }
+    child.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    assert!(child.wait().unwrap().success());
+    world.wait_for("groups", 1);
+}
+
+#[test]
+fn memory_and_the_time_of_compiling_have_limits() {
+    let user = rustix::process::geteuid().as_raw();
+    let rule =
+        |more: &str| policy(&format!("[[rule]]\nusers = [{user}]\nmemory_mib = 8\n{more}\n"));
+    let world = World::with(rule("user_mib = 12\n"));
+    let _two = [(); 2].map(|()| {
+        let one = world.connect();
+        let reader = one.buffers(vec![text(1, "udp")], 0).unwrap();
+        (one, reader)
+    });
+    let error = world.connect().buffers(vec![], 0).unwrap_err().to_string();
+    let expected = format!("your readers would have 13 MiB of memory, and user {user} may have 12");
+    assert!(error.contains(&expected), "{error}");
+
+    let mut world = World::with(rule("compile_ms = 1\n"));
+    let one = world.connect();
+    let all: Vec<String> =
+        (0..2000).map(|host| format!("host 10.1.{}.{}", host / 250, host % 250)).collect();
+    let mut reader = one.buffers(vec![text(1, &all.join(" or "))], 0).unwrap();
+    let error = one.edit(&[], &[(2, "port 1")]).unwrap_err().to_string();
+    assert!(error.contains("to compile, of 1 ms; try again in "), "{error}");
+    world.send(&[1]);
+    assert_eq!(ports(&mut reader), [0_u16; 0]);
+    assert!(counts(&one).rejected == 1, "a refused edit has changed nothing");
 }

@@ -164,3 +164,30 @@ fn the_end_of_a_reader_and_of_the_service_close_the_index_with_the_last_counts()
     assert_eq!(served.rejected, 2);
     assert!(other.end() && other.is_gone());
 }
+
+#[test]
+fn what_a_stopped_reader_has_lost_is_seen_before_it_reads_again() {
+    let mut world = World::new();
+    let one = world.connect();
+    let mut reader = one.buffers(vec![text(1, "")], 0).unwrap();
+    world.send(&[1, 2]);
+    assert_eq!(ports(&mut reader), [1, 2]);
+    let frames = vec![vec![0x11; 1000]; 256];
+    // More than the index has entries, and more than the packet buffer holds.
+    for _ in 0..300 {
+        world.send_frames(frames.clone());
+    }
+    let all = 300 * 256;
+    let views = world.server.as_ref().unwrap().readers();
+    let all_views = views();
+    let [view] = &all_views[..] else { panic!("there is one reader") };
+    assert_eq!(view.unread + view.overwritten, all);
+    let mut left = 0;
+    while let Read::Frame(_) = reader.next(&mut Vec::new()) {
+        left += 1;
+    }
+    assert_eq!((left, reader.lost()), (view.unread, view.overwritten));
+    assert!(view.overwritten >= all - (64 << 20) / 1000, "{view:?}");
+    let after = views();
+    assert_eq!((after[0].unread, after[0].overwritten), (0, 0), "it has passed them");
+}

@@ -16,9 +16,10 @@
 //! Source: Deri, *High-Speed Dynamic Packet Filtering* (2007). Kept exactly: two hash functions, of which the second is
 //! computed only if the first one hits, the collision list ([`counting`]), 0 for wildcards, look-ups with source and
 //! destination, one array per prefix length. DEPARTURE: rules can be listed, and the removal of an absent rule is
-//! refused (the paper keeps only bits). DEPARTURE: only wildcard patterns of existing rules are tried, because the
-//! others cannot hit. DEPARTURE: a frame with unreadable ports (a later fragment, a truncated frame) passes if any rule
-//! names a port.
+//! refused (the paper keeps only bits). DEPARTURE: without a rule, every frame passes. DEPARTURE: only wildcard
+//! patterns of existing rules are tried, because the others cannot hit. DEPARTURE: a frame with unreadable ports (a
+//! later fragment, a truncated frame) passes if any rule names a port. DEPARTURE: [`PrefilterOptions::hash_pairs`] may
+//! be two, for four hash functions.
 
 mod batch;
 mod block;
@@ -26,11 +27,15 @@ mod copy;
 pub mod counting;
 mod ends;
 mod plain;
+mod prefixes;
 mod reader;
 mod rule;
+pub mod shared;
 mod space;
 
 pub use copy::{ArrayCopy, Probe, ProbeFamily, Room};
+pub use counting::expected_rate;
+pub use prefixes::{PrefixLengths, PrefixLengthsError};
 pub use reader::{Answer, Decided, PrefilterCounts, PrefilterReader};
 pub use rule::{Command, Rule, RuleTextError};
 
@@ -46,8 +51,12 @@ use std::sync::Arc;
 pub struct PrefilterOptions {
     /// Number of bits of each array, at most 2^32.
     pub bits: u64,
+    /// Number of pairs of hash functions of each array, 1 (the paper's) or 2.
+    pub hash_pairs: u8,
     /// Limit on arrays: address spaces, that is prefix lengths in use.
     pub max_spaces: usize,
+    /// The prefix lengths that rules may have; `None`: any.
+    pub prefixes: Option<PrefixLengths>,
     /// Limit on rules that are kept for listing.
     pub max_rules: usize,
 }
@@ -55,7 +64,13 @@ pub struct PrefilterOptions {
 impl Default for PrefilterOptions {
     /// 256 KiB per array: one false positive in a million at 1,000 rules.
     fn default() -> Self {
-        PrefilterOptions { bits: 1 << 21, max_spaces: 16, max_rules: 1 << 20 }
+        PrefilterOptions {
+            bits: 1 << 21,
+            hash_pairs: 1,
+            max_spaces: 16,
+            prefixes: None,
+            max_rules: 1 << 20,
+        }
     }
 }
 
@@ -76,6 +91,14 @@ pub enum PrefilterError {
         rule: String,
         /// The limit.
         limit: usize,
+    },
+    /// Rules may have other prefix lengths only.
+    #[error("`{rule}` needs an array of its own; there are arrays for {allowed} only")]
+    PrefixLength {
+        /// The rule in the form of the listing.
+        rule: String,
+        /// The lengths that there are.
+        allowed: PrefixLengths,
     },
     /// The limit on combinations of fields is reached.
     #[error("rules name {limit} combinations of fields already, and `{rule}` needs another")]
@@ -112,6 +135,9 @@ pub struct SpaceStats {
     pub rules: u64,
     /// Number of bits of the array.
     pub bits: u64,
+    /// Number of look-ups of a frame of this address family with ports: both ends, and each combination of fields that
+    /// rules name.
+    pub look_ups: u32,
     /// False positives per look-up by the paper's formula, (1 − e^(−nk/m))^k.
     pub expected_false_positives: f64,
     /// False positives per look-up, computed from the number of set bits.
@@ -143,7 +169,7 @@ fn lent(copy: &mut Option<Box<dyn ArrayCopy>>) -> Option<&mut dyn ArrayCopy> {
 }
 
 impl Prefilter {
-    /// Creates an enabled pre-filter without rules: it passes nothing.
+    /// Creates an enabled pre-filter without rules: it passes everything until there is one.
     pub fn new(options: PrefilterOptions, seed: Seed) -> Self {
         Prefilter {
             options,
@@ -180,7 +206,8 @@ impl Prefilter {
             None => {
                 let used = |array: &usize| self.spaces.iter().any(|space| space.array() == *array);
                 let array = (0..).find(|array| !used(array)).unwrap_or_default();
-                let mut space = Space::new(array, kind, self.options.bits, &mut self.seed);
+                let size = (self.options.bits, self.options.hash_pairs);
+                let mut space = Space::new(array, kind, size, &mut self.seed);
                 if let Some(copy) = &mut self.copy {
                     copy.clear(array);
                 }
@@ -196,6 +223,11 @@ impl Prefilter {
 
     /// Checks the limits for a rule; `known` is the index of its array.
     fn check_room(&self, rule: &Rule, known: Option<usize>) -> Result<(), PrefilterError> {
+        if let (Some(allowed), Some((address, bits))) = (self.options.prefixes, rule.net())
+            && !allowed.has(address, bits)
+        {
+            return Err(PrefilterError::PrefixLength { rule: rule.to_string(), allowed });
+        }
         let room = self.copy.as_ref().map(|copy| copy.room());
         let arrays = room.map_or(self.options.max_spaces, |room| room.arrays);
         let limit = arrays.min(self.options.max_spaces);
@@ -264,8 +296,8 @@ impl Prefilter {
         self.publish();
     }
 
-    /// Enables or disables the pre-filter. Enabled, it rejects frames that match no rule; disabled, it passes
-    /// everything.
+    /// Enables or disables the pre-filter. Enabled, it rejects frames that match no rule; disabled, or without a rule,
+    /// it passes everything.
     pub fn set_enabled(&mut self, enabled: bool) {
         self.switches.set_enabled(enabled);
         self.copy_switches();

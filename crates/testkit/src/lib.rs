@@ -2,6 +2,7 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | [`browser`] | a real browser without a window, driven by a test |
 //! | [`conformance`] | filter texts, frames and verdicts, the same for every engine |
 //! | [`corpus`] | captures and filter texts: the project's own, and more where a folder lies beside the repository |
 //! | [`faults`] | faults of reading and writing, around any reader or writer |
@@ -15,6 +16,7 @@
 //! | [`skip`] | skips for what a machine lacks, failures for everything else |
 #![forbid(unsafe_code)]
 
+pub mod browser;
 pub mod conformance;
 pub mod corpus;
 pub mod faults;

@@ -40,7 +40,10 @@ const FUNCTIONS: &str = r#"
             sysctl -qw net.ipv6.conf.$end.disable_ipv6=1 || true
             ip link set $end up
         done
+        # Before the kernel has noticed the carrier, it drops what is sent.
+        for end in near far; do wait_for has_carrier $end; done
     }
+    has_carrier() { ip -o link show dev "$1" | grep -q " state UP "; }
     send() { "$FYKE" run --no-control "(pcapin,$1) > (tointerface,near)" 2> /dev/null; }
 "#;
 

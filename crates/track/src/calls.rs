@@ -17,12 +17,13 @@ use crate::calls::files::{CallFiles, Pattern};
 use crate::calls::summary::Summary;
 use crate::class::ports;
 use crate::registry;
+use crate::whole::Whole;
 use crate::{Event, Limits, Several, Tracker, TrackerKind};
 use fyke_capture::Output;
 use fyke_flow::Ageing;
 use fyke_frame::Mask;
 use fyke_graph::node::{
-    Arrival, Class, Counter, Emitted, MakeError, Node, NodeError, Parameter, Settings,
+    Arrival, Class, Counter, Emitted, MakeError, Node, NodeError, Opens, Parameter, Settings,
 };
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -36,6 +37,7 @@ const BUFFER: usize = 64 << 10;
 
 struct CallNode {
     tracker: Several,
+    whole: Whole,
     live: bool,
     files: Option<CallFiles>,
     output: Option<Output>,
@@ -114,8 +116,7 @@ impl Node for CallNode {
         let (mut written, mut lost) = (Mask::EMPTY, Mask::EMPTY);
         for (index, frame) in arrival.frames() {
             self.expire(frame.timestamp_ns)?;
-            self.tracker.frame(frame, &mut self.events);
-            let part = self.tracker.call();
+            let part = self.whole.frame(&mut self.tracker, frame, &mut self.events).call;
             if let Some(part) = part {
                 self.enter(part.call, frame.timestamp_ns)?;
             }
@@ -229,6 +230,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
     });
     Ok(Box::new(CallNode {
         tracker: tracker(settings)?,
+        whole: Whole::new(),
         live: settings.flag("live")?,
         files: call_files(settings)?,
         output: output.transpose()?,
@@ -258,6 +260,7 @@ pub const CALLS: Class = Class {
     ],
     ordered: |_| true,
     lasting: true,
+    opens: |_| Opens::File,
     check: Some(check),
     make,
     ..Class::NODE

@@ -1,28 +1,32 @@
 //! The graph class `track`: follows protocols that negotiate ports, and edits the filter before
 //! it, so that the filter accepts an announced connection from the next frame on. Passes every
-//! frame.
+//! frame; with `fragments=y` not the fragments of packets without a first fragment.
 //!
 //! Parameters: `expression`, the protocols, `sip,rtsp` (by default `ftp`, the first of the
 //! [registry]); `port`, the control ports of one protocol (by default its own); `live=y`:
 //! time passes without frames too. Counters: `announced`, `closed`, `refused`
-//! (announcements that the filter did not accept), `data_frames` (of closed data connections),
+//! (announcements that the filter did not accept), `data_frames` (of closed data connections), the
+//! [`NOTICES`](crate::NOTICES) of the tracker,
 //! `edit_us_p50` and `edit_us_p99` (time of the last 4,096 edits of the filter).
 //! Bounded by the tracker's [`Limits`]. Source: Swift, section 5.2 (FTPCap); MAPI's TRACK_FTP.
 //!
 //! [`Limits`]: crate::Limits
 
 use crate::registry;
+use crate::whole::Whole;
 use crate::{Connection, Event, Expected, Limits, PassKeeper, Protocol, Tracker};
 use fyke_filter::Options;
 use fyke_filters::FilterSet;
 use fyke_frame::{LinkType, Mask};
 use fyke_graph::node::{Arrival, Class, Counter, Emitted, MakeError, Node, NodeError};
-use fyke_graph::node::{Parameter, Settings};
+use fyke_graph::node::{Opens, Parameter, Settings};
 use std::collections::HashMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 struct Track {
     tracker: Box<dyn Tracker>,
+    whole: Whole,
+    rejects_fragments: bool,
     live: bool,
     filters: Option<FilterSet>,
     keepers: HashMap<LinkType, PassKeeper>,
@@ -64,6 +68,23 @@ impl EditTimes {
 }
 
 impl Track {
+    fn new(tracker: Box<dyn Tracker>, live: bool) -> Track {
+        Track {
+            tracker,
+            whole: Whole::new(),
+            rejects_fragments: false,
+            live,
+            filters: None,
+            keepers: HashMap::new(),
+            events: Vec::new(),
+            announced: 0,
+            closed: 0,
+            refused: 0,
+            data_frames: 0,
+            edits: EditTimes::default(),
+        }
+    }
+
     /// Applies the edits that events require to the passes of a link type.
     fn edit(&mut self, link: LinkType, events: &[Event]) -> Result<(), NodeError> {
         let Some(filters) = &self.filters else { return Ok(()) };
@@ -100,9 +121,9 @@ impl Track {
         let Connection { server, port, protocol, client, .. } = expected.connection;
         let Connection { call, label, cause, announced_ns, .. } = expected.connection;
         let (name, number) = self.tracker.name_of(call);
-        let protocol = match protocol {
-            Protocol::Tcp => "tcp",
-            Protocol::Udp => "udp",
+        let at = match protocol {
+            Protocol::Gre => format!("{server} gre"),
+            protocol => format!("{server} {} port {port}", protocol.word()),
         };
         let with = if expected.connection.pair { format!(" with {client}") } else { String::new() };
         let state = match (expected.closing, expected.arrived) {
@@ -114,7 +135,7 @@ impl Track {
         let cause = cause.name();
         let bytes = expected.wire_bytes;
         format!(
-            "{name} call {number}: {label} at {server} {protocol} port {port}{with}, {state}; {cause}, \
+            "{name} call {number}: {label} at {at}{with}, {state}; {cause}, \
              announced at {seconds}.{millis:03}; {bytes} bytes"
         )
     }
@@ -122,16 +143,30 @@ impl Track {
 
 impl Node for Track {
     fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
+        let mut foreign = Mask::EMPTY;
         for (index, frame) in arrival.frames() {
-            self.tracker.frame(frame, &mut self.events);
+            // What has ended before this frame is over for it: the filter judges it again.
+            self.tracker.expire(frame.timestamp_ns, &mut self.events);
+            let mut read = index;
+            if self.events.is_empty() {
+                let taken = self.whole.frame(&mut *self.tracker, frame, &mut self.events);
+                if taken.is_foreign && self.rejects_fragments {
+                    foreign.set(index);
+                }
+                read += 1;
+            }
             if !self.events.is_empty() {
+                // With what has ended before the next frame, so that this is one edit and the next frame is read then.
+                if let Some(next) = arrival.batch().frames().get(read) {
+                    self.tracker.expire(next.timestamp_ns, &mut self.events);
+                }
                 let events = self.take_events();
                 self.edit(frame.link, &events)?;
-                arrival.cut(index + 1);
-                return Ok(arrival.mask() & Mask::first(index + 1));
+                arrival.cut(read);
+                return Ok((arrival.mask() & Mask::first(read)).without(foreign));
             }
         }
-        Ok(arrival.mask())
+        Ok(arrival.mask().without(foreign))
     }
 
     fn tick(&mut self, _: &mut Emitted) -> Result<(), NodeError> {
@@ -170,6 +205,8 @@ impl Node for Track {
             Some(Counter::new(name, self.edits.percentile_us(percent)?).common())
         });
         counters.extend(times);
+        let notices = self.tracker.notices().into_iter();
+        counters.extend(notices.map(|(name, count)| Counter::count(name, count)));
         counters
     }
 
@@ -230,25 +267,15 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
         ));
     }
     let tracker = registry::make(&kinds, ports.as_deref(), Limits::default());
-    Ok(node(Box::new(tracker), settings.flag("live")?))
+    let track = Track::new(Box::new(tracker), settings.flag("live")?);
+    Ok(Box::new(Track { rejects_fragments: settings.flag("fragments")?, ..track }))
 }
 
 /// A node that follows any tracker, for classes of programs with trackers of their own:
 /// `make: |settings| Ok(node(Box::new(MyTracker::new()), settings.flag("live")?))` and
 /// `..CLASS` for the rest. With `live`, time passes without frames too.
 pub fn node(tracker: Box<dyn Tracker>, live: bool) -> Box<dyn Node> {
-    Box::new(Track {
-        tracker,
-        live,
-        filters: None,
-        keepers: HashMap::new(),
-        events: Vec::new(),
-        announced: 0,
-        closed: 0,
-        refused: 0,
-        data_frames: 0,
-        edits: EditTimes::default(),
-    })
+    Box::new(Track::new(tracker, live))
 }
 
 /// The class, for registration.
@@ -260,9 +287,11 @@ pub const CLASS: Class = Class {
         Parameter { name: "expression", summary: registry::CHOICES },
         Parameter { name: "port", summary: "control ports, N[,N] (those of the protocol)" },
         Parameter { name: "live", summary: "y: entries expire even while no frame arrives" },
+        Parameter { name: "fragments", summary: "y: reject fragments of packets not captured" },
     ],
     cuts: |_| true,
     edits: true,
+    opens: Opens::nothing,
     make,
     ..Class::NODE
 };

@@ -83,6 +83,8 @@ struct Data {
 #[derive(Debug, Default)]
 struct Call {
     ids: Vec<u64>,
+    /// The host that listens, of each of them.
+    hosts: Vec<IpAddr>,
     /// Time of the last announcement.
     announced_ns: u64,
     /// Time of the last announcement or frame.
@@ -96,14 +98,34 @@ pub enum Announcement {
     New(u64),
     /// The call has announced it before, and it is still expected.
     Repeated(u64),
+    /// No peer can listen there ([`is_refused`]).
+    Refused,
 }
 
 impl Announcement {
-    /// Number of the expectation.
-    pub fn id(self) -> u64 {
+    /// Number of the expectation, if there is one.
+    pub fn id(self) -> Option<u64> {
         match self {
-            Announcement::New(id) | Announcement::Repeated(id) => id,
+            Announcement::New(id) | Announcement::Repeated(id) => Some(id),
+            Announcement::Refused => None,
         }
+    }
+}
+
+/// True if an announced end is refused: addresses that no other host can reach (unspecified, loopback, broadcast), and
+/// ports below 1,024, which belong to services: an announcement must not open the filter for these (RFC 2577, section
+/// 3).
+pub fn is_refused(end: SocketAddr) -> bool {
+    let address = end.ip().to_canonical();
+    let is_broadcast = matches!(address, IpAddr::V4(address) if address.is_broadcast());
+    end.port() < 1_024 || address.is_unspecified() || address.is_loopback() || is_broadcast
+}
+
+/// As [`is_refused`], for protocols with and without ports.
+fn is_refused_of(protocol: Protocol, end: SocketAddr) -> bool {
+    match protocol {
+        Protocol::Gre => is_refused(SocketAddr::new(end.ip(), 1_024)),
+        Protocol::Tcp | Protocol::Udp => is_refused(end),
     }
 }
 
@@ -154,6 +176,8 @@ pub struct Expectations {
     calls: HashMap<u64, Call>,
     next_id: u64,
     foreign_frames: u64,
+    refused: u64,
+    evicted: u64,
 }
 
 impl Expectations {
@@ -161,7 +185,16 @@ impl Expectations {
     pub fn new(limits: Limits) -> Self {
         let table = Ageing::new(limits.data_connections);
         let (ends, calls) = (HashMap::new(), HashMap::new());
-        Expectations { limits, table, ends, calls, next_id: 1, foreign_frames: 0 }
+        Expectations {
+            limits,
+            table,
+            ends,
+            calls,
+            next_id: 1,
+            foreign_frames: 0,
+            refused: 0,
+            evicted: 0,
+        }
     }
 
     /// Number of expectations, with those that have arrived.
@@ -177,6 +210,11 @@ impl Expectations {
     /// Number of datagrams at an announced end from or to a host that was neither announced nor could take over.
     pub fn foreign_frames(&self) -> u64 {
         self.foreign_frames
+    }
+
+    /// Numbers of what the limits refused, by the names of [`NOTICES`](crate::NOTICES).
+    pub fn notices(&self) -> Vec<(&'static str, u64)> {
+        vec![("refused_ends", self.refused), ("evicted", self.evicted)]
     }
 
     /// The expectations, in no order.
@@ -200,6 +238,10 @@ impl Expectations {
     pub fn expect(&mut self, wanted: Wanted, events: &mut Vec<Event>) -> Announcement {
         let connection = wanted.connection;
         let (call, now_ns) = (connection.call, connection.announced_ns);
+        if is_refused_of(connection.protocol, end(&connection).1) {
+            self.refused += 1;
+            return Announcement::Refused;
+        }
         let deadline = now_ns.saturating_add(wanted.lifetime_ns);
         if let Some(known) = self.calls.get_mut(&call) {
             known.announced_ns = now_ns;
@@ -239,6 +281,7 @@ impl Expectations {
             self.ends.entry(end(&connection)).or_default().push(id);
             let parent = self.calls.entry(call).or_default();
             parent.ids.push(id);
+            parent.hosts.push(connection.server);
             (parent.announced_ns, parent.active_ns) = (now_ns, now_ns);
             events.push(Event::Open(connection));
         }
@@ -299,6 +342,21 @@ impl Expectations {
         }
     }
 
+    /// Takes a [`cancel`](Self::cancel) back: the call continues.
+    pub fn resume(&mut self, call: u64, now_ns: u64) {
+        let ids = self.calls.get(&call).map_or(&[][..], |call| &call.ids);
+        for id in ids {
+            let Some(data) = self.table.peek_mut(id) else { continue };
+            if data.connection.protocol == Protocol::Tcp || !matches!(data.stage, Stage::Closing(_))
+            {
+                continue;
+            }
+            data.stage = if data.frame_count > 0 { Stage::Open } else { Stage::Announced };
+            let deadline = now_ns.saturating_add(data.patience_ns());
+            self.table.touch(id, deadline);
+        }
+    }
+
     /// Ends the expectations of an origin of a call that are not among `kept`, once they are silent.
     pub fn replace(&mut self, call: u64, origin: u64, kept: &[u64], now_ns: u64) {
         let ids = self.calls.get(&call).map_or(&[][..], |call| &call.ids);
@@ -342,13 +400,26 @@ impl Expectations {
         wire_len: u32,
         now_ns: u64,
     ) -> Option<Hit> {
+        self.packet(Protocol::Udp, source, destination, wire_len, now_ns)
+    }
+
+    /// Takes a packet of a protocol without connections; the ports are 0 if it has none. `None` if it belongs to no
+    /// expectation.
+    pub fn packet(
+        &mut self,
+        protocol: Protocol,
+        source: SocketAddr,
+        destination: SocketAddr,
+        wire_len: u32,
+        now_ns: u64,
+    ) -> Option<Hit> {
         if self.table.is_empty() {
             return None;
         }
-        let to_listener = self.claim(destination, source.ip(), now_ns);
+        let to_listener = self.claim(protocol, destination, source.ip(), now_ns);
         let claimed = match to_listener {
             Claim::Of(id) => Claim::Of(id),
-            other => match self.claim(source, destination.ip(), now_ns) {
+            other => match self.claim(protocol, source, destination.ip(), now_ns) {
                 Claim::None => other,
                 claim => claim,
             },
@@ -363,9 +434,15 @@ impl Expectations {
         self.advance(id, arrived, now_ns, &mut Vec::new())
     }
 
-    /// The expectation at a listening end that takes a datagram of another host.
-    fn claim(&mut self, listener: SocketAddr, other: IpAddr, now_ns: u64) -> Claim {
-        let Some(ids) = self.ends.get(&(Protocol::Udp, listener)) else { return Claim::None };
+    /// The expectation at a listening end that takes a packet of another host.
+    fn claim(
+        &mut self,
+        protocol: Protocol,
+        listener: SocketAddr,
+        other: IpAddr,
+        now_ns: u64,
+    ) -> Claim {
+        let Some(ids) = self.ends.get(&(protocol, listener)) else { return Claim::None };
         let mut taker = None;
         for id in ids {
             let Some(data) = self.table.peek(id) else { continue };
@@ -376,20 +453,13 @@ impl Expectations {
                     false => continue,
                 }
             }
-            let announced = |id: &u64| {
-                let host = self.table.peek(id).map(|data| data.connection.server);
-                host.is_some_and(|host| same_host(host, other))
-            };
             if data.taken.is_some_and(|host| same_host(host, other))
-                || call.ids.iter().any(announced)
+                || call.hosts.iter().any(|host| same_host(*host, other))
             {
                 return Claim::Of(*id);
             }
             let in_time = now_ns <= call.announced_ns.saturating_add(TAKE_OVER_NS);
-            let alone = call.ids.iter().all(|id| {
-                let host = self.table.peek(id).map(|data| data.connection.server);
-                host.is_none_or(|host| same_host(host, listener.ip()))
-            });
+            let alone = call.hosts.iter().all(|host| same_host(*host, listener.ip()));
             if data.taken.is_none() && (in_time || alone) {
                 taker = taker.or(Some(*id));
             }
@@ -524,7 +594,10 @@ impl Expectations {
         }
         let call = data.connection.call;
         if let Some(known) = self.calls.get_mut(&call) {
-            known.ids.retain(|&other| other != id);
+            if let Some(at) = known.ids.iter().position(|&other| other == id) {
+                known.ids.remove(at);
+                known.hosts.remove(at);
+            }
             if known.ids.is_empty() {
                 self.calls.remove(&call);
             }
@@ -533,6 +606,7 @@ impl Expectations {
             Stage::Closing(reason) => reason,
             Stage::Announced | Stage::Open => reason,
         };
+        self.evicted += u64::from(reason == Reason::Evicted);
         events.push(Event::Close(Closed {
             connection: data.connection,
             reason,

@@ -22,9 +22,10 @@
 mod announce;
 mod lines;
 
-use crate::expectations::{Announcement, Expectations, Expected, Wanted};
-use crate::segment::{self, Content, FIN, RST, SYN, Segment};
-use crate::{CallFrame, Cause, Connection, Event, Limits, Protocol, Tracker, TrackerKind};
+use crate::base::{Base, Ends, Follows, Offer};
+use crate::expectations::Announcement;
+use crate::segment::{Content, FIN, RST, SYN, Segment};
+use crate::{Cause, Event, Limits, Protocol, TrackerKind};
 use announce::Announced;
 use fyke_flow::Ageing;
 use fyke_frame::Frame;
@@ -101,16 +102,11 @@ pub struct Counters {
 
 /// The tracker.
 pub struct Ftp {
-    limits: Limits,
-    control_ports: Vec<u16>,
-    start_filter: String,
+    base: Base,
     flows: Ageing<FlowKey, Flow>,
-    data: Expectations,
     counters: Counters,
     next_flow: u64,
     next_announcement: u64,
-    /// Control connection of the last frame.
-    call: Option<CallFrame>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -145,15 +141,11 @@ impl Ftp {
     /// A tracker of FTP servers with any of these control ports.
     pub fn at_ports(control_ports: &[u16], limits: Limits) -> Self {
         Ftp {
-            limits,
-            control_ports: control_ports.to_vec(),
-            start_filter: start_filter(control_ports),
+            base: Base::new(&KIND, control_ports, limits),
             flows: Ageing::new(limits.control_connections),
-            data: Expectations::new(limits),
             counters: Counters::default(),
             next_flow: 1,
             next_announcement: 1,
-            call: None,
         }
     }
 
@@ -164,13 +156,13 @@ impl Ftp {
 
     /// Number of data connections: announced, open and closing.
     pub fn data_connections(&self) -> usize {
-        self.data.len()
+        self.base.expectations.len()
     }
 
     fn control(&mut self, key: FlowKey, segment: &Segment, now_ns: u64, events: &mut Vec<Event>) {
         self.counters.control_frames += 1;
         let from_server = segment.source == key.server;
-        let deadline = now_ns.saturating_add(self.limits.control_idle_ns);
+        let deadline = now_ns.saturating_add(self.base.limits.control_idle_ns);
         if self.flows.peek(&key).is_none() {
             if segment.payload_len == 0 && segment.flags & SYN == 0 {
                 return;
@@ -193,7 +185,7 @@ impl Ftp {
         }
         flow.finished[usize::from(from_server)] |= segment.flags & FIN != 0;
         let (number, over) = (flow.number, flow.finished == [true; 2]);
-        self.call = Some(CallFrame::signalling(number));
+        self.base.signals(number);
         if over || segment.flags & RST != 0 {
             self.flows.remove(&key);
         }
@@ -231,45 +223,36 @@ impl Ftp {
         self.counters.other_address += u64::from(other.is_some());
         let mut repeated = true;
         for server in std::iter::once(listener.ip()).chain(other) {
-            let connection = Connection {
-                id: 0,
-                server,
-                port: announced.port,
-                client: connector.ip(),
+            let offer = Offer {
+                end: SocketAddr::new(server, announced.port),
                 protocol: Protocol::Tcp,
-                pair: false,
-                call: control,
+                client: connector.ip(),
+                // A client that names another host makes only the server connect to it (RFC 2577).
+                pair: !by_server && server != listener.ip(),
                 label: "FTP data",
                 cause: announced.cause,
-                announced_ns: now_ns,
+                origin,
+                lifetime_ns: self.base.limits.announced_ns,
+                follows_call: false,
             };
-            let lifetime_ns = self.limits.announced_ns;
-            let wanted = Wanted { connection, origin, lifetime_ns, follows_call: false };
-            let outcome = self.data.expect(wanted, events);
+            let outcome = self.base.expect(control, offer, now_ns, events);
             repeated &= matches!(outcome, Announcement::Repeated(_));
         }
         self.counters.repeated += u64::from(repeated);
     }
 }
 
-impl Tracker for Ftp {
-    fn name(&self) -> &str {
-        KIND.name
+impl Follows for Ftp {
+    fn base(&self) -> &Base {
+        &self.base
     }
 
-    fn start_filter(&self) -> &str {
-        &self.start_filter
+    fn base_mut(&mut self) -> &mut Base {
+        &mut self.base
     }
 
-    fn held(&self) -> Option<&str> {
-        KIND.held
-    }
-
-    fn frame(&mut self, frame: &Frame, events: &mut Vec<Event>) {
-        let now_ns = frame.timestamp_ns;
-        self.expire(now_ns, events);
-        self.call = None;
-        let segment = match segment::read(frame) {
+    fn read(&mut self, content: Content<'_>, frame: &Frame<'_>, events: &mut Vec<Event>) {
+        let segment = match content {
             Content::Tcp(segment) => segment,
             Content::TcpFragment => {
                 self.counters.tcp_fragments += 1;
@@ -277,32 +260,30 @@ impl Tracker for Ftp {
             }
             Content::Udp(_) | Content::UdpFragment | Content::Other => return,
         };
-        let (source, destination) = (segment.source, segment.destination);
-        if self.control_ports.contains(&source.port()) {
-            let key = FlowKey { server: source, client: destination };
-            self.control(key, &segment, now_ns, events);
-        } else if self.control_ports.contains(&destination.port()) {
-            let key = FlowKey { server: destination, client: source };
-            self.control(key, &segment, now_ns, events);
-        } else if let Some(hit) = self.data.segment(&segment, frame.wire_len, now_ns, events) {
-            self.call = Some(hit.in_call());
+        if let Some(Ends { server, client, .. }) =
+            self.base.ends(segment.source, segment.destination)
+        {
+            let key = FlowKey { server, client };
+            self.control(key, &segment, frame.timestamp_ns, events);
+        } else if self.base.segment(&segment, frame, events) {
             self.counters.data_frames += 1;
         } else {
             self.counters.other_frames += 1;
         }
     }
 
-    fn expire(&mut self, now_ns: u64, events: &mut Vec<Event>) {
-        self.data.expire(now_ns, events);
+    fn tidy(&mut self, now_ns: u64) {
         while self.flows.pop_due(now_ns).is_some() {}
     }
 
-    fn call(&self) -> Option<CallFrame> {
-        self.call
-    }
-
-    fn expected(&self) -> Vec<Expected> {
-        self.data.list().collect()
+    fn add_notices(&self, notices: &mut Vec<(&'static str, u64)>) {
+        let Counters { encrypted, malformed, other_address, control_evicted, .. } = self.counters;
+        notices.extend([
+            ("encrypted", encrypted),
+            ("unreadable", malformed),
+            ("other_address", other_address),
+            ("calls_evicted", control_evicted),
+        ]);
     }
 }
 

@@ -1,37 +1,31 @@
 //! Keeps a pass set in step with the data connections that a tracker reports: turns events into
 //! edits, as FTPCap does.
 //!
-//! On Ethernet a server's IPv4 connections share passes of three instructions:
+//! On Ethernet the IPv4 connections at a listening end share a pass of three instructions:
 //!
 //! | index | instruction |
 //! |---|---|
 //! | 0 | IPv4, TCP or UDP, not a later fragment |
-//! | 1 | either address is the server's |
-//! | 2 | either port is one of up to [`PORTS_PER_PASS`] |
+//! | 1 | either address is the end's |
+//! | 2 | either port is the end's |
 //!
-//! so that a new connection is one more operand, and a new server is a duplicate with two
-//! instructions changed. Connections over IPv6, between two given hosts, and on other link types get
-//! a filter text each: `ip6 host … and udp port …`.
+//! Connections over IPv6, between two given hosts, and on other link types get a filter text each:
+//! `ip6 host … and udp port …`. Equal texts are one filter.
 //!
 //! The changes of one call are one edit, committed as a whole. An event with a change that is
-//! refused (the pass set is full) is reported and changes nothing; the others are applied. Cost:
-//! O(passes of the server) per event, plus the edit.
+//! refused (the pass set is full) is reported and changes nothing; the others are applied. Cost: O(1) per event, plus
+//! the edit.
 
 mod plan;
 
-pub use plan::PORTS_PER_PASS;
-
 use crate::{Connection, Event, Protocol};
 use fyke_filter::{Fragments, Options, Reading};
-use fyke_filters::{FilterError, FilterSet};
+use fyke_filters::{FilterError, FilterSet, Row};
 use fyke_frame::LinkType;
 use fyke_pass::{Edit, EditError, Epoch, FilterId, LowerError, PassId, PassSet, primitive};
-use plan::{Closing, Opening, Plan};
+use plan::Plan;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
-
-const HOST: usize = 1;
-const PORTS: usize = 2;
 
 /// Reasons why an event could not be applied.
 #[derive(Debug, thiserror::Error)]
@@ -142,7 +136,8 @@ impl PassKeeper {
             match event {
                 Event::Open(connection) => {
                     opened.push(connection.id);
-                    added.push(text(connection));
+                    let port = (connection.protocol != Protocol::Gre).then_some(connection.port);
+                    added.push(Row { text: text(connection), port });
                 }
                 Event::Close(closed) => {
                     let id = closed.connection.id;
@@ -165,13 +160,11 @@ impl PassKeeper {
             IpAddr::V4(server)
                 if self.options.link == LinkType::EN10MB
                     && self.options.reading == Reading::Compat
+                    && connection.protocol != Protocol::Gre
                     && !connection.pair =>
             {
-                let opening = self.plan.opening(connection);
-                let pass = open_pass(opening, server, connection, edit);
-                let pass = pass.map_err(|source| refused(connection, source))?;
-                self.plan.opened(connection, pass);
-                Ok(!matches!(opening, Opening::Held(_)))
+                let made = self.plan.open(connection, || make_pass(server, connection, edit));
+                made.map_err(|source| refused(connection, source))
             }
             _ => self.open_text(connection, edit),
         }
@@ -181,16 +174,12 @@ impl PassKeeper {
         if let Some(key) = self.in_texts.remove(&connection.id) {
             return Ok(self.close_text(&key, edit));
         }
-        let changed = match self.plan.closing(connection.id) {
-            Closing::Unknown | Closing::Shared => Ok(false),
-            Closing::RemovePort(pass, port) => {
-                edit.remove_operand(pass, PORTS, port.into()).map(|()| true)
-            }
-            Closing::Delete(pass) => edit.delete_pass(pass).map(|()| true),
-        };
-        // Another client may have deleted the pass; the result is the same.
-        self.plan.closed(connection.id);
-        changed.map_err(|source| refused(connection, source))
+        let Some(pass) = self.plan.close(connection.id) else { return Ok(false) };
+        match edit.delete_pass(pass) {
+            // Another client may have deleted the pass; the result is the same.
+            Ok(()) | Err(EditError::NoPass { .. }) => Ok(true),
+            Err(source) => Err(refused(connection, source)),
+        }
     }
 
     fn open_text(&mut self, connection: &Connection, edit: &mut Edit) -> Result<bool, KeepError> {
@@ -223,56 +212,34 @@ impl PassKeeper {
     }
 }
 
-fn open_pass(
-    opening: Opening<PassId>,
+fn make_pass(
     server: Ipv4Addr,
     connection: &Connection,
     edit: &mut Edit,
 ) -> Result<PassId, EditError> {
-    let port = connection.port;
-    match opening {
-        Opening::Held(pass) => Ok(pass),
-        Opening::AddPort(pass) => {
-            edit.add_operand(pass, PORTS, port.into())?;
-            Ok(pass)
-        }
-        Opening::DuplicateForPorts(from) => {
-            let pass = edit.duplicate_pass(from)?;
-            edit.set_instruction(pass, PORTS, primitive::tcp_port_either(&[port])?)?;
-            Ok(pass)
-        }
-        Opening::DuplicateForServer(from) => {
-            let pass = edit.duplicate_pass(from)?;
-            edit.set_instruction(pass, HOST, primitive::ip_host_either(server.into()))?;
-            edit.set_instruction(pass, PORTS, primitive::tcp_port_either(&[port])?)?;
-            Ok(pass)
-        }
-        Opening::Create => {
-            let pass = edit.new_pass()?;
-            let transport = match connection.protocol {
-                Protocol::Tcp => primitive::ether_ip_tcp_nonfrag(),
-                Protocol::Udp => primitive::ether_ip_udp_nonfrag(),
-            };
-            edit.set_instruction(pass, 0, transport)?;
-            edit.set_instruction(pass, HOST, primitive::ip_host_either(server.into()))?;
-            edit.set_instruction(pass, PORTS, primitive::tcp_port_either(&[port])?)?;
-            Ok(pass)
-        }
+    let transport = match connection.protocol {
+        Protocol::Udp => primitive::ether_ip_udp_nonfrag(),
+        Protocol::Tcp | Protocol::Gre => primitive::ether_ip_tcp_nonfrag(),
+    };
+    let host = primitive::ip_host_either(server.into());
+    let port = primitive::tcp_port_either(&[connection.port])?;
+    let pass = edit.new_pass()?;
+    for (index, instruction) in [transport, host, port].into_iter().enumerate() {
+        edit.set_instruction(pass, index, instruction)?;
     }
+    Ok(pass)
 }
 
 fn text(connection: &Connection) -> String {
     let family = if connection.server.is_ipv6() { "ip6" } else { "ip" };
-    let protocol = match connection.protocol {
-        Protocol::Tcp => "tcp",
-        Protocol::Udp => "udp",
-    };
     let Connection { server, port, client, .. } = connection;
+    let protocol = match connection.protocol {
+        Protocol::Gre => format!("{family} proto 47"),
+        protocol => format!("{} port {port}", protocol.word()),
+    };
     match connection.pair {
-        true => {
-            format!("{family} host {server} and {family} host {client} and {protocol} port {port}")
-        }
-        false => format!("{family} host {server} and {protocol} port {port}"),
+        true => format!("{family} host {server} and {family} host {client} and {protocol}"),
+        false => format!("{family} host {server} and {protocol}"),
     }
 }
 

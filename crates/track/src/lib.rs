@@ -22,6 +22,9 @@
 //! | [`sip`] | SIP with the media of its calls |
 //! | [`rtsp`] | RTSP with the media of its sessions |
 //! | [`tftp`] | TFTP with its transfers |
+//! | [`pptp`] | PPTP with its tunnels |
+//! | [`irc`] | IRC with its direct connections |
+//! | [`skinny`] | Skinny phones with the media of their calls |
 //! | [`several`] | several trackers as one |
 //! | [`class`] | the graph class `track`, which does both in one node |
 //! | [`calls`] | the graph class `calls`: a file and a summary for each call |
@@ -39,33 +42,42 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod base;
 mod kind;
 mod messages;
+mod records;
 mod rtp;
 mod sdp;
 mod segment;
+mod whole;
 
 pub mod calls;
 pub mod class;
 pub mod expectations;
 pub mod ftp;
+pub mod irc;
 pub mod keeper;
+pub mod pptp;
 pub mod registry;
 pub mod rtsp;
 pub mod several;
 pub mod sip;
+pub mod skinny;
 pub mod tftp;
 
 pub use calls::CALLS;
 pub use class::CLASS;
 pub use expectations::{Expectations, Expected};
 pub use ftp::Ftp;
+pub use irc::Irc;
 pub use keeper::{Applied, KeepError, PassKeeper};
 pub use kind::TrackerKind;
+pub use pptp::Pptp;
 pub use registry::TRACKERS;
 pub use rtsp::Rtsp;
 pub use several::Several;
 pub use sip::Sip;
+pub use skinny::Skinny;
 pub use tftp::Tftp;
 
 use fyke_frame::Frame;
@@ -108,7 +120,28 @@ pub trait Tracker: Send {
     fn expected(&self) -> Vec<Expected> {
         Vec::new()
     }
+
+    /// Returns the numbers of what was not followed, by the names of [`NOTICES`].
+    fn notices(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
 }
+
+/// Filter text of fragments without ports: later fragments, and all of IPv6. With this text besides that of the
+/// tracker, the graph class `track` gets whole packets; its parameter `fragments` rejects those of other packets. The
+/// version is tested because Linux damages frames with two tags on `any`.
+pub const FRAGMENTS: &str = "(ip[0] & 0xf0 = 0x40 and ip[6:2] & 0x1fff != 0) or ip6 proto 44";
+
+/// Names of [`Tracker::notices`], with a text for people that follows the number.
+pub const NOTICES: &[(&str, &str)] = &[
+    ("calls_evicted", "calls were given up for newer ones, because too many were open"),
+    ("evicted", "announced ends were given up for newer ones, because too many were open"),
+    ("refused_ends", "announced ends were refused: a port below 1024, loopback or broadcast"),
+    ("over_limit", "announced ends were omitted: too many in one message"),
+    ("unreadable", "announcements could not be read"),
+    ("encrypted", "control connections became encrypted: what they announce is not known"),
+    ("other_address", "announced ends are not at the address of their sender"),
+];
 
 /// The part of a frame in a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,7 +168,7 @@ pub enum Event {
     Close(Closed),
 }
 
-/// Transport protocol of a data connection.
+/// Protocol of a data connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Protocol {
@@ -143,6 +176,19 @@ pub enum Protocol {
     Tcp,
     /// UDP.
     Udp,
+    /// GRE, between two hosts; ports are 0.
+    Gre,
+}
+
+impl Protocol {
+    /// The word of the filter language.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Protocol::Tcp => "tcp",
+            Protocol::Udp => "udp",
+            Protocol::Gre => "gre",
+        }
+    }
 }
 
 /// Message that announced a data connection. Each protocol names its own, like

@@ -5,12 +5,11 @@
 //! expects, and so does silence. Cost and memory as for [`sip`](crate::sip). Source: RFC 2326, section 12.39; RFC
 //! 7826.
 
-use crate::expectations::{Expectations, Expected, Hit, Wanted};
+use crate::base::{Base, ControlCalls, Ends, Follows, Offer, each_port};
 use crate::messages::{Message, MessageStreams, number};
 use crate::sdp;
-use crate::segment::{self, Content, Segment};
-use crate::{CallFrame, Cause, Connection, Event, Limits, Protocol, Tracker, TrackerKind};
-use fyke_flow::Ageing;
+use crate::segment::{Content, Segment};
+use crate::{Cause, Event, Limits, Protocol, TrackerKind};
 use fyke_frame::Frame;
 use std::net::{IpAddr, SocketAddr};
 
@@ -25,15 +24,13 @@ pub(crate) const KIND: TrackerKind = TrackerKind {
     summary: "RTSP sessions with RTP and RTCP over UDP (port 554)",
     port: PORT,
     causes: &[REQUEST, RESPONSE],
-    start_filter,
+    start_filter: |ports| each_port(ports, "tcp port # or udp port #"),
     held: Some(crate::kind::HELD_MEDIA),
     make: |ports, limits| Box::new(Rtsp::at_ports(ports, limits)),
 };
 
 /// Standard port.
 const PORT: u16 = 554;
-/// Time for the last media after the end of a session.
-const LINGER_NS: u64 = 500_000_000;
 /// Most control connections.
 const CONNECTIONS: usize = 4_096;
 /// Most transports of one header field that are read.
@@ -42,24 +39,9 @@ const TRANSPORTS: usize = 8;
 /// The tracker.
 #[derive(Debug)]
 pub struct Rtsp {
-    limits: Limits,
-    ports: Vec<u16>,
-    start_filter: String,
+    base: Base,
     streams: MessageStreams,
-    /// Number of the call of each pair of ends: server, client.
-    calls: Ageing<(SocketAddr, SocketAddr), u64>,
-    call_count: u64,
-    expectations: Expectations,
-    /// Call of the last frame.
-    call: Option<CallFrame>,
-}
-
-/// The ends of a control connection, and the direction of a message.
-#[derive(Debug, Clone, Copy)]
-struct Ends {
-    server: SocketAddr,
-    client: SocketAddr,
-    from_server: bool,
+    calls: ControlCalls,
 }
 
 impl Default for Rtsp {
@@ -73,42 +55,23 @@ impl Rtsp {
     pub fn at_ports(ports: &[u16], limits: Limits) -> Self {
         let connections = limits.control_connections.min(CONNECTIONS);
         Rtsp {
-            limits,
-            ports: ports.to_vec(),
-            start_filter: start_filter(ports),
+            base: Base::new(&KIND, ports, limits),
             streams: MessageStreams::new(connections),
-            calls: Ageing::new(connections),
-            call_count: 0,
-            expectations: Expectations::new(limits),
-            call: None,
+            calls: ControlCalls::new(connections),
         }
-    }
-
-    /// The ends, if one of them is a server.
-    fn ends(&self, source: SocketAddr, destination: SocketAddr) -> Option<Ends> {
-        if self.ports.contains(&destination.port()) {
-            return Some(Ends { server: destination, client: source, from_server: false });
-        }
-        let from_server = self.ports.contains(&source.port());
-        from_server.then_some(Ends { server: source, client: destination, from_server })
     }
 
     /// The number of the call of a control connection.
     fn enter(&mut self, ends: Ends, now_ns: u64) -> u64 {
-        let deadline = now_ns.saturating_add(self.limits.control_idle_ns);
-        let key = (ends.server, ends.client);
-        if let Some(&mut call) = self.calls.touch(&key, deadline) {
-            return call;
-        }
-        self.call_count += 1;
-        self.calls.insert(key, self.call_count, deadline);
-        self.call_count
+        let deadline = now_ns.saturating_add(self.base.limits.control_idle_ns);
+        let call = self.calls.enter(ends, deadline);
+        self.base.signals(call);
+        call
     }
 
     fn segment(&mut self, ends: Ends, segment: &Segment<'_>, now_ns: u64, events: &mut Vec<Event>) {
         let call = self.enter(ends, now_ns);
-        self.call = Some(CallFrame::signalling(call));
-        self.expectations.refresh(call, now_ns);
+        self.base.expectations.refresh(call, now_ns);
         for (_, bytes) in self.streams.segment(segment, now_ns) {
             if let Some(message) = Message::of(&bytes) {
                 self.message(&message, ends, call, now_ns, events);
@@ -125,7 +88,7 @@ impl Rtsp {
         events: &mut Vec<Event>,
     ) {
         if message.method() == Some(b"TEARDOWN") {
-            return self.expectations.cancel(call, now_ns, LINGER_NS.min(self.limits.linger_ns));
+            return self.base.cancel(call, now_ns);
         }
         let is_setup = message.method() == Some(b"SETUP");
         let accepted = message.status().is_some_and(|code| (200..300).contains(&code));
@@ -135,66 +98,61 @@ impl Rtsp {
         let cause = if is_setup { REQUEST } else { RESPONSE };
         let field = message.field(&["transport"]).unwrap_or_default();
         for transport in field.split(|&byte| byte == b',').take(TRANSPORTS) {
-            for (end, label) in ends.of(transport) {
-                let connection = Connection {
-                    id: 0,
-                    server: end.ip(),
-                    port: end.port(),
-                    client: if ends.from_server { ends.server.ip() } else { ends.client.ip() },
+            for (end, label) in media_ends(ends, transport) {
+                let offer = Offer {
+                    end,
                     protocol: Protocol::Udp,
+                    client: ends.sender(),
                     pair: false,
-                    call,
                     label,
                     cause,
-                    announced_ns: now_ns,
+                    origin: 0,
+                    lifetime_ns: self.base.limits.announced_ns,
+                    follows_call: true,
                 };
-                let (origin, lifetime_ns) = (0, self.limits.announced_ns);
-                let wanted = Wanted { connection, origin, lifetime_ns, follows_call: true };
-                self.expectations.expect(wanted, events);
+                self.base.expect(call, offer, now_ns, events);
             }
         }
     }
 }
 
-impl Ends {
-    /// The ends of the media of a transport, such as `RTP/AVP;unicast;client_port=4588-4589;server_port=6256-6257`.
-    fn of(self, transport: &[u8]) -> Vec<(SocketAddr, &'static str)> {
-        let mut parts = transport.split(|&byte| byte == b';').map(<[u8]>::trim_ascii);
-        let kind = parts.next().unwrap_or_default().to_ascii_uppercase();
-        if kind.ends_with(b"/TCP") {
-            return Vec::new();
-        }
-        let (mut client, mut server) = (self.client.ip(), self.server.ip());
-        let (mut at_client, mut at_server, mut group) = (None, None, None);
-        let mut multicast = false;
-        for part in parts {
-            let (name, value) = match part.iter().position(|&byte| byte == b'=') {
-                Some(at) => (&part[..at], &part[at + 1..]),
-                None => (part, &[][..]),
-            };
-            match name.to_ascii_lowercase().as_slice() {
-                b"client_port" => at_client = ports(value),
-                b"server_port" => at_server = ports(value),
-                b"port" => group = ports(value),
-                b"multicast" => multicast = true,
-                b"source" => server = host(value).unwrap_or(server),
-                b"destination" => client = host(value).unwrap_or(client),
-                b"interleaved" => return Vec::new(),
-                _ => {}
-            }
-        }
-        let at_group = group.filter(|_| multicast);
-        let ends = [(client, at_client.or(at_group)), (server, at_server)];
-        let both = ends.into_iter().filter_map(|(host, ports)| Some((host, ports?)));
-        let labels = ["RTP", "RTCP"];
-        both.filter(|(host, _)| !host.is_unspecified())
-            .flat_map(|(host, (first, last))| {
-                (first..=last)
-                    .zip(labels)
-                    .map(move |(port, label)| (SocketAddr::new(host, port), label))
-            })
-            .collect()
+/// The ends of the media of a transport, such as `RTP/AVP;unicast;client_port=4588-4589;server_port=6256-6257`.
+fn media_ends(at: Ends, transport: &[u8]) -> Vec<(SocketAddr, &'static str)> {
+    let mut parts = transport.split(|&byte| byte == b';').map(<[u8]>::trim_ascii);
+    let kind = parts.next().unwrap_or_default().to_ascii_uppercase();
+    if kind.ends_with(b"/TCP") {
+        return Vec::new();
     }
+    let (mut client, mut server) = (at.client.ip(), at.server.ip());
+    let (mut at_client, mut at_server, mut group) = (None, None, None);
+    let mut multicast = false;
+    for part in parts {
+        let (name, value) = match part.iter().position(|&byte| byte == b'=') {
+            Some(at) => (&part[..at], &part[at + 1..]),
+            None => (part, &[][..]),
+        };
+        match name.to_ascii_lowercase().as_slice() {
+            b"client_port" => at_client = ports(value),
+            b"server_port" => at_server = ports(value),
+            b"port" => group = ports(value),
+            b"multicast" => multicast = true,
+            b"source" => server = host(value).unwrap_or(server),
+            b"destination" => client = host(value).unwrap_or(client),
+            b"interleaved" => return Vec::new(),
+            _ => {}
+        }
+    }
+    let at_group = group.filter(|_| multicast);
+    let ends = [(client, at_client.or(at_group)), (server, at_server)];
+    let both = ends.into_iter().filter_map(|(host, ports)| Some((host, ports?)));
+    let labels = ["RTP", "RTCP"];
+    both.filter(|(host, _)| !host.is_unspecified())
+        .flat_map(|(host, (first, last))| {
+            (first..=last)
+                .zip(labels)
+                .map(move |(port, label)| (SocketAddr::new(host, port), label))
+        })
+        .collect()
 }
 
 /// Reads `4588-4589` or `4588`; at most two ports count.
@@ -217,39 +175,29 @@ fn host(text: &[u8]) -> Option<IpAddr> {
     sdp::address(text)
 }
 
-impl Tracker for Rtsp {
-    fn name(&self) -> &str {
-        KIND.name
+impl Follows for Rtsp {
+    fn base(&self) -> &Base {
+        &self.base
     }
 
-    fn start_filter(&self) -> &str {
-        &self.start_filter
+    fn base_mut(&mut self) -> &mut Base {
+        &mut self.base
     }
 
-    fn held(&self) -> Option<&str> {
-        KIND.held
-    }
-
-    fn frame(&mut self, frame: &Frame, events: &mut Vec<Event>) {
+    fn read(&mut self, content: Content<'_>, frame: &Frame<'_>, events: &mut Vec<Event>) {
         let now_ns = frame.timestamp_ns;
-        self.expire(now_ns, events);
-        self.call = None;
-        match segment::read(frame) {
+        match content {
             Content::Tcp(segment) => {
-                if let Some(ends) = self.ends(segment.source, segment.destination) {
+                if let Some(ends) = self.base.ends(segment.source, segment.destination) {
                     self.segment(ends, &segment, now_ns, events);
                 }
             }
             Content::Udp(datagram) => {
-                let (source, destination) = (datagram.source, datagram.destination);
-                let Some(ends) = self.ends(source, destination) else {
-                    let len = frame.wire_len;
-                    let hit = self.expectations.datagram(source, destination, len, now_ns);
-                    self.call = hit.map(Hit::in_call);
+                let Some(ends) = self.base.ends(datagram.source, datagram.destination) else {
+                    self.base.datagram(&datagram, frame);
                     return;
                 };
                 let call = self.enter(ends, now_ns);
-                self.call = Some(CallFrame::signalling(call));
                 if let Some(message) = Message::of(datagram.payload) {
                     self.message(&message, ends, call, now_ns, events);
                 }
@@ -258,27 +206,12 @@ impl Tracker for Rtsp {
         }
     }
 
-    fn expire(&mut self, now_ns: u64, events: &mut Vec<Event>) {
-        self.expectations.expire(now_ns, events);
-        while self.calls.pop_due(now_ns).is_some() {}
+    fn tidy(&mut self, now_ns: u64) {
+        self.calls.expire(now_ns);
         if now_ns != u64::MAX {
             self.streams.expire(now_ns);
         }
     }
-
-    fn call(&self) -> Option<CallFrame> {
-        self.call
-    }
-
-    fn expected(&self) -> Vec<Expected> {
-        self.expectations.list().collect()
-    }
-}
-
-/// The filter text for control connections at these ports.
-fn start_filter(ports: &[u16]) -> String {
-    let texts = ports.iter().map(|port| format!("tcp port {port} or udp port {port}"));
-    texts.collect::<Vec<_>>().join(" or ")
 }
 
 #[cfg(test)]
@@ -293,7 +226,10 @@ mod tests {
             from_server: true,
         };
         let of = |text: &str| -> Vec<String> {
-            ends.of(text.as_bytes()).iter().map(|(end, label)| format!("{label} {end}")).collect()
+            media_ends(ends, text.as_bytes())
+                .iter()
+                .map(|(end, label)| format!("{label} {end}"))
+                .collect()
         };
         assert_eq!(
             of("RTP/AVP;unicast;client_port=4588-4589;server_port=6256-6257;source=10.0.0.9"),

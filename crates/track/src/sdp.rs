@@ -33,8 +33,10 @@ pub(crate) struct Description {
     pub(crate) media: usize,
     /// True if a medium is on hold in the old way, at an unspecified address: what was announced stays.
     pub(crate) on_hold: bool,
-    /// Lines that cannot be read, and what is over a limit.
+    /// Lines that cannot be read.
     pub(crate) malformed: u64,
+    /// Media beyond [`MEDIA_LIMIT`] and candidates beyond [`END_LIMIT`].
+    pub(crate) over_limit: u64,
 }
 
 /// A medium while its lines are read.
@@ -94,8 +96,8 @@ impl Description {
                     found.close(medium.take(), session, &mut candidates, muxed);
                     media += 1;
                     if media > MEDIA_LIMIT {
-                        found.malformed += 1;
-                        break;
+                        found.over_limit += 1;
+                        continue;
                     }
                     medium = Medium::of(value);
                     found.malformed += u64::from(medium.is_none());
@@ -130,7 +132,8 @@ impl Description {
             match candidate(value) {
                 Some(Some(found)) if candidates.len() < END_LIMIT => candidates.push(found),
                 Some(None) => {}
-                _ => self.malformed += 1,
+                Some(Some(_)) => self.over_limit += 1,
+                None => self.malformed += 1,
             }
         }
     }
@@ -311,7 +314,7 @@ mod tests {
         assert!(hold.on_hold && hold.ends.is_empty());
         let many = format!("c=IN IP4 10.0.0.1\n{}", "m=audio 4000/9 RTP/AVP 0\n".repeat(99));
         let found = Description::of(many.as_bytes(), false);
-        assert!(found.ends.len() <= MEDIA_LIMIT * END_LIMIT && found.malformed > 0);
+        assert!(found.ends.len() <= MEDIA_LIMIT * END_LIMIT && found.over_limit == 83, "{found:?}");
         let body = b"--x\r\nContent-Type: application/sdp\r\n\r\n\
                      v=0\r\nc=IN IP4 10.0.0.1\r\nm=audio 4000 RTP/AVP 0\r\n--x--";
         assert_eq!(Description::of(find(body).unwrap(), false).ends.len(), 2);

@@ -114,6 +114,17 @@ impl Tracker for Several {
         }
         all
     }
+
+    fn notices(&self) -> Vec<(&'static str, u64)> {
+        let mut sums: Vec<(&'static str, u64)> = Vec::new();
+        for (name, count) in self.trackers.iter().flat_map(|tracker| tracker.notices()) {
+            match sums.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, sum)) => *sum += count,
+                None => sums.push((name, count)),
+            }
+        }
+        sums
+    }
 }
 
 #[cfg(test)]

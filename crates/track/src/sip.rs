@@ -5,13 +5,14 @@
 //! description is expected from the frame with the description on: media may arrive before the call is answered.
 //!
 //! Decisions:
-//! - **A call** is a `Call-ID`. All dialogues of a forked call are one call.
+//! - **A call** is a `Call-ID` and the tag of its caller. All dialogues of a forked call are one call.
 //! - **Other ends.** Media at an announced end may come from an announced host of the call, or from one more host,
 //!   which takes over within 5 s of an announcement (address translation). See [`expectations`](crate::expectations).
 //! - **Changes.** A description replaces the earlier one of the same session (`o=`); the replaced ends stay while they
 //!   are in use, because the change may be refused. A medium on hold keeps its ends.
-//! - **End.** BYE, and CANCEL or a final failure of a call that was not answered, end the expectations half a second
-//!   later. Without them, silence of signalling and media does.
+//! - **End.** A BYE of a known dialogue (both tags), once it is answered, and CANCEL or a final failure of a call that
+//!   was not answered, end the expectations half a second later. A BYE without an answer does after 5 s, a refused one
+//!   (401) does not. Without them, silence of signalling and media does.
 //! - **RTCP** is expected on the next port, on that of `a=rtcp`, or, if an answer has `a=rtcp-mux`, on that of RTP.
 //! - The first fragment of a message is read as far as it goes; its later fragments are counted. Over TCP, messages
 //!   may be in pieces and out of order. TLS is not read.
@@ -23,13 +24,12 @@ mod calls;
 #[cfg(test)]
 mod tests;
 
-use crate::expectations::{Expectations, Expected, Hit, Wanted};
-use crate::kind::HELD_MEDIA;
+use crate::base::{Base, Follows, LINGER_NS, Offer, each_port};
 use crate::messages::{Message, MessageStreams};
 use crate::sdp::{self, Description};
 use crate::segment::{self, Content};
-use crate::{CallFrame, Cause, Connection, Event, Limits, Protocol, Tracker, TrackerKind};
-use calls::{Call, Calls};
+use crate::{Cause, Event, Limits, Protocol, TrackerKind};
+use calls::{Call, Calls, Tags};
 use fyke_frame::Frame;
 use std::net::{IpAddr, SocketAddr};
 
@@ -44,8 +44,8 @@ pub(crate) const KIND: TrackerKind = TrackerKind {
     summary: "SIP calls over UDP and TCP with RTP, RTCP, T.38 and MSRP (port 5060)",
     port: PORT,
     causes: &[OFFER, ANSWER],
-    start_filter,
-    held: Some(HELD_MEDIA),
+    start_filter: |ports| each_port(ports, "udp port # or tcp port #"),
+    held: Some(crate::kind::HELD_MEDIA),
     make: |ports, limits| Box::new(Sip::at_ports(ports, limits)),
 };
 
@@ -54,8 +54,8 @@ const PORT: u16 = 5_060;
 
 /// Longest time from a description to the first frame of its media: an INVITE may ring for three minutes (timer C).
 const RINGING_NS: u64 = 200_000_000_000;
-/// Time for the last media after the end of a call.
-const LINGER_NS: u64 = 500_000_000;
+/// Time for the answer to a BYE, which may refuse it.
+const BYE_NS: u64 = 5_000_000_000;
 /// Most TCP connections with signalling.
 const CONNECTIONS: usize = 4_096;
 
@@ -78,6 +78,8 @@ pub struct Counters {
     /// Lines of descriptions that cannot be read, descriptions that are compressed, messages without `Call-ID` or too
     /// long.
     pub malformed: u64,
+    /// Media and ends of descriptions beyond the limits of a description.
+    pub over_limit: u64,
     /// Ends at another address than the one that announced them.
     pub other_address: u64,
     /// Later fragments of datagrams, which are not read.
@@ -88,15 +90,10 @@ pub struct Counters {
 
 /// The tracker.
 pub struct Sip {
-    limits: Limits,
-    ports: Vec<u16>,
-    start_filter: String,
+    base: Base,
     calls: Calls,
     streams: MessageStreams,
-    expectations: Expectations,
     counters: Counters,
-    /// Call of the last frame.
-    call: Option<CallFrame>,
 }
 
 impl Default for Sip {
@@ -110,27 +107,23 @@ impl Sip {
     pub fn at_ports(ports: &[u16], limits: Limits) -> Self {
         let connections = limits.control_connections.min(CONNECTIONS);
         Sip {
-            limits,
-            ports: ports.to_vec(),
-            start_filter: start_filter(ports),
+            base: Base::new(&KIND, ports, limits),
             calls: Calls::new(limits),
             streams: MessageStreams::new(connections),
-            expectations: Expectations::new(limits),
             counters: Counters::default(),
-            call: None,
         }
     }
 
     /// The counters so far.
     pub fn counters(&self) -> Counters {
-        let foreign_frames = self.expectations.foreign_frames();
+        let foreign_frames = self.base.expectations.foreign_frames();
         let malformed = self.counters.malformed + self.streams.long();
         Counters { foreign_frames, calls: self.calls.count(), malformed, ..self.counters }
     }
 
     /// Number of expectations.
     pub fn expectation_count(&self) -> usize {
-        self.expectations.len()
+        self.base.expectations.len()
     }
 
     /// Number of calls that are known, with those that have ended a short time ago.
@@ -139,7 +132,7 @@ impl Sip {
     }
 
     fn is_signalling(&self, source: SocketAddr, destination: SocketAddr) -> bool {
-        self.ports.contains(&source.port()) || self.ports.contains(&destination.port())
+        self.base.is_control(source) || self.base.is_control(destination)
     }
 
     fn message(
@@ -150,49 +143,45 @@ impl Sip {
         events: &mut Vec<Event>,
     ) {
         self.counters.messages += 1;
-        let Some(id) = message.field(&["call-id", "i"]).filter(|id| Calls::is_valid(id)) else {
+        let Some(tags) = self.calls.tags(message) else {
             self.counters.malformed += 1;
             return;
         };
         let sequence = message.field(&["cseq"]).unwrap_or_default();
-        let method = sequence.split(u8::is_ascii_whitespace).next_back().unwrap_or_default();
+        let method = match sequence.split(u8::is_ascii_whitespace).next_back() {
+            // A first fragment may end before this field.
+            None | Some(b"") => message.method().unwrap_or_default(),
+            Some(method) => method,
+        };
         let negotiates = [&b"INVITE"[..], b"UPDATE", b"PRACK", b"ACK"].contains(&method);
-        // Registrations and the like are no calls.
-        let ends = [&b"BYE"[..], b"CANCEL"].contains(&method);
-        if !negotiates && !ends && !self.calls.knows(&id) {
-            return;
-        }
         let opens = method == b"INVITE" || method == b"UPDATE";
-        if !opens && !self.calls.knows(&id) {
+        // Registrations and the like are no calls.
+        if !opens && !self.calls.knows(&tags) {
             return;
         }
-        if let Some(gone) = self.calls.enter(&id, now_ns) {
+        if let Some(gone) = self.calls.enter(&tags, now_ns) {
             self.counters.calls_evicted += 1;
-            self.expectations.cancel(gone, now_ns, 0);
+            self.base.expectations.cancel(gone, now_ns, 0);
         }
-        let Some(call) = self.calls.touch(&id, now_ns) else { return };
+        let Some(call) = self.calls.touch(&tags, now_ns) else { return };
         let number = call.number;
-        self.call = Some(CallFrame::signalling(number));
-        let over = Sip::is_over(call, message, method);
-        self.expectations.refresh(number, now_ns);
-        if over {
-            self.expectations.cancel(number, now_ns, LINGER_NS.min(self.limits.linger_ns));
-        } else if negotiates && let Some(description) = self.description(message) {
-            self.announce(number, &description, message, from, now_ns, events);
+        self.base.signals(number);
+        let change = change(call, message.status(), method, &tags);
+        if call.answered {
+            self.calls.answer(&tags, now_ns);
         }
-    }
-
-    /// True if a message ends its call; records whether the call is answered.
-    fn is_over(call: &mut Call, message: &Message<'_>, method: &[u8]) -> bool {
-        match (message.status(), method) {
-            (None, b"BYE") => true,
-            (None, b"CANCEL") => !call.answered,
-            (Some(200..=299), b"INVITE") => {
-                call.answered = true;
-                false
+        self.base.expectations.refresh(number, now_ns);
+        let linger_ns = LINGER_NS.min(self.base.limits.linger_ns);
+        match change {
+            Change::Over => self.base.expectations.cancel(number, now_ns, linger_ns),
+            Change::Leaves => self.base.expectations.cancel(number, now_ns, BYE_NS),
+            Change::Stays => self.base.expectations.resume(number, now_ns),
+            Change::None if negotiates => {
+                if let Some(description) = self.description(message) {
+                    self.announce(number, &description, message, from, now_ns, events);
+                }
             }
-            (Some(300..=699), b"INVITE") => !call.answered,
-            _ => false,
+            Change::None => {}
         }
     }
 
@@ -209,6 +198,7 @@ impl Sip {
         let description = Description::of(body, message.status().is_some());
         self.counters.descriptions += 1;
         self.counters.malformed += description.malformed;
+        self.counters.over_limit += description.over_limit;
         Some(description)
     }
 
@@ -225,28 +215,21 @@ impl Sip {
         let mut kept = Vec::new();
         for end in &description.ends {
             self.counters.other_address += u64::from(end.address.ip() != from);
-            let connection = Connection {
-                id: 0,
-                server: end.address.ip(),
-                port: end.address.port(),
-                client: from,
+            let offer = Offer {
+                end: end.address,
                 protocol: if end.tcp { Protocol::Tcp } else { Protocol::Udp },
+                client: from,
                 pair: false,
-                call,
                 label: end.label,
                 cause,
-                announced_ns: now_ns,
-            };
-            let wanted = Wanted {
-                connection,
                 origin: description.origin,
                 lifetime_ns: RINGING_NS,
                 follows_call: true,
             };
-            kept.push(self.expectations.expect(wanted, events).id());
+            kept.extend(self.base.expect(call, offer, now_ns, events).id());
         }
         if !description.on_hold {
-            self.expectations.replace(call, description.origin, &kept, now_ns);
+            self.base.expectations.replace(call, description.origin, &kept, now_ns);
         }
     }
 
@@ -259,70 +242,99 @@ impl Sip {
     }
 }
 
-impl Tracker for Sip {
-    fn name(&self) -> &str {
-        KIND.name
+/// Result of a message for its call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Change {
+    None,
+    /// A BYE, which may be refused.
+    Leaves,
+    /// The BYE has been refused.
+    Stays,
+    Over,
+}
+
+/// The change by a message; records whether the call is answered.
+fn change(call: &mut Call, status: Option<u16>, method: &[u8], tags: &Tags) -> Change {
+    match (status, method) {
+        (_, b"BYE") if !call.has_dialogue(tags) => Change::None,
+        (None, b"BYE") => {
+            call.leaving = true;
+            Change::Leaves
+        }
+        (Some(200..=299 | 408 | 481), b"BYE") => Change::Over,
+        (Some(300..), b"BYE") if call.leaving => {
+            call.leaving = false;
+            Change::Stays
+        }
+        (None, b"CANCEL") if !call.answered => Change::Over,
+        (Some(101..=299), b"INVITE") => {
+            call.answered |= status >= Some(200);
+            call.learn(tags);
+            Change::None
+        }
+        (Some(300..=699), b"INVITE") if !call.answered => Change::Over,
+        _ => Change::None,
+    }
+}
+
+impl Follows for Sip {
+    fn base(&self) -> &Base {
+        &self.base
     }
 
-    fn start_filter(&self) -> &str {
-        &self.start_filter
+    fn base_mut(&mut self) -> &mut Base {
+        &mut self.base
     }
 
-    fn held(&self) -> Option<&str> {
-        KIND.held
-    }
-
-    fn frame(&mut self, frame: &Frame, events: &mut Vec<Event>) {
+    fn read(&mut self, content: Content<'_>, frame: &Frame<'_>, events: &mut Vec<Event>) {
         let now_ns = frame.timestamp_ns;
-        self.expire(now_ns, events);
-        self.call = None;
-        match segment::read(frame) {
+        match content {
             Content::Udp(datagram) if self.is_signalling(datagram.source, datagram.destination) => {
                 self.counters.signalling_frames += 1;
-                let payload = match datagram.first_fragment {
-                    // The last line may be cut.
-                    true => whole_lines(datagram.payload),
-                    false => datagram.payload,
-                };
-                if let Some(message) = Message::of(payload) {
+                let is_part = datagram.first_fragment;
+                // The last line may be cut.
+                let payload =
+                    if is_part { whole_lines(datagram.payload) } else { datagram.payload };
+                // The call of a first fragment is known if it has the fields that name it.
+                let names_call = |message: &Message<'_>| message.field(&["from", "f"]).is_some();
+                if let Some(message) = Message::of(payload)
+                    && (!is_part || names_call(&message))
+                {
                     self.message(&message, datagram.source.ip(), now_ns, events);
                 }
             }
             Content::Udp(datagram) => {
-                let (source, destination) = (datagram.source, datagram.destination);
-                let hit = self.expectations.datagram(source, destination, frame.wire_len, now_ns);
-                self.call = hit.map(Hit::in_call);
-                self.counters.media_frames += u64::from(hit.is_some());
+                self.counters.media_frames += u64::from(self.base.datagram(&datagram, frame));
             }
             Content::Tcp(segment) if self.is_signalling(segment.source, segment.destination) => {
                 self.counters.signalling_frames += 1;
                 self.segment(&segment, now_ns, events);
             }
             Content::Tcp(segment) => {
-                let hit = self.expectations.segment(&segment, frame.wire_len, now_ns, events);
-                self.call = hit.map(Hit::in_call);
-                self.counters.media_frames += u64::from(hit.is_some());
+                let is_media = self.base.segment(&segment, frame, events);
+                self.counters.media_frames += u64::from(is_media);
             }
             Content::UdpFragment => self.counters.fragments += 1,
             Content::TcpFragment | Content::Other => {}
         }
     }
 
-    fn expire(&mut self, now_ns: u64, events: &mut Vec<Event>) {
-        self.expectations.expire(now_ns, events);
-        let expectations = &self.expectations;
+    fn tidy(&mut self, now_ns: u64) {
+        let expectations = &self.base.expectations;
         self.calls.expire(now_ns, |call| expectations.has_call(call));
         if now_ns != u64::MAX {
             self.streams.expire(now_ns);
         }
     }
 
-    fn call(&self) -> Option<CallFrame> {
-        self.call
-    }
-
-    fn expected(&self) -> Vec<Expected> {
-        self.expectations.list().collect()
+    fn add_notices(&self, notices: &mut Vec<(&'static str, u64)>) {
+        let Counters { calls_evicted, other_address, malformed, over_limit, .. } = self.counters();
+        notices.extend([
+            ("calls_evicted", calls_evicted),
+            ("other_address", other_address),
+            ("unreadable", malformed),
+            ("over_limit", over_limit),
+        ]);
     }
 }
 
@@ -330,10 +342,4 @@ impl Tracker for Sip {
 fn whole_lines(bytes: &[u8]) -> &[u8] {
     let end = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
     &bytes[..end]
-}
-
-/// The filter text for signalling at these ports.
-fn start_filter(ports: &[u16]) -> String {
-    let texts = ports.iter().map(|port| format!("udp port {port} or tcp port {port}"));
-    texts.collect::<Vec<_>>().join(" or ")
 }

@@ -4,7 +4,7 @@
 
 use fyke_capture::{Next, Source, open_file};
 use fyke_testkit::corpus::Corpus;
-use fyke_track::{CallFrame, Event, Limits, Rtsp, Sip, Tracker};
+use fyke_track::{CallFrame, Event, Irc, Limits, Pptp, Rtsp, Sip, Skinny, Tracker};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -71,4 +71,29 @@ fn rtsp_over_tcp_is_read_and_media_that_never_came_is_not_invented() {
     assert!(found.signalling > 100 && found.media.is_empty());
     // Seven connections, six of them with two SETUPs; each has two ports of the client and two of the server.
     assert_eq!((found.calls.len(), found.announced), (7, 48));
+}
+
+#[test]
+fn tunnels_of_pptp_are_found() {
+    let Some(folder) = Corpus::open().shared("traces/tcp-streams") else { return };
+    let found = run(&folder.join("tcpdump__pptp.pcap"), &mut Pptp::default());
+    assert_eq!(found.media, BTreeSet::from([16]), "tshark shows one frame of GRE");
+    assert_eq!((found.calls.len(), found.announced), (1, 1));
+}
+
+#[test]
+fn what_announces_nothing_is_not_invented() {
+    let corpus = Corpus::open();
+    if let Some(folder) = corpus.shared("traces/voip") {
+        let found = run(&folder.join("ndpi__sccp_hw_conf_register.pcapng"), &mut Skinny::default());
+        assert!(found.signalling > 10 && found.media.is_empty());
+        assert_eq!((found.calls.len(), found.announced), (1, 0), "a registration only");
+    }
+    let Some(folder) = corpus.shared("traces/malformed") else { return };
+    // Text about DCC that is no message of clients to each other.
+    for name in ["zeek__irc-dcc-send-malformed-port.pcap", "zeek__irc-dcc-send-malformed-host.pcap"]
+    {
+        let found = run(&folder.join(name), &mut Irc::default());
+        assert_eq!((found.announced, found.calls.len()), (0, 1), "{name}");
+    }
 }

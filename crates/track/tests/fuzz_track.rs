@@ -6,7 +6,7 @@ use fyke_testkit::random::Random;
 mod checks;
 
 /// Messages that announce something, for the ports of [`checks`].
-const MESSAGES: [(u8, &str); 7] = [
+const MESSAGES: [(u8, &str); 10] = [
     (
         0,
         "INVITE sip:b SIP/2.0\r\nCall-ID: a\r\nCSeq: 1 INVITE\r\nContent-Type: application/sdp\r\nContent-Length: \
@@ -26,6 +26,9 @@ const MESSAGES: [(u8, &str); 7] = [
     (1, "TEARDOWN rtsp://a RTSP/1.0\r\nCSeq: 2\r\n\r\n"),
     (2, "\0\u{1}file\0octet\0"),
     (3, "227 Entering Passive Mode (10,0,0,2,15,160)\r\n"),
+    (6, "\0\u{20}\0\u{1}\u{1a}+<M\0\u{8}\0\0\0\u{1}\0\u{2}\u{1}\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"),
+    (7, "PRIVMSG b :\u{1}DCC SEND a 167772161 4000 1\u{1}\r\n"),
+    (8, "\u{14}\0\0\0\0\0\0\0\"\0\0\0\0\0\0\0\n\0\0\u{1}@]\0\0\u{5}\0\0\0"),
 ];
 
 #[test]

@@ -10,13 +10,14 @@ use super::{Tree, Violation};
 const LEVELS: &[&[&str]] = &[
     &["frame", "privilege"],
     &["control", "flow", "table", "print", "ring", "ruler"],
-    &["filter", "machine", "capture", "ids"],
+    &["filter", "machine", "capture", "ids", "web"],
     &["pass"],
     &["kernel"],
     &["filters"],
     &["graph"],
     &["serve", "track"],
-    &["lab", "fyke"],
+    // `libpcap` is in bindings/.
+    &["lab", "fyke", "libpcap"],
     &["command"],
 ];
 
@@ -118,7 +119,7 @@ fn check_levels(name: &str, path: &str, text: &str, found: &mut Vec<Violation>) 
         let Some(other) = member(dependency.package) else { continue };
         let message = match (other, dependency.used) {
             ("xtask", _) => "nothing depends on xtask".to_owned(),
-            (TESTKIT, Use::Dev) => continue,
+            (TESTKIT | "libpcap", Use::Dev) => continue,
             (TESTKIT, _) => "testkit is a dev-dependency only".to_owned(),
             _ => match (level(name), level(other)) {
                 (Some(own), Some(used)) if used < own => continue,

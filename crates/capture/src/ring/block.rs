@@ -27,6 +27,7 @@ pub(super) const RESERVE: u32 = TAG_LEN as u32;
 const ETHERTYPE_VLAN: u16 = 0x8100;
 const VLAN_VALID: u32 = libc::TP_STATUS_VLAN_VALID;
 const TPID_VALID: u32 = libc::TP_STATUS_VLAN_TPID_VALID;
+const UNSUMMED: u32 = libc::TP_STATUS_CSUMNOTREADY;
 
 /// Offset in the block of inconsistent data from the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +62,8 @@ pub(super) struct View {
     pub(super) direction: Direction,
     /// True if a tag was reinserted.
     pub(super) restored: bool,
+    /// True if a device still has to compute the checksum.
+    pub(super) unsummed: bool,
     /// True if the frame is not delivered.
     pub(super) ignored: bool,
 }
@@ -71,6 +74,11 @@ pub(super) fn start(block: &[u8]) -> Result<Walk, Damaged> {
     Ok(Walk { at: first, left: count })
 }
 
+/// The sequence number of a block that has been taken: the kernel counts those that it fills.
+pub(super) fn sequence(block: &[u8]) -> Option<u64> {
+    block.get(24..32)?.try_into().ok().map(u64::from_ne_bytes)
+}
+
 /// Prepares the next frame of a block and advances.
 pub(super) fn prepare(block: &mut [u8], walk: &mut Walk, shape: &Shape) -> Result<View, Damaged> {
     let frame = Header::read(block, walk.at)?;
@@ -79,6 +87,8 @@ pub(super) fn prepare(block: &mut [u8], walk: &mut Walk, shape: &Shape) -> Resul
     let tag = frame.tag();
     let bytes = frame_bytes(block, walk.at)?;
     match shape.link {
+        // A process before this one has prepared it: the kernel puts a cooked packet at its network header.
+        LinkType::LINUX_SLL | LinkType::LINUX_SLL2 if frame.mac < frame.net => Some(()),
         LinkType::LINUX_SLL => data.put_in_front(bytes, &sender.sll()),
         LinkType::LINUX_SLL2 => data.put_in_front(bytes, &sender.sll2()),
         _ => Some(()),
@@ -108,6 +118,7 @@ pub(super) fn view(block: &[u8], walk: &mut Walk, shape: &Shape) -> Result<View,
         ifindex: sender.ifindex,
         direction: cooked::direction(sender.packet_type),
         restored: frame.restored,
+        unsummed: frame.status & UNSUMMED != 0,
         ignored: outgoing && sender.ifindex == shape.loopback,
     };
     walk.left -= 1;
@@ -129,6 +140,7 @@ struct Header {
     len: u32,
     status: u32,
     mac: u32,
+    net: u32,
     tci: u32,
     tpid: u16,
     restored: bool,
@@ -152,6 +164,7 @@ impl Header {
             len: word(16),
             status: word(20),
             mac: u32::from(half(24)),
+            net: u32::from(half(26)),
             tci: word(32),
             tpid: half(36),
             restored: half(RESTORED_AT) != 0,

@@ -398,15 +398,21 @@ impl Sink for FileSink {
         now: &mut dyn FnMut() -> Option<Account>,
     ) -> Result<(), WriteError> {
         // PERF: comparing the interface with the described ones for every frame took 62 % of a capture's time.
-        let mut run: Option<Run> = None;
-        for frame in frames {
-            if self.names.rotates() && self.rotate(interface, now)? {
-                run = None;
+        let rotates = self.names.rotates();
+        let mut next = frames.next();
+        if rotates && next.is_some() {
+            self.rotate(interface, now)?;
+        }
+        while let Some(mut frame) = next.take() {
+            let run = self.prepare(interface, frame.link)?;
+            while next.is_none() {
+                self.write_one(frame, &run)?;
+                let Some(after) = frames.next() else { return Ok(()) };
+                if (rotates && self.rotate(interface, now)?) || after.link != run.link {
+                    next = Some(after);
+                }
+                frame = after;
             }
-            let known = run.take().filter(|run| run.link == frame.link);
-            let known = known.map_or_else(|| self.prepare(interface, frame.link), Ok)?;
-            self.write_one(frame, &known)?;
-            run = Some(known);
         }
         Ok(())
     }

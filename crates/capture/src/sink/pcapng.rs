@@ -151,15 +151,18 @@ impl Pcapng {
         for (place, word) in header.chunks_exact_mut(4).zip(words) {
             place.copy_from_slice(&word.to_ne_bytes());
         }
+        // The flags, the end of the options and the length.
+        let mut tail = [0; 16];
+        let at = if flags == 0 { 12 } else { 0 };
+        tail[..2].copy_from_slice(&2u16.to_ne_bytes());
+        tail[2..4].copy_from_slice(&4u16.to_ne_bytes());
+        tail[4..8].copy_from_slice(&flags.to_ne_bytes());
+        tail[12..].copy_from_slice(&total.to_ne_bytes());
         out.reserve(total as usize);
         out.extend_from_slice(&header);
         out.extend_from_slice(data);
         out.extend_from_slice(&[0; 3][..padded - data.len()]);
-        if flags != 0 {
-            option(2, &flags.to_ne_bytes(), out);
-            end_of_options(out);
-        }
-        out.extend_from_slice(&total.to_ne_bytes());
+        out.extend_from_slice(&tail[at..]);
     }
 
     /// The interfaces of this file, once each, with the number of their first description. An interface with frames of

@@ -14,6 +14,8 @@ pub(crate) struct Device {
     pub(crate) index: u32,
     /// `ARPHRD_…`
     pub(crate) hardware: u16,
+    /// Address of an Ethernet interface.
+    pub(crate) address: [u8; 6],
     pub(crate) up: bool,
     pub(crate) running: bool,
     pub(crate) loopback: bool,
@@ -96,7 +98,8 @@ fn describe(socket: &OwnedFd, index: u32, name: &str) -> Option<Device> {
         return None;
     }
     // SAFETY: the call above has filled in this member; any bytes are a sockaddr.
-    let hardware = unsafe { request.ifr_ifru.ifru_hwaddr.sa_family };
+    let hardware = unsafe { request.ifr_ifru.ifru_hwaddr };
+    let (hardware, address) = (hardware.sa_family, hardware.sa_data);
     // SAFETY: as above; the name has not changed.
     if unsafe { libc::ioctl(fd, libc::SIOCGIFFLAGS, &raw mut request) } < 0 {
         return None;
@@ -107,6 +110,7 @@ fn describe(socket: &OwnedFd, index: u32, name: &str) -> Option<Device> {
         name: name.to_owned(),
         index,
         hardware,
+        address: std::array::from_fn(|at| address[at] as u8),
         up: flags & libc::IFF_UP != 0,
         running: flags & libc::IFF_RUNNING != 0,
         loopback: flags & libc::IFF_LOOPBACK != 0,

@@ -12,6 +12,7 @@ const STATS64: u16 = 23;
 const RX_DROPPED: usize = 6;
 const RX_MISSED_ERRORS: usize = 15;
 const GET_FLAGS: u32 = 0x25;
+const GET_CHANNELS: u32 = 0x3c;
 const FLAG_LRO: u32 = 1 << 15;
 /// Offloads with a query of their own, and their names for `ethtool -K`.
 const OFFLOADS: [(u32, &str); 3] = [(0x2b, "gro"), (0x1e, "tso"), (0x23, "gso")];
@@ -65,21 +66,47 @@ struct Value {
 
 /// Offloads of an interface that merge frames, as `ethtool -K` names them; none if it does not answer.
 pub(crate) fn merging(name: &str) -> Vec<&'static str> {
-    // SAFETY: no memory is passed.
-    let socket = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
-    if socket < 0 {
-        return Vec::new();
-    }
-    // SAFETY: the call has just returned this descriptor, and nothing else owns it.
-    let socket = unsafe { OwnedFd::from_raw_fd(socket) };
-    let ask = |command| ethtool(&socket, name, command).unwrap_or(0);
+    let ask = |command| {
+        let mut value = Value { command, data: 0 };
+        ethtool(name, &mut value).map_or(0, |()| value.data)
+    };
     let lro = (ask(GET_FLAGS) & FLAG_LRO != 0).then_some("lro");
     let others = OFFLOADS.into_iter().filter(|&(command, _)| ask(command) != 0);
     others.map(|(_, name)| name).chain(lro).collect()
 }
 
-fn ethtool(socket: &OwnedFd, name: &str, command: u32) -> io::Result<u32> {
-    let mut value = Value { command, data: 0 };
+/// `struct ethtool_channels`: after the command, the limits and the numbers of queues that receive, send, do something
+/// else, or receive and send.
+#[repr(C)]
+struct Channels {
+    command: u32,
+    limits: [u32; 4],
+    numbers: [u32; 4],
+}
+
+/// Number of queues on which an interface receives.
+pub(crate) fn queues(name: &str) -> io::Result<u32> {
+    let mut channels = Channels { command: GET_CHANNELS, limits: [0; 4], numbers: [0; 4] };
+    ethtool(name, &mut channels)?;
+    let [receive, _, _, both] = channels.numbers;
+    Ok(receive.saturating_add(both))
+}
+
+/// A structure of an ethtool command that the kernel fills in: it begins with the command, and any bytes are valid.
+trait Query {}
+
+impl Query for Value {}
+
+impl Query for Channels {}
+
+fn ethtool<T: Query>(name: &str, value: &mut T) -> io::Result<()> {
+    // SAFETY: no memory is passed.
+    let socket = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+    if socket < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call has just returned this descriptor, and nothing else owns it.
+    let socket = unsafe { OwnedFd::from_raw_fd(socket) };
     // SAFETY: all zeros is a valid ifreq.
     let mut request: libc::ifreq = unsafe { mem::zeroed() };
     // The last byte stays zero.
@@ -87,10 +114,10 @@ fn ethtool(socket: &OwnedFd, name: &str, command: u32) -> io::Result<u32> {
     for (to, from) in request.ifr_name[..room].iter_mut().zip(name.bytes()) {
         *to = from as libc::c_char;
     }
-    request.ifr_ifru.ifru_data = (&raw mut value).cast();
-    // SAFETY: the request names an interface and points to an `ethtool_value`, which these queries fill in.
+    request.ifr_ifru.ifru_data = (&raw mut *value).cast();
+    // SAFETY: the request names an interface and points to the structure of its command, which the kernel fills in.
     let done = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) };
-    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(value.data) }
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! A packet socket, and the calls that make the kernel fill a ring for it. Source: packet(7), the kernel's
 //! packet_mmap.rst.
 
+use super::option::{self, Plain};
 use fyke_frame::bpf::Instruction;
 use fyke_frame::bpf::code::RET_K;
 use std::io;
@@ -11,7 +12,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 pub(crate) struct PacketSocket(OwnedFd);
 
 /// Size of a ring.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RingSize {
     pub(crate) block_size: u32,
     pub(crate) block_count: u32,
@@ -86,7 +87,7 @@ impl PacketSocket {
         let mut code: Vec<_> = program.iter().map(given).collect();
         let len = u16::try_from(code.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
         let program = libc::sock_fprog { len, filter: code.as_mut_ptr() };
-        let attach = || self.set_at(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program);
+        let attach = || option::set(&self.0, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program);
         match attach() {
             Err(error) if error.raw_os_error() == Some(libc::ENOMEM) => {
                 // Fails only without a filter.
@@ -104,7 +105,7 @@ impl PacketSocket {
 
     /// Undoes [`PacketSocket::cut`] and [`PacketSocket::show_nothing`].
     pub(crate) fn show_all(&self) -> io::Result<()> {
-        self.set_at(libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0i32)
+        option::set(&self.0, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0i32)
     }
 
     /// Joins a group of sockets that share the packets of their interface, or creates one; returns its number. A group
@@ -116,7 +117,7 @@ impl PacketSocket {
         let kind = libc::PACKET_FANOUT_CBPF | unique | ignore;
         self.set(libc::PACKET_FANOUT, &(kind << 16 | u32::from(group.unwrap_or(0))))?;
         let mut joined: libc::c_int = 0;
-        self.get(libc::SOL_PACKET, libc::PACKET_FANOUT, &mut joined)?;
+        option::get(&self.0, libc::SOL_PACKET, libc::PACKET_FANOUT, &mut joined)?;
         Ok(joined as u16)
     }
 
@@ -190,7 +191,7 @@ impl PacketSocket {
     /// Reads the counters, which resets them to zero.
     pub(crate) fn counts(&self) -> io::Result<Counts> {
         let mut counts = libc::tpacket_stats_v3 { tp_packets: 0, tp_drops: 0, tp_freeze_q_cnt: 0 };
-        self.get(libc::SOL_PACKET, libc::PACKET_STATISTICS, &mut counts)?;
+        option::get(&self.0, libc::SOL_PACKET, libc::PACKET_STATISTICS, &mut counts)?;
         Ok(Counts {
             packets: counts.tp_packets,
             drops: counts.tp_drops,
@@ -201,35 +202,12 @@ impl PacketSocket {
     /// Reads the pending error of the socket, if any, which clears it.
     pub(crate) fn take_error(&self) -> io::Result<Option<io::Error>> {
         let mut number: libc::c_int = 0;
-        self.get(libc::SOL_SOCKET, libc::SO_ERROR, &mut number)?;
+        option::get(&self.0, libc::SOL_SOCKET, libc::SO_ERROR, &mut number)?;
         Ok((number != 0).then(|| io::Error::from_raw_os_error(number)))
     }
 
     fn set<T>(&self, option: libc::c_int, value: &T) -> io::Result<()> {
-        self.set_at(libc::SOL_PACKET, option, value)
-    }
-
-    fn set_at<T>(&self, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
-        let len = mem::size_of::<T>() as libc::socklen_t;
-        let value = (&raw const *value).cast();
-        // SAFETY: `value` points to `len` bytes that live through the call, which only reads them.
-        let done = unsafe { libc::setsockopt(self.0.as_raw_fd(), level, option, value, len) };
-        if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-    }
-
-    /// Reads an option. `T` must consist of plain integers, because the kernel fills in any bytes.
-    fn get<T: Plain>(
-        &self,
-        level: libc::c_int,
-        option: libc::c_int,
-        value: &mut T,
-    ) -> io::Result<()> {
-        let mut len = mem::size_of::<T>() as libc::socklen_t;
-        let value = (&raw mut *value).cast();
-        // SAFETY: `value` points to `len` bytes that may be written, and any bytes make a `T` because it is Plain.
-        let done =
-            unsafe { libc::getsockopt(self.0.as_raw_fd(), level, option, value, &raw mut len) };
-        if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+        option::set(&self.0, libc::SOL_PACKET, option, value)
     }
 }
 
@@ -244,12 +222,20 @@ pub(crate) fn grace_period() {
     }
 }
 
-/// Types for which any bytes are a valid value.
-trait Plain {}
-
-impl Plain for libc::c_int {}
-
 impl Plain for libc::tpacket_stats_v3 {}
+
+impl From<OwnedFd> for PacketSocket {
+    /// A packet socket that another process has opened.
+    fn from(socket: OwnedFd) -> PacketSocket {
+        PacketSocket(socket)
+    }
+}
+
+impl From<PacketSocket> for OwnedFd {
+    fn from(socket: PacketSocket) -> OwnedFd {
+        socket.0
+    }
+}
 
 impl AsFd for PacketSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {

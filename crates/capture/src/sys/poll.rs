@@ -40,19 +40,29 @@ pub(crate) struct Edge(OwnedFd);
 impl Edge {
     /// Starts to watch `fd`, which must stay open as long as the watch.
     pub(crate) fn watch(fd: BorrowedFd<'_>) -> io::Result<Self> {
+        let edge = Edge::new()?;
+        edge.add(fd)?;
+        Ok(edge)
+    }
+
+    fn new() -> io::Result<Edge> {
         // SAFETY: no memory is passed.
         let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
         if epoll < 0 {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: the call has just returned this descriptor, and nothing else owns it.
-        let epoll = unsafe { OwnedFd::from_raw_fd(epoll) };
+        Ok(Edge(unsafe { OwnedFd::from_raw_fd(epoll) }))
+    }
+
+    /// Watches another descriptor, too, which must stay open as long as the watch.
+    pub(crate) fn add(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
         let events = (libc::EPOLLIN | libc::EPOLLERR | libc::EPOLLET) as u32;
         let mut event = libc::epoll_event { events, u64: 0 };
-        let (epoll_fd, fd) = (epoll.as_raw_fd(), fd.as_raw_fd());
+        let (epoll_fd, fd) = (self.0.as_raw_fd(), fd.as_raw_fd());
         // SAFETY: `event` is a valid epoll_event, which the call only reads.
         let added = unsafe { libc::epoll_ctl(epoll_fd, libc::EPOLL_CTL_ADD, fd, &raw mut event) };
-        if added < 0 { Err(io::Error::last_os_error()) } else { Ok(Edge(epoll)) }
+        if added < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
     /// Descriptor that is readable after a change since the last wait.

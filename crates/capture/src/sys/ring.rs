@@ -13,6 +13,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Offset of the status word in a block (`tpacket_block_desc`: version, offset to private area, then the header).
 const STATUS_AT: usize = 8;
 
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
 /// The mapped ring.
 pub(crate) struct Ring {
     memory: NonNull<u8>,
@@ -50,6 +53,11 @@ impl Ring {
         self.taken.len() as u32
     }
 
+    /// Bytes of a block.
+    pub(crate) fn block_size(&self) -> u32 {
+        self.block_size as u32
+    }
+
     /// True if the kernel has handed over a block.
     pub(crate) fn is_filled(&self, block: u32) -> bool {
         self.status(block).load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
@@ -69,6 +77,11 @@ impl Ring {
         self.status(block).store(libc::TP_STATUS_KERNEL, Ordering::Release);
     }
 
+    /// Leaves a block that was taken to a later [`take`](Self::take).
+    pub(crate) fn leave(&mut self, block: u32) {
+        self.taken[block as usize] = false;
+    }
+
     /// The bytes of an owned block.
     pub(crate) fn bytes(&self, block: u32) -> &[u8] {
         let start = self.taken_block(block);
@@ -82,6 +95,21 @@ impl Ring {
         let start = self.taken_block(block);
         // SAFETY: the block is in the mapping; this process owns it, and `self` is borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), self.block_size) }
+    }
+
+    /// Requests bytes of an owned block from memory, before they are read; bytes after its end are ignored.
+    pub(crate) fn prefetch(&self, block: u32, bytes: std::ops::Range<usize>) {
+        let start = self.taken_block(block);
+        for at in (bytes.start..bytes.end.min(self.block_size)).step_by(LINE) {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: the address is inside the mapping; a prefetch has no other effect than on the caches.
+            unsafe {
+                use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+                _mm_prefetch::<_MM_HINT_T0>(start.add(at).as_ptr().cast());
+            }
+            #[cfg(not(target_arch = "x86_64"))]
+            let _none = (start, at);
+        }
     }
 
     fn taken_block(&self, block: u32) -> NonNull<u8> {

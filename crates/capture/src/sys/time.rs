@@ -1,4 +1,4 @@
-//! Local time: as text by strftime(3), and its offset from UTC.
+//! Local time: as text by strftime(3), and its offset from UTC. The monotonic clock.
 
 /// Fills in a pattern; `None` if the result is empty or longer than a file name can be.
 pub(crate) fn format_local(pattern: &[u8], seconds: u64) -> Option<Vec<u8>> {
@@ -27,4 +27,12 @@ pub(crate) fn local_offset_s(seconds: i64) -> i32 {
     // SAFETY: both pointers are valid; the re-entrant form keeps no state.
     let filled = unsafe { libc::localtime_r(&raw const seconds, &raw mut broken_down) };
     if filled.is_null() { 0 } else { i32::try_from(broken_down.tm_gmtoff).unwrap_or(0) }
+}
+
+/// The time of the monotonic clock, in nanoseconds.
+pub(crate) fn monotonic_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a timespec; the clock exists on every Linux.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
 }

@@ -20,6 +20,8 @@ pub enum BenchName {
     Ruler,
     /// Flow graphs: cost of a node per packet, chains, fans, the stages of the FFPF paper
     Graph,
+    /// Rules of Snort and Suricata on traffic: search beside Hyperscan, whole, edits of rules, pre-filter
+    Ids,
     /// TCP streams put together, from 1,000 to 1,000,000 connections: in order, reordered, lost, dropped
     Streams,
     /// One worker compared with several on the same frames: F5, F6, D1000
@@ -30,6 +32,8 @@ pub enum BenchName {
     Share,
     /// Capture files counted, written, printed, compressed, beside tcpdump, tshark, dumpcap
     Scan,
+    /// SIP calls at a rate, followed live; the cost of a frame with many ends expected
+    Calls,
     /// All benches
     All,
 }
@@ -60,7 +64,7 @@ pub struct BenchArgs {
     /// Capture file for the real-trace settings
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
-    /// File with filter expressions to run as cases, one per line
+    /// File with filter expressions to run as cases, one per line (ruler, ids: file with rules of Snort)
     #[arg(long, value_name = "FILE")]
     pub real_filters: Option<PathBuf>,
     /// Run only this case (may be repeated)

@@ -24,8 +24,9 @@ Examples:
   fyke ctl undo                         take your last edit back
   fyke ctl watch                        print the counts every second until Ctrl-C
 
-An edit is in force for the next frames that fyke reads. Frames that arrived up to 20 ms before it and are still in
-the capture ring are evaluated by the new filters; `fyke dump --immediate-mode` reads frames at once.
+An edit is in force for the next frames that fyke reads. Frames that arrived shortly before it and are still in the
+capture ring (at most 20 ms; 80 where frames only go to a file) are evaluated by the new filters; `fyke dump
+--immediate-mode` reads frames at once.
 
 Without --pid, fyke ctl talks to the only live capture that you own; use --pid for a fyke that reads files.
 Standard error names the process that answers; JSON has it as \"target\".")]
@@ -75,7 +76,7 @@ pub enum CtlAction {
     ///
     /// FILE has one edit a line; empty lines and text after # are skipped:
     ///
-    ///   add [--name NAME] [--for TIME] EXPR
+    ///   add [--name NAME] [--for TIME] [--snaplen LEN] EXPR
     ///   set EXPR
     ///   del ID|NAME
     ///
@@ -90,7 +91,7 @@ pub enum CtlAction {
     ///
     /// The user and the process of an author are those that the kernel reports; the program is what the client calls
     /// itself. Edits by trackers that follow each other are one line. fyke keeps the last 1000 entries, and fewer if
-    /// their texts are longer than 64 MiB. For `fyke dump` and `fyke track`.
+    /// their texts are longer than 64 MiB. For `fyke dump`, `track`, `demux`, `run` and `exec`.
     Log {
         /// Show only the last N edits
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -101,10 +102,10 @@ pub enum CtlAction {
     },
     /// Take an edit back by a new one
     ///
-    /// Without EPOCH, your last edit that is in force. What the edit added is removed, and what it removed is added
-    /// again, with new ids and counts. If a filter of the edit has been removed since, the undo is refused and names
-    /// the user. Other filters stay as they are. An undo can be taken back by its epoch. Edits of trackers are
-    /// never taken back.
+    /// Without EPOCH, your last edit that can be taken back; again, the one before. What the edit added is removed,
+    /// and what it removed is added again, with new ids and counts. If a filter of the edit has been removed since,
+    /// `undo EPOCH` is refused and names the user. Other filters stay as they are. An undo can be taken back by its
+    /// epoch. Edits of trackers are never taken back. An undo that would overwrite a file is refused.
     Undo {
         /// The epoch of the edit, as printed by `log`
         epoch: Option<u64>,
@@ -142,9 +143,10 @@ pub enum CtlAction {
     /// Write frames of the past to FILE, rejected ones too, from a capture with `fyke dump --keep`
     ///
     /// FILE is pcapng, or pcap if its name ends in .pcap. A new file has mode 600. fyke ctl opens it; the capture
-    /// writes to the open file at low priority, and needs no access to the folder.
+    /// writes to the open file at low priority, and needs no access to the folder. The file takes its name when it is
+    /// complete; a file that the capture has open, such as its own output, is refused.
     Save {
-        /// File to write; an existing one is replaced
+        /// File to write; an existing one is replaced by a new one
         file: PathBuf,
         /// Only frames of the last TIME: 30s, 5m
         #[arg(long, value_name = "TIME", value_parser = time)]
@@ -156,10 +158,20 @@ pub enum CtlAction {
     /// Stop evaluating frames until `start`, and keep everything else as it is
     ///
     /// Frames of interfaces that arrive meanwhile count as lost, with the reason `paused`; frames that the kernel
-    /// rejects stay rejected. Files and pipes are not read. For `fyke dump`, `track`, `demux` and `run`.
-    Pause,
+    /// rejects stay rejected. Files and pipes are not read. For `fyke dump`, `track`, `demux` and `run`. With the
+    /// number of a reader of `fyke serve`, as `ctl show` tells it: that reader gets no frames, and has no counts of
+    /// them.
+    Pause {
+        /// Reader of a service
+        #[arg(value_name = "READER")]
+        reader: Option<u64>,
+    },
     /// End a pause
-    Start,
+    Start {
+        /// Reader of a service
+        #[arg(value_name = "READER")]
+        reader: Option<u64>,
+    },
     /// Print the exact counts of one moment: seen = accepted + rejected + taken + lost
     ///
     /// A frame is accepted if at least one final node of a graph passes it (writes, prints or counts it); it counts
@@ -192,6 +204,12 @@ pub struct AddArgs {
     /// The last filter stays, unless every frame was accepted before it was added.
     #[arg(long = "for", value_name = "TIME", value_parser = time)]
     pub lifetime: Option<Duration>,
+    /// Write at most LEN bytes of each of its frames, from 1 to 262144; their length on the wire stays
+    ///
+    /// If several filters accept a frame, the longest counts; a filter without this option writes whole frames. For
+    /// `fyke dump` without --workers; frames that it has written before, or that --keep holds, stay whole.
+    #[arg(long, value_name = "LEN", value_parser = clap::value_parser!(u32).range(1..=262_144))]
+    pub snaplen: Option<u32>,
     /// Read addresses, nets and ports from FILE, one a line, and match frames of any of them
     ///
     /// Lines: 10.0.0.7, 10.1.0.0/16, 2001:db8::1, 2001:db8::/32, 5060, 5000-5010, tcp/443, udp/5000-5010;

@@ -94,16 +94,22 @@ pub struct DumpArgs {
     #[arg(long)]
     #[arg(help_heading = "Filter")]
     pub rules: bool,
-    /// Accept only connections with PATTERN in their payload, also across segments, from the match on; other packets
-    /// one by one. PATTERN as in '"GET /" [a-z]{1,8}' (docs/ruler-language.md)
+    /// Accept only flows with PATTERN in their payload: TCP connections, also across segments, UDP flows, and other
+    /// packets one by one. They are accepted from the frame on with which the match is known; after a lost segment
+    /// that may be a later one than the frame with PATTERN. PATTERN as in '"GET /" [a-z]{1,8}'
+    /// (docs/ruler-language.md)
     #[arg(long, value_name = "PATTERN")]
     #[arg(help_heading = "Filter")]
     pub payload: Option<String>,
     /// With --payload: accept the frames of the connection before the match too, up to 4 MiB for each and 256 MiB in
-    /// all, and in a capture up to 30 seconds
+    /// all, and in a capture up to 30 seconds. Not with --workers
     #[arg(long, requires = "payload")]
     #[arg(help_heading = "Filter")]
     pub conversation: bool,
+    /// With --payload: parameters of the class tcp (fyke run --classes tcp), as in policy=linux,gap=2,checksum=y
+    #[arg(long, value_name = "PARAMETERS", requires = "payload")]
+    #[arg(help_heading = "Filter")]
+    pub streams: Option<String>,
     /// Print what Wireshark's dissectors say: tshark reads the accepted frames (with -v: all details)
     #[arg(long, conflicts_with = "count")]
     #[arg(help_heading = "Lines")]
@@ -281,6 +287,7 @@ Examples:
   Source   fyke dump -ni eth0                               frames as they arrive
            fyke dump -i eth0 -i eth1 -w both.pcapng         two interfaces in one file
            fyke dump --netns blue -ni any                   in a network namespace
+           fyke dump -i xdp:eth1 -w out.pcapng udp          frames of a monitoring port, at the driver
            fyke dump -nr in.pcapng                          frames of a file
   Filter   fyke dump -nr in.pcapng 'tcp[tcpflags] & tcp-syn != 0'
            fyke dump -i any -w ftp.pcapng -c 1000 tcp port ftp
@@ -295,7 +302,8 @@ Examples:
   Rights   sudo fyke dump -i eth0 -Z tcpdump -w /tmp/out.pcap
 
 While it runs, from another terminal: fyke ctl set 'tcp port 80', fyke ctl show, fyke ctl stats.
-SIGINT, SIGTERM and SIGHUP end the capture and print its summary; a second signal ends it at once.
+SIGINT, SIGTERM and SIGHUP end the capture and print its summary; another one a second later
+ends it at once.
 SIGUSR1 prints the counts.
 Expressions are in the language of pcap-filter(7); `fyke explain EXPR` shows how fyke reads one.
 A link to fyke that is called tcpdump takes tcpdump's command lines and has its messages and files

@@ -15,14 +15,21 @@ This is not a sandbox: a socket that the program inherits or receives from anoth
 arrival. io_uring, SOCK_PACKET sockets and sockets of 32-bit programs fail.
 For about the first second, libpcap programs also apply the filter they were started with.
 
+With --rules, sockets that are bound to the interface also read its rules (fyke rules IF), before the filter; those of
+other interfaces, and of all interfaces at once, do not. If no other fyke has the rules, this one has them.
+
 Examples:
   fyke exec -- tcpdump -ni eth0 tcp port 80
+  fyke exec --rules eth0 -- tcpdump -ni eth0
   fyke ctl add 'udp port 53'             from another terminal
   fyke exec --filter 'icmp' -- my-capture eth0")]
 pub struct ExecArgs {
     /// First filter, instead of the program's own
     #[arg(long, value_name = "EXPR")]
     pub filter: Option<String>,
+    /// Read the rules of an interface, too (fyke rules IF): for sockets that are bound to it
+    #[arg(long, value_name = "IF")]
+    pub rules: Option<String>,
     /// Print exact counts, and the hits of each filter, at the end
     #[arg(long)]
     pub stats: bool,

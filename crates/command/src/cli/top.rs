@@ -11,9 +11,11 @@ Keys:
   a              add a filter
   t              try a filter: tell what it would accept, and change nothing
   d              remove the selected filter, after a question
-  u              take your last edit back
+  u              take back your last edit that can be taken back
   p              show the passes of the selected filter
-  space          pause the capture, or let it continue
+  space          pause the capture, after a question, or let it continue
+
+A filter that is refused stays in its line, to be corrected; Esc leaves it.
 
 Examples:
   fyke top                    the only live capture that you own

@@ -17,6 +17,12 @@ fn protocols() -> PossibleValuesParser {
 Frames with VLAN tags or MPLS labels are tracked too. Linux damages frames with two tags that
 arrive on `any`: capture on the interface itself.
 
+Announcements are not trusted. Ends with a port below 1024 or an unspecified, loopback or broadcast
+address are refused. At most 65536 ends are followed, 64 of a call, and 16384 calls of a protocol: the
+oldest that nothing has reached, and the oldest call that was not answered, make room. What was
+refused, omitted or given up is counted and reported at the end. A file is read once, without
+look-back: data before its announcement is omitted.
+
 Examples:
   fyke track ftp -i eth0 -w ftp.pcapng
   fyke track sip,rtsp -i eth0 -w calls.pcapng
@@ -42,7 +48,7 @@ pub struct TrackArgs {
     pub ports: Option<String>,
     /// Do not look back: omit the frames of a data connection that arrive before its announcement has been read. The
     /// kernel then rejects all frames but those of control connections and announced connections; else it keeps all
-    /// frames that may become part of one (FTP: TCP; SIP, RTSP, TFTP: UDP without DNS, DHCP, NTP and the like)
+    /// frames that may become part of one (FTP, IRC: TCP; PPTP: GRE; others: UDP without DNS, DHCP, NTP and the like)
     #[arg(long)]
     pub no_look_back: bool,
     /// Use the rules of the interface (fyke rules IF) before the filters: frames that they reject are not copied

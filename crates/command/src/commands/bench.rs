@@ -27,21 +27,7 @@ pub fn run(args: BenchArgs) -> Result<(), Failure> {
         command: None,
         listener: if args.json { json_lines(&unwritten) } else { Listener::default() },
     };
-    let name = match args.bench {
-        BenchName::Static => "static",
-        BenchName::Update => "update",
-        BenchName::Dynamic => "dynamic",
-        BenchName::Bloom => "bloom",
-        BenchName::Demux => "demux",
-        BenchName::Ruler => "ruler",
-        BenchName::Graph => "graph",
-        BenchName::Streams => "streams",
-        BenchName::Workers => "workers",
-        BenchName::Live => "live",
-        BenchName::Share => "share",
-        BenchName::Scan => "scan",
-        BenchName::All => "",
-    };
+    let name = name_of(args.bench);
     let mut benches = list::BENCHES.to_vec();
     benches.retain(|bench| name.is_empty() || bench.name == name);
     if let Some(problem) = list::refusal(&benches, &options) {
@@ -84,6 +70,27 @@ pub fn run(args: BenchArgs) -> Result<(), Failure> {
         std::io::stdout().write_all(report.table().as_bytes())?;
     }
     unwritten.take().map_or(Ok(()), |error: std::io::Error| Err(error.into()))
+}
+
+/// The name of a bench; empty for all of them.
+fn name_of(bench: BenchName) -> &'static str {
+    match bench {
+        BenchName::Static => "static",
+        BenchName::Update => "update",
+        BenchName::Dynamic => "dynamic",
+        BenchName::Bloom => "bloom",
+        BenchName::Demux => "demux",
+        BenchName::Ruler => "ruler",
+        BenchName::Graph => "graph",
+        BenchName::Ids => "ids",
+        BenchName::Streams => "streams",
+        BenchName::Workers => "workers",
+        BenchName::Live => "live",
+        BenchName::Share => "share",
+        BenchName::Scan => "scan",
+        BenchName::Calls => "calls",
+        BenchName::All => "",
+    }
 }
 
 /// A progress bar on a terminal.

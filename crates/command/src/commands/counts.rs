@@ -1,27 +1,57 @@
 //! Counts of a running graph for the control socket, `--stats` and `--json`, all taken from one snapshot.
 
-use fyke_control::{Accounting, EntryKind, FilterCount, NOT_COUNTED, NodeCount};
+use fyke_capture::Interface;
+use fyke_control::{
+    Accounting, EntryKind, FilterCount, InterfaceAccounting, NOT_COUNTED, NodeCount,
+};
 use fyke_filters::FilterCounts;
 use fyke_graph::node::NodeError;
-use fyke_graph::runtime::NodeView;
+use fyke_graph::runtime::{NodeView, Outcome};
 use fyke_graph::{GraphView, REJECTED_IN_KERNEL};
 use std::fmt::Write;
 
 /// Most words of a memory buffer that are shown.
 const MAX_WORDS: usize = 4096;
 
+/// Part of the words for frames that the policy of a service rejects.
+const BEYOND: &str = " beyond the policy of ";
+
 /// Returns the counts of the frames of all sources.
 pub fn accounting(view: &GraphView) -> Accounting {
-    let outcome = &view.outcome;
+    Accounting {
+        rejected_by_rules: by_rules(view),
+        interfaces: interfaces(view),
+        ..of_outcome(view, &view.outcome)
+    }
+}
+
+/// Returns the counts of each live interface, if there are several.
+fn interfaces(view: &GraphView) -> Vec<InterfaceAccounting> {
+    let one = |(interface, outcome): (&Interface, &Outcome)| InterfaceAccounting {
+        interface: interface.name.clone(),
+        accounting: of_outcome(view, outcome),
+    };
+    let all: Vec<_> = view.by_interface().map(one).collect();
+    if all.len() > 1 { all } else { Vec::new() }
+}
+
+fn of_outcome(view: &GraphView, outcome: &Outcome) -> Accounting {
     Accounting {
         seen: outcome.seen(),
         delivered: outcome.accepted,
         rejected: outcome.rejected,
-        rejected_by_rules: by_rules(view),
         taken: outcome.taken,
         lost: outcome.lost.iter().map(|(why, count)| (why.to_string(), *count)).collect(),
-        rejected_in_kernel: outcome.uncounted.then(|| NOT_COUNTED.to_owned()),
+        rejected_in_kernel: outcome.uncounted.then(|| not_counted(view)),
+        ..Accounting::default()
     }
+}
+
+/// Frames that no count has: those that the kernel rejects or, for a reader of a service, those beyond its policy.
+fn not_counted(view: &GraphView) -> String {
+    let restricted = view.sources.iter().find(|source| source.stats.beyond_policy);
+    let name = restricted.and_then(|source| source.interfaces.first());
+    name.map_or(NOT_COUNTED.to_owned(), |one| format!("{NOT_COUNTED}{BEYOND}{}", one.name))
 }
 
 /// Counts the frames that rules rejected, in the kernel or after it; `None` if the kernel has no rules.
@@ -31,6 +61,13 @@ fn by_rules(view: &GraphView) -> Option<u64> {
         Some(node.counts.rejected + counter.value as u64)
     };
     view.nodes.iter().filter_map(below).reduce(|sum, one| sum + one)
+}
+
+/// Formats parts of a count that are known: ` (3 by rules)`; empty if none is.
+pub fn parts(parts: &[(Option<u64>, &str)]) -> String {
+    let known = parts.iter().filter_map(|(count, what)| Some(format!("{} {what}", (*count)?)));
+    let known = known.collect::<Vec<_>>().join(", ");
+    if known.is_empty() { known } else { format!(" ({known})") }
 }
 
 /// Formats the counts on one line, with the reasons of losses. `late` of the accepted frames were accepted by
@@ -45,12 +82,7 @@ pub fn sum(accounting: &Accounting, late: u64, after: u64) -> String {
         text += &format!(" ({late} by look-back)");
     }
     text += &format!(" + {rejected} rejected");
-    let parts = [(by_rules, "by rules"), ((after > 0).then_some(after), "after the last")];
-    let parts = parts.into_iter().filter_map(|(count, what)| Some(format!("{} {what}", count?)));
-    let parts = parts.collect::<Vec<_>>().join(", ");
-    if !parts.is_empty() {
-        text += &format!(" ({parts})");
-    }
+    text += &parts(&[(by_rules, "by rules"), ((after > 0).then_some(after), "after the last")]);
     if *taken > 0 {
         text += &format!(" + {taken} taken");
     }
@@ -58,9 +90,26 @@ pub fn sum(accounting: &Accounting, late: u64, after: u64) -> String {
     text += " + ";
     text += &if lost.is_empty() { "0 lost".to_owned() } else { lost.join(" + ") };
     if let Some(count) = rejected_in_kernel {
-        text += &format!("; rejected in the kernel: {count}");
+        text += &match count.split_once(BEYOND) {
+            Some((count, service)) => format!("; rejected by the policy of {service}: {count}"),
+            None => format!("; rejected in the kernel: {count}"),
+        };
     }
     text
+}
+
+/// Formats the counts of each of several interfaces, one line each, after an indent; empty for one interface.
+pub fn interface_lines(accounting: &Accounting, indent: &str) -> String {
+    let line = |one: &InterfaceAccounting| {
+        let name = super::one_line(&one.interface);
+        format!("{indent}{name}: {}\n", sum(&one.accounting, 0, 0))
+    };
+    let mut lines: String = accounting.interfaces.iter().map(line).collect();
+    let accepted: u64 = accounting.interfaces.iter().map(|one| one.accounting.delivered).sum();
+    if let Some(late @ 1..) = accepted.checked_sub(accounting.delivered) {
+        lines += &format!("{indent}{late} of these accepted frames were not written\n");
+    }
+    lines
 }
 
 /// Formats the sum at a stop; `None` for a run on files that lost no frames.
@@ -112,6 +161,29 @@ fn memory(node: &NodeView) -> Vec<u64> {
     (0..words).map(|word| node.memory.get(word)).collect()
 }
 
+/// Most filters that a report lists unless it is a full one.
+const LISTED_FILTERS: usize = 20;
+
+/// The entries that a report lists: the first filters, unless it is a full one, and everything else; and a text on the
+/// other filters, if there are any. `of` returns the kind of an entry, and its frames.
+pub fn listed<T>(
+    entries: &[T],
+    full: bool,
+    of: impl Fn(&T) -> (EntryKind, u64),
+) -> (Vec<&T>, Option<String>) {
+    let (mut filters, mut frames) = (0, 0);
+    let is_listed = |entry: &&T| {
+        let (kind, accepted) = of(entry);
+        filters += usize::from(kind == EntryKind::Filter);
+        let is_more = kind == EntryKind::Filter && filters > LISTED_FILTERS && !full;
+        frames += if is_more { accepted } else { 0 };
+        !is_more
+    };
+    let listed: Vec<_> = entries.iter().filter(is_listed).collect();
+    let more = entries.len() - listed.len();
+    (listed, (more > 0).then(|| format!("… {more} more filters: {frames} frames")))
+}
+
 /// Converts the counts of all nodes for JSON.
 pub fn nodes(view: &GraphView) -> Vec<NodeCount> {
     view.nodes.iter().map(node).collect()
@@ -141,8 +213,9 @@ pub fn filters(counts: &FilterCounts) -> Vec<FilterCount> {
     };
     let tracker = counts.tracker.iter();
     let tracker = tracker.map(|(name, accepted)| entry(EntryKind::Tracker, name, *accepted));
-    let removed = (counts.removed > 0)
-        .then(|| entry(EntryKind::Removed, "filters that have been removed", counts.removed));
+    let removed = (counts.removed > 0).then(|| {
+        entry(EntryKind::Removed, "frames of filters that have been removed", counts.removed)
+    });
     own.chain(tracker).chain(removed).collect()
 }
 

@@ -54,15 +54,17 @@ pub fn run(args: CtlArgs) -> Result<(), Failure> {
             Request::Log { last }
         }
         CtlAction::Set { expression_file, expression } => {
-            Request::Set { text: super::expression(&expression, expression_file.as_deref())? }
+            Request::Set { text: text(&expression, expression_file.as_deref())? }
         }
         CtlAction::Add(args) => add(&args)?,
         CtlAction::Undo { epoch } => Request::Undo { epoch },
         CtlAction::Try { expression_file, last, expression } => {
             Request::Try { text: super::expression(&expression, expression_file.as_deref())?, last }
         }
-        CtlAction::Pause => Request::Pause,
-        CtlAction::Start => Request::Start,
+        CtlAction::Pause { reader: None } => Request::Pause,
+        CtlAction::Start { reader: None } => Request::Start,
+        CtlAction::Pause { reader: Some(id) } => Request::PauseReader { id, is_paused: true },
+        CtlAction::Start { reader: Some(id) } => Request::PauseReader { id, is_paused: false },
         CtlAction::Why { last } => Request::Why { last: Some(last) },
     };
     let mut client = connect(args.pid)?;
@@ -78,7 +80,7 @@ pub struct Shown {
     full: bool,
 }
 
-/// Sends a request; before an edit, the name of this program for the log.
+/// Sends a request; before an edit or a pause, the name of this program for the log.
 fn call(client: &mut Client, request: Request) -> Result<Response, Failure> {
     let is_edit = matches!(
         request,
@@ -87,6 +89,9 @@ fn call(client: &mut Client, request: Request) -> Result<Response, Failure> {
             | Request::Delete { .. }
             | Request::Edit { .. }
             | Request::Undo { .. }
+            | Request::Pause
+            | Request::Start
+            | Request::PauseReader { .. }
     );
     if is_edit {
         client.hello(&program())?;
@@ -102,20 +107,30 @@ pub fn program() -> String {
     }
 }
 
+/// A filter or rules, as words or from a file. In rules, `#` begins a comment only at the beginning of a line, so they
+/// are sent as they are.
+fn text(words: &[String], file: Option<&Path>) -> Result<String, Failure> {
+    super::expression_by(words, file, |text| match fyke_ids::read::is_rules(text) {
+        true => text.to_owned(),
+        false => super::without_comments(text),
+    })
+}
+
 /// The request of `add`.
 fn add(args: &AddArgs) -> Result<Request, Failure> {
     let text = match &args.hosts {
-        None => super::expression(&args.expression, args.expression_file.as_deref())?,
+        None => text(&args.expression, args.expression_file.as_deref())?,
         Some(file) => {
             let (name, list) = read(file, "the list")?;
             hosts::text(&name, &list, &args.expression.join(" "))?
         }
     };
-    if args.name.is_none() && args.lifetime.is_none() {
+    if args.name.is_none() && args.lifetime.is_none() && args.snaplen.is_none() {
         return Ok(Request::Add { text });
     }
     let for_ms = args.lifetime.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
-    Ok(Request::Edit { changes: vec![Change::Add { text, name: args.name.clone(), for_ms }] })
+    let (name, snaplen) = (args.name.clone(), args.snaplen);
+    Ok(Request::Edit { changes: vec![Change::Add { text, name, for_ms, snaplen }] })
 }
 
 /// Reads a file or, for `-`, standard input; returns its name for errors, too.

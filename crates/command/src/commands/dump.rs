@@ -53,6 +53,9 @@ pub fn run(mut args: DumpArgs) -> Result<(), Failure> {
         entered.say_missing();
     }
     let live = live(&engine, handle, is_live, kept)?;
+    if args.source.workers <= 1 {
+        live.allow_snap_lengths();
+    }
     let server = if args.no_control { None } else { serve(&live, entered.sockets, is_live) };
     let stop = stop_on_signals()?;
     let counts = Arc::clone(&live);
@@ -77,6 +80,7 @@ pub fn run(mut args: DumpArgs) -> Result<(), Failure> {
     let program = if args.as_tcpdump { "tcpdump" } else { "fyke" };
     graphs::say_clamped(&view, args.source.read.as_deref(), program);
     graphs::say_unfit(&view);
+    graphs::say_let_go(&view);
     graphs::node_failure(&view)?;
     Ok(result?)
 }

@@ -7,12 +7,14 @@
 //! ```
 //!
 //! No frame passes unfiltered and none is lost. If the initial filter is not known, each socket keeps the program's own
-//! filter until the first edit. fyke ends when the last process of the program has ended; a signal to fyke ends these
-//! processes. [`fyke_kernel::family`] describes what happens if fyke is killed.
+//! filter until the first edit. With `--rules`, sockets of one interface read its rules before the filter ([`rules`]).
+//! fyke ends when the last process of the program has ended; a signal to fyke ends these processes.
+//! [`fyke_kernel::family`] describes what happens if fyke is killed.
 
 mod answer;
 mod filter;
 mod own_text;
+mod rules;
 
 use super::Failure;
 use crate::cli::ExecArgs;
@@ -20,6 +22,7 @@ use anyhow::Context;
 use filter::ExecFilter;
 use fyke_control::Server;
 use fyke_kernel::family::{self, Event, Family};
+use rules::ExecRules;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
@@ -42,7 +45,9 @@ pub fn run(args: ExecArgs) -> Result<(), Failure> {
     }
     let own = own_text::of(program, arguments);
     let text = args.filter.clone().or_else(|| own.clone());
-    let filter = Arc::new(ExecFilter::new(&args.command, text.as_deref(), own)?);
+    let rules = args.rules.as_deref().map(|interface| ExecRules::open(interface, text.is_some()));
+    let rules = rules.transpose()?;
+    let filter = Arc::new(ExecFilter::new(&args.command, text.as_deref(), own, rules)?);
     let mut signals = vec![SIGINT, SIGTERM, SIGQUIT];
     if !super::signals::is_ignored(SIGHUP) {
         signals.push(SIGHUP);
@@ -55,6 +60,7 @@ pub fn run(args: ExecArgs) -> Result<(), Failure> {
     if let Err(error) = &server {
         note!("fyke: this filter cannot be edited: {error}");
     }
+    filter.begin();
     let answered = filter.clone();
     std::thread::Builder::new().name("fyke-answer".into()).spawn(move || {
         if let Err(error) = answer::serve(&listener, &answered) {

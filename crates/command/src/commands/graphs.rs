@@ -4,6 +4,13 @@
 //! All frames pass through a graph; these commands are short forms of common graphs. `fyke explain --graph -- dump …`
 //! prints the text, and `fyke run` runs it.
 
+mod reports;
+
+pub use reports::{
+    is_file_limit, is_unfit, node_failure, refused, report_passed_over, say_clamped, say_let_go,
+    say_unfit, wrong_edit, wrong_graph,
+};
+
 use super::privilege::{Doors, Entered, Needs, Privileges};
 use super::space::{Kernel, say_rules};
 use super::unseen::Unseen;
@@ -13,24 +20,17 @@ use crate::cli::{
     TrackArgs,
 };
 use clap::Parser;
-use fyke_capture::WriteError;
-use fyke_filters::FilterError;
 use fyke_frame::LinkType;
-use fyke_graph::language::{TextError, quoted};
-use fyke_graph::node::{Counter, NodeError, Settings};
-use fyke_graph::runtime::EditError;
-use fyke_graph::{
-    Classes, Engine, GraphHandle, GraphView, Kept, KeptLimits, PASSED_OVER, Plan, UNFIT,
-};
+use fyke_graph::language::quoted;
+use fyke_graph::node::Settings;
+use fyke_graph::{Classes, Engine, GraphHandle, Kept, KeptLimits, Plan};
 use fyke_serve::ServeSpace;
 use fyke_track::{Limits, Tracker};
-use std::collections::HashSet;
-use std::error::Error;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::Path;
 
-/// Interval between checks whether a rotation has met a name that it cannot use.
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// Milliseconds that frames on their way to a file may wait for a block of the ring to fill. Where few frames pass the
+/// kernel, almost all the time of a capture is that of its wake-ups; where many pass, blocks fill before.
+const FILE_DELAY_MS: u32 = 80;
 /// Name of the filter node in the graphs of `dump` and `track`.
 pub const FILTER: &str = "filter";
 /// Name of the node that `fyke rules` edits, in the graphs of live captures.
@@ -57,7 +57,7 @@ pub const TRACK: &str = "track";
 pub fn classes() -> Classes {
     let mut classes = Classes::new();
     classes.register(fyke_track::CLASS);
-    classes.register(fyke_serve::client::device());
+    classes.register(super::xdp::device());
     classes.register(fyke_track::CALLS);
     classes
 }
@@ -65,12 +65,6 @@ pub fn classes() -> Classes {
 /// True for the name of a source in another fyke: a ring, or a service.
 fn is_shared(name: &str) -> bool {
     name.starts_with("ring:") || name.starts_with("serve:")
-}
-
-/// Builds the graph of `fyke serve`.
-pub fn serve(args: &SourceArgs) -> Result<String, Failure> {
-    let node = node(fyke_serve::class::NAME, &[]);
-    Ok(format!("{} > {{{SERVE}}}{node}", plain_source(args, false)?))
 }
 
 /// Formats a node with its parameters, without those that have no value.
@@ -104,38 +98,97 @@ fn output_cut(args: &SourceArgs) -> Option<String> {
 }
 
 /// Builds the source of a command that has no options for it but those of all commands.
-fn plain_source(args: &SourceArgs, look_back: bool) -> Result<String, Failure> {
-    source(args, look_back, None, false)
+pub fn plain_source(args: &SourceArgs, look_back: bool) -> Result<String, Failure> {
+    source(args, look_back, None, Hurry::Ordinary)
+}
+
+/// Longest delay of frames of an interface.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Hurry {
+    Immediate,
+    Ordinary,
+    /// They go to a file only.
+    None,
+}
+
+impl Hurry {
+    fn of(args: &DumpArgs, dissects: bool) -> Hurry {
+        let to_file = args.write.as_ref().is_some_and(|file| file.as_os_str() != "-");
+        let shows = args.print || dissects || args.print_options.packet_buffered;
+        match args.immediate_mode {
+            true => Hurry::Immediate,
+            false if to_file && !shows && !args.look_back => Hurry::None,
+            false => Hurry::Ordinary,
+        }
+    }
+}
+
+fn source_of_dump(args: &DumpArgs, dissects: bool) -> Result<String, Failure> {
+    let link = args.link_type.as_deref().and_then(super::dump::link_type);
+    source(&args.source, args.look_back, link, Hurry::of(args, dissects))
 }
 
 fn source(
     args: &SourceArgs,
     look_back: bool,
     link: Option<LinkType>,
-    immediate: bool,
+    hurry: Hurry,
 ) -> Result<String, Failure> {
     check_source(args)?;
     if let Some(files) = &args.read {
         let files = files.iter().map(|file| Ok(("expression", path(file)?)));
         return Ok(node("pcapin", &files.collect::<Result<Vec<_>, Failure>>()?));
     }
-    let names = if look_back { vec![interface(args)?] } else { interfaces(args)? };
+    // With several workers each interface is a source of its own, which holds its own frames.
+    let apart = args.workers > 1;
+    let names = if look_back && !apart { vec![interface(args)?] } else { interfaces(args)? };
+    if apart {
+        check_apart(&names)?;
+    }
     let buffer = args.buffer_size.unwrap_or(DEFAULT_BUFFER_KIB).to_string();
-    let mut parameters: Vec<_> = names.into_iter().map(|name| ("expression", Some(name))).collect();
-    parameters.extend([
-        ("link", link.map(|link| link.to_string())),
-        ("promiscuous", args.no_promiscuous.then(|| "n".to_owned())),
-        ("buffer", Some(buffer)),
-        ("user", args.ring_user.clone()),
-        ("lookback", yes(look_back)),
-        ("immediate", yes(immediate)),
-    ]);
-    Ok(node("device", &parameters))
+    // Frames of several interfaces wait for each other twice as long.
+    let alone = matches!(&names[..], [name] if !is_shared(name)) && !apart;
+    let waits = hurry == Hurry::None && alone;
+    let device = |names: &[String]| {
+        let named = names.iter().map(|name| ("expression", Some(name.clone())));
+        let mut parameters: Vec<_> = named.collect();
+        parameters.extend([
+            ("link", link.map(|link| link.to_string())),
+            ("promiscuous", args.no_promiscuous.then(|| "n".to_owned())),
+            ("buffer", Some(buffer.clone())),
+            ("user", args.ring_user.clone()),
+            ("graph", args.serve_graph.clone()),
+            ("lookback", yes(look_back)),
+            ("immediate", yes(hurry == Hurry::Immediate)),
+            ("delay", waits.then(|| FILE_DELAY_MS.to_string())),
+            ("take", yes(args.take)),
+        ]);
+        node("device", &parameters)
+    };
+    if !apart || names.len() == 1 {
+        return Ok(device(&names));
+    }
+    let devices: Vec<_> = names.chunks(1).map(device).collect();
+    Ok(format!("[{}]", devices.join(" | ")))
+}
+
+/// Refuses interfaces of which two would capture the same frames.
+fn check_apart(names: &[String]) -> Result<(), Failure> {
+    let alone = |name: &&String| *name == "any" || name.starts_with(super::xdp::PREFIX);
+    if let Some(name) = names.iter().find(|name| names.len() > 1 && alone(name)) {
+        let message = format!("-i {name}: it cannot be captured together with other interfaces");
+        return Err(Failure::Usage(message));
+    }
+    match (1..names.len()).find(|&at| names[..at].contains(&names[at])) {
+        Some(at) => Err(Failure::Usage(format!("-i {}: it is named twice", names[at]))),
+        None => Ok(()),
+    }
 }
 
 /// Refuses options of a source that would do nothing.
 pub fn check_source(args: &SourceArgs) -> Result<(), Failure> {
     let ring = args.interface.iter().any(|name| is_shared(name));
+    super::xdp::check_args(args)?;
     for name in &args.interface {
         let problem = match name.as_str() {
             "ring:" => "-i ring: the path of the ring is missing (ring:PATH)",
@@ -158,13 +211,11 @@ pub fn check_source(args: &SourceArgs) -> Result<(), Failure> {
              --workers` distributes the frames of a file)"
                 .to_owned()
         }
-        None if args.workers > 1 && args.interface.len() > 1 => {
-            "--workers: one thread merges the frames of several interfaces; give one -i, or omit this \
-             option"
-                .to_owned()
-        }
         _ if args.ring_user.is_some() && !ring => {
             "--ring-user: it is for -i ring:PATH and -i serve:NAME; omit this option".to_owned()
+        }
+        _ if args.serve_graph.is_some() && !is_service => {
+            "--serve-graph: it is for -i serve:NAME; omit this option".to_owned()
         }
         Some(why) if args.count_all => format!("--count-all: {why}; omit this option"),
         _ => return Ok(()),
@@ -201,6 +252,10 @@ pub fn check_dump(args: &DumpArgs) -> Result<(), Failure> {
             "--json: with --workers the pass that accepted a frame is not known when it is printed; \
              leave one of them out"
         }
+        _ if args.conversation && args.source.workers > 1 => {
+            "--conversation: the frames of all connections wait in one order, so one thread captures; omit \
+             --workers"
+        }
         _ if args.nanoseconds() && args.count && args.write.is_none() => {
             "--nano: no timestamp is printed or written with --count; leave one of them out"
         }
@@ -224,8 +279,7 @@ pub fn dump(args: &DumpArgs, dissector: Option<&Path>) -> Result<String, Failure
     check_dump(args)?;
     let text = expression(&args.expression, args.expression_file.as_deref())?;
     let snaplen = output_cut(&args.source);
-    let link = args.link_type.as_deref().and_then(super::dump::link_type);
-    let mut chain = vec![source(&args.source, args.look_back, link, args.immediate_mode)?];
+    let mut chain = vec![source_of_dump(args, dissector.is_some())?];
     chain.extend(args.keep.map(|keep| {
         let number = |value: Option<u64>| value.map(|value| value.to_string());
         node("keep", &[("seconds", number(keep.seconds)), ("bytes", number(keep.bytes))])
@@ -245,7 +299,7 @@ pub fn dump(args: &DumpArgs, dissector: Option<&Path>) -> Result<String, Failure
     chain.extend(args.source.read.is_none().then(|| rules_node(&own_rules(args.rules))));
     chain.push(format!("{{{FILTER}}}{filter}"));
     chain.extend(args.direction.and_then(direction));
-    chain.extend(payload(args));
+    chain.extend(payload(args)?);
     chain.extend(args.count_limit.map(|frames| limit_of_dump(args, frames)));
     let mut ends = Vec::new();
     if let Some(file) = &args.write {
@@ -295,9 +349,26 @@ pub fn dump(args: &DumpArgs, dissector: Option<&Path>) -> Result<String, Failure
 
 /// Builds the nodes of `--payload`: streams, and the pattern that they have to match. Frames of a file wait for the
 /// verdict as long as there is room; those of a capture also for a limited time, since they wait for each other.
-fn payload(args: &DumpArgs) -> Option<String> {
-    let pattern = args.payload.clone()?;
-    let streams = node("tcp", &[("connections", Some(CONNECTIONS.to_string()))]);
+fn payload(args: &DumpArgs) -> Result<Option<String>, Failure> {
+    let Some(pattern) = args.payload.clone() else { return Ok(None) };
+    let connections = ("connections", Some(CONNECTIONS.to_string()));
+    let mut parameters = Vec::new();
+    for part in args.streams.iter().flat_map(|text| text.split(',')) {
+        let Some((name, value)) = part.split_once('=') else {
+            let message = format!("--streams: `{part}`: expected NAME=VALUE, as in gap=2");
+            return Err(Failure::Usage(message));
+        };
+        if name == "payload" || !name.chars().all(|one| one.is_ascii_alphanumeric()) {
+            return Err(Failure::Usage(format!(
+                "--streams: `{name}`: expected a parameter of the class tcp (fyke run --classes tcp), but not payload"
+            )));
+        }
+        parameters.push((name, Some(value.to_owned())));
+    }
+    if parameters.iter().all(|(name, _)| *name != "connections") {
+        parameters.push(connections);
+    }
+    let streams = node("tcp", &parameters);
     let is_live = args.source.read.is_none();
     let wait = if is_live { LIVE_WAIT_SECONDS } else { FILE_WAIT_SECONDS };
     let rules = node(
@@ -310,7 +381,7 @@ fn payload(args: &DumpArgs) -> Option<String> {
             ("waiting", args.conversation.then(|| WAITING_BYTES.to_string())),
         ],
     );
-    Some(format!("{streams} > {{{PAYLOAD}}}{rules}"))
+    Ok(Some(format!("{streams} > {{{PAYLOAD}}}{rules}")))
 }
 
 /// Builds the graph of `fyke track`.
@@ -340,10 +411,12 @@ pub fn track(args: &TrackArgs) -> Result<String, Failure> {
         return Err(Failure::Usage(message));
     }
     let tracker = fyke_track::registry::make(&kinds, control.as_deref(), Limits::default());
+    // In the scoped reading, fragments follow the first one of their packet.
+    let also = if args.scoped { String::new() } else { format!(" or {}", fyke_track::FRAGMENTS) };
     let filter = node(
         "filter",
         &[
-            ("expression", Some(tracker.start_filter().to_owned())),
+            ("expression", Some(tracker.start_filter().to_owned() + &also)),
             ("scoped", yes(args.scoped)),
             ("live", yes(live)),
             ("tags", (!args.scoped).then(|| "skip".to_owned())),
@@ -357,7 +430,9 @@ pub fn track(args: &TrackArgs) -> Result<String, Failure> {
     chain.extend(args.count_limit.map(limit));
     let port = ports.map(str::to_owned);
     let tracked = [("expression", Some(protocols)), ("port", port), ("live", yes(live))];
-    chain.push(format!("{{{TRACK}}}{}", node("track", &tracked)));
+    let fragments = [("fragments", yes(!args.scoped))];
+    let track = node("track", &[&tracked[..], &fragments].concat());
+    chain.push(format!("{{{TRACK}}}{track}"));
     let snaplen = output_cut(&args.source);
     let per_call = args.write.to_string_lossy().contains('{');
     if per_call || args.summary.is_some() {
@@ -591,138 +666,6 @@ pub fn rotates(plan: &Plan) -> bool {
     let is_set = |settings: &Settings, name| settings.text(name).is_some();
     let mut files = plan.nodes.iter().filter(|node| node.class.name == "tofile");
     files.any(|node| is_set(&node.settings, "size") || is_set(&node.settings, "seconds"))
-}
-
-/// Reports on standard error, once for each node, that its rotation has met a name that it cannot use. Does nothing for
-/// a graph that rotates no file.
-pub fn report_passed_over(rotates: bool, handle: &GraphHandle) -> Result<(), Failure> {
-    if !rotates {
-        return Ok(());
-    }
-    let (handle, mut reported) = (handle.clone(), HashSet::new());
-    let look = move || loop {
-        std::thread::sleep(LOOK_INTERVAL);
-        for node in &handle.view().nodes {
-            let passed_over = node.counters.iter().any(|counter| counter.name == PASSED_OVER);
-            if passed_over && reported.insert(node.id) {
-                note!(
-                    "fyke: {}: a name of the rotation is taken by another user's file; the next \
-                     free name is used",
-                    node.text
-                );
-            }
-        }
-    };
-    std::thread::Builder::new().name("rotation".to_owned()).spawn(look)?;
-    Ok(())
-}
-
-/// Converts the error of a graph that does not start. The message of a class about a value (such as a filter
-/// expression) is shown alone, because users of `dump` have not written the graph around it.
-pub fn refused(error: EditError) -> Failure {
-    match error {
-        EditError::Text(TextError { value: Some(message), .. }) => Failure::Usage(message.into()),
-        EditError::Instantiate(error) if error.error.refused => {
-            Failure::Running(anyhow::anyhow!(error.error.message))
-        }
-        EditError::Instantiate(error) => Failure::Usage(error.error.message),
-        EditError::Workers(reason) => Failure::Usage(reason),
-        other => wrong_edit(other),
-    }
-}
-
-/// Converts an invalid graph text to a usage error: exit status 2.
-pub fn wrong_graph(error: TextError) -> Failure {
-    Failure::Usage(error.to_string())
-}
-
-/// Converts the error of a graph that cannot be started or edited.
-pub fn wrong_edit(error: EditError) -> Failure {
-    match error {
-        EditError::Text(error) => wrong_graph(error),
-        other => Failure::Running(other.into()),
-    }
-}
-
-/// Reports on standard error the times that could not be read as they are, of files that the command line names; if it
-/// names none, of the nodes of a graph. `program` begins the line.
-pub fn say_clamped(view: &GraphView, files: Option<&[PathBuf]>, program: &str) {
-    for source in view.sources.iter().filter(|source| source.stats.clamped_times > 0) {
-        let node = || view.nodes.iter().find(|node| node.key == source.node);
-        let file = match files {
-            Some([file]) => file.display().to_string(),
-            Some(_) => "the files".to_owned(),
-            None => node().map_or_else(String::new, |node| node.text.to_string()),
-        };
-        note!(
-            "{program}: {file}: {} frames have times outside of 1970 to 2554; they get the nearest time in it",
-            source.stats.clamped_times
-        );
-    }
-}
-
-/// Reports on standard error the frames that no filter could evaluate, because none fits their link type, and the files
-/// that could not be made under their names.
-pub fn say_unfit(view: &GraphView) {
-    for node in &view.nodes {
-        for counter in node.counters.iter().filter(|counter| counter.name == PASSED_OVER) {
-            note!(
-                "fyke: {}: {} file names of a rotation were passed over, because files of other users or \
-                 of earlier captures are there",
-                node.text,
-                counter.value
-            );
-        }
-    }
-    let several = view.nodes.iter().filter(|node| node.counters.iter().any(is_unfit)).count() > 1;
-    for node in &view.nodes {
-        for counter in node.counters.iter().filter(|counter| is_unfit(counter)) {
-            let link = &counter.name[UNFIT.len()..];
-            let filter = if several { &*node.text } else { "the filter" };
-            note!(
-                "fyke: {filter} does not fit link type {link}: {} frames rejected",
-                counter.value
-            );
-        }
-    }
-}
-
-/// True if the counter counts frames of a link type that no filter fits.
-pub fn is_unfit(counter: &Counter) -> bool {
-    counter.name.starts_with(UNFIT)
-}
-
-/// True if a node has ended because the last file of a rotation is complete.
-pub fn is_file_limit(failed: Option<&NodeError>) -> bool {
-    let mut cause: Option<&(dyn Error + 'static)> = failed.map(|failed| &*failed.0 as _);
-    while let Some(found) = cause {
-        if found.downcast_ref().is_some_and(WriteError::is_file_limit) {
-            return true;
-        }
-        cause = found.source();
-    }
-    false
-}
-
-/// Converts the failure of a node to the failure of the command.
-pub fn node_failure(view: &GraphView) -> Result<(), Failure> {
-    let mut nodes = view.nodes.iter().filter(|node| !node.feeds.is_empty());
-    let Some(error) = nodes.find_map(|node| node.failed.as_ref()) else { return Ok(()) };
-    if is_file_limit(Some(error)) {
-        return Ok(());
-    }
-    let mut cause: Option<&(dyn Error + 'static)> = Some(&*error.0);
-    while let Some(found) = cause {
-        if found.is::<FilterError>() {
-            return Err(Failure::Usage(error.to_string()));
-        }
-        let io = found.downcast_ref::<std::io::Error>();
-        if io.is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe) {
-            return Err(Failure::Pipe);
-        }
-        cause = found.source();
-    }
-    Err(Failure::Running(anyhow::anyhow!(error.to_string())))
 }
 
 /// Describes the graph of a command line.

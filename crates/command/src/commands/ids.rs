@@ -3,29 +3,38 @@
 //! Alerts go to standard output as text, or to a file as JSON (`--eve`); the summary goes to standard error. Exit
 //! status 0 with alerts or without.
 
+mod alerts;
 mod live;
 
 use super::privilege::{Doors, Needs, Privileges};
 use super::run::serve;
-use super::signals::stop_on_signals;
-use super::snort2ruler::{dialect, read, variables};
-use super::{Failure, graphs, one_line, open, output};
-use crate::cli::IdsArgs;
+use super::signals::{stop_on_signals, stop_or_reload};
+use super::snort2ruler::{dialect, read, translation, variables};
+use super::{Failure, graphs, open, output};
+use crate::cli::{ChecksumChoice, IdsArgs, RecordKind};
+use alerts::Alerts;
 use anyhow::Context;
-use fyke_capture::{Next, ReadError, Source};
-use fyke_ids::eve::{self, Options};
-use fyke_ids::{Alert, Engine, Index, Limits, Translation};
+use fyke_capture::{Next, ReadError, Source, SourceStats, wait_for_any};
+use fyke_ids::{Checksums, Engine, Index, Kinds, Limits, eve};
 use live::Live;
 use std::collections::BTreeMap;
-use std::io::{BufWriter, Write};
+use std::io::Write;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Longest wait for frames, after which an edit is made.
+/// Time between two records of the counters, in nanoseconds.
+const STATS_NS: u64 = 10_000_000_000;
+/// Longest wait for frames or an edit.
 const PATIENCE: Duration = Duration::from_millis(10);
+/// Longest wait for frames of a source that cannot wait for an edit at the same time.
+const POLL: Duration = Duration::from_millis(1);
 
 /// Runs the command.
 pub fn run(mut args: IdsArgs) -> Result<(), Failure> {
+    if !args.prefilter.is_empty() {
+        return print_prefilter(&args);
+    }
     super::read_list(&mut args.source)?;
     super::enter_namespace(&args.source)?;
     graphs::check_source(&args.source)?;
@@ -39,27 +48,99 @@ pub fn run(mut args: IdsArgs) -> Result<(), Failure> {
     let mut source = open(&args.source, false)?;
     let is_live = args.source.read.is_none();
     let mut run = Run {
-        engine: Engine::new(rules, Limits { midstream: args.midstream, ..Limits::default() }),
+        engine: Engine::new(rules, limits(&args)),
         out: Alerts::open(&args)?,
         after: 0,
         limit: args.count_limit.unwrap_or(u64::MAX),
+        rotated: Arc::default(),
+        stats: None,
+        time_ns: 0,
     };
+    let wants = |kind| args.records.contains(&kind);
+    run.engine.record(Kinds {
+        flow: wants(RecordKind::Flow),
+        dns: wants(RecordKind::Dns),
+        tls: wants(RecordKind::Tls),
+        http: wants(RecordKind::Http),
+    });
+    run.stats = wants(RecordKind::Stats).then_some(0);
     let live = Live::new(source.interfaces(), is_live, &args.rules)?;
     live.publish(&run.engine, &source.stats());
     let doors = if args.no_control { Doors::Closed } else { Doors::Filters };
-    let entered = privileges.enter(&Needs::with(doors))?;
+    let mut needs = Needs::with(doors);
+    if let Some(file) = run.out.file() {
+        needs.reopens(file);
+    }
+    let entered = privileges.enter(&needs)?;
     let _server = if args.no_control { None } else { serve(&live, entered.sockets, is_live) };
     if is_live {
-        source.set_patience(PATIENCE);
+        source.set_patience(if source.readiness().is_some() { Duration::ZERO } else { POLL });
     }
-    let stop = stop_on_signals()?;
+    let stop = match run.out.file() {
+        None => stop_on_signals()?,
+        Some(_) => {
+            let rotated = Arc::clone(&run.rotated);
+            stop_or_reload(move || rotated.store(true, Ordering::Relaxed))?
+        }
+    };
     let failure = run.run(&mut *source, &live, &stop, is_live);
     live.end();
     run.engine.finish(&mut |alert| run.out.write(alert));
+    run.out.write_lines(run.engine.take_records());
+    while run.engine.end_flow() {
+        run.out.write_lines(run.engine.take_records());
+    }
+    run.write_stats(&source.stats());
     let written = run.out.end();
     run.report(&mut *source);
     written.context("cannot write the alerts")?;
     failure.map_or(Ok(()), |error| Err(error.into()))
+}
+
+fn limits(args: &IdsArgs) -> Limits {
+    Limits {
+        bytes: usize::try_from(args.memory).unwrap_or(usize::MAX).saturating_mul(1 << 20),
+        midstream: args.midstream,
+        ignore_vlan: args.ignore_vlan,
+        checksums: checksums(args),
+        ..Limits::default()
+    }
+}
+
+/// Prints the pre-filter of the files of rules.
+fn print_prefilter(args: &IdsArgs) -> Result<(), Failure> {
+    let variables = variables(&args.rules)?;
+    let mut text = Vec::new();
+    let mut starts = Vec::new();
+    for file in &args.prefilter {
+        starts.push((text.iter().filter(|byte| **byte == b'\n').count(), file));
+        text.extend(read(file)?);
+        text.push(b'\n');
+    }
+    let found = fyke_ids::prefilter(&text, &variables).map_err(|mut refused| {
+        let at = starts.iter().rposition(|(start, _)| *start < refused.line).unwrap_or(0);
+        refused.line -= starts[at].0;
+        Failure::Usage(format!(
+            "--prefilter {}: {refused}; no filter is known that is not weaker than this rule",
+            starts[at].1.display()
+        ))
+    })?;
+    let mut out = output();
+    writeln!(out, "{}", found.expression)?;
+    out.flush()?;
+    note!("fyke: {} rules, {} different headers", found.rules, found.headers);
+    Ok(())
+}
+
+/// Treatment of packets with a wrong checksum. Only a socket of the kernel tells which of them a device still computes.
+fn checksums(args: &IdsArgs) -> Checksums {
+    let is_ring = args.source.interface.iter().any(|name| name.starts_with("ring:"));
+    match args.checksums {
+        ChecksumChoice::Yes => Checksums::Required,
+        ChecksumChoice::No => Checksums::Ignored,
+        ChecksumChoice::Auto if args.source.read.is_some() || is_ring => Checksums::Learned,
+        ChecksumChoice::Auto => Checksums::Required,
+    }
 }
 
 /// Reads and translates the files of rules.
@@ -68,9 +149,9 @@ fn rules(args: &IdsArgs) -> Result<Index, Failure> {
     let mut rules: BTreeMap<(u32, u32), fyke_ids::Rule> = BTreeMap::new();
     let (mut total, mut refused) = (0, 0);
     for file in &args.files {
-        let translation = Translation::new(&read(file)?, dialect, &variables);
+        let translation = translation(file, dialect, &variables)?;
         total += translation.total();
-        refused += translation.refused.len();
+        refused += translation.refused_count();
         for rule in translation.rules {
             let id = (rule.gid, rule.sid);
             if rules.get(&id).is_none_or(|old| old.rev < rule.rev) {
@@ -93,50 +174,6 @@ fn rules(args: &IdsArgs) -> Result<Index, Failure> {
     Ok(Index::new(rules.into_values().collect()))
 }
 
-/// Receiver of the alerts.
-struct Alerts {
-    out: Box<dyn Write>,
-    json: Option<Options>,
-    failed: std::io::Result<()>,
-}
-
-impl Alerts {
-    fn open(args: &IdsArgs) -> Result<Alerts, Failure> {
-        let json = args.eve.as_ref().map(|_| Options { payload: args.payload });
-        let out: Box<dyn Write> = match args.eve.as_deref().filter(|path| path.as_os_str() != "-") {
-            None => Box::new(BufWriter::new(output())),
-            Some(path) => {
-                let file = std::fs::File::create(path);
-                Box::new(BufWriter::new(
-                    file.with_context(|| format!("cannot create {}", path.display()))?,
-                ))
-            }
-        };
-        Ok(Alerts { out, json, failed: Ok(()) })
-    }
-
-    fn write(&mut self, alert: &Alert<'_>) {
-        if self.failed.is_err() {
-            return;
-        }
-        self.failed = match self.json {
-            Some(options) => writeln!(self.out, "{}", eve::line(alert, options)),
-            None => writeln!(self.out, "{}", one_line(&eve::text(alert))),
-        };
-    }
-
-    fn flush(&mut self) {
-        if self.failed.is_ok() {
-            self.failed = self.out.flush();
-        }
-    }
-
-    fn end(&mut self) -> std::io::Result<()> {
-        self.flush();
-        std::mem::replace(&mut self.failed, Ok(()))
-    }
-}
-
 /// A run over a source.
 struct Run {
     engine: Engine,
@@ -144,6 +181,12 @@ struct Run {
     /// Frames that arrived after the limit.
     after: u64,
     limit: u64,
+    /// The file of alerts has been moved away.
+    rotated: Arc<AtomicBool>,
+    /// Time of the next record of counters, if they are wanted; 0 before the first frame.
+    stats: Option<u64>,
+    /// Time of the last frame.
+    time_ns: u64,
 }
 
 impl Run {
@@ -159,21 +202,45 @@ impl Run {
         let mut stopping = false;
         loop {
             live.edit(&mut self.engine);
+            if self.rotated.swap(false, Ordering::Relaxed) {
+                self.out.reopen();
+            }
             live.publish(&self.engine, &source.stats());
             let over = stop.load(Ordering::Relaxed) || self.is_over();
             if over && !std::mem::replace(&mut stopping, true) && !source.stop() {
                 return None;
             }
+            while let Some(notice) = source.take_notice() {
+                note!("fyke: {notice}");
+            }
             let batch = match source.next() {
                 Ok(Next::Frames(batch, _)) => batch,
-                Ok(Next::Idle) => continue,
+                Ok(Next::Idle) => {
+                    if let Some(readiness) = source.readiness() {
+                        wait_for_any(&[readiness, live.woken()], PATIENCE);
+                    }
+                    continue;
+                }
                 Ok(Next::End) => return None,
                 Err(error) => return Some(error),
             };
             for frame in batch.frames() {
                 match self.is_over() {
                     true => self.after += 1,
-                    false => self.engine.frame(frame, &mut |alert| self.out.write(alert)),
+                    false => {
+                        self.engine.frame(frame, &mut |alert| self.out.write(alert));
+                        self.out.write_lines(self.engine.take_records());
+                        self.time_ns = self.time_ns.max(frame.timestamp_ns);
+                    }
+                }
+            }
+            if self.stats.is_some_and(|next_ns| self.time_ns >= next_ns) {
+                let is_first = self.stats == Some(0);
+                self.stats = Some(self.time_ns.saturating_add(STATS_NS));
+                if !is_first {
+                    // The batch is not borrowed any more.
+                    let stats = source.stats();
+                    self.write_stats(&stats);
                 }
             }
             if is_live {
@@ -182,35 +249,64 @@ impl Run {
         }
     }
 
+    /// Writes a record of the counters, if they are wanted.
+    fn write_stats(&mut self, source: &SourceStats) {
+        if self.stats.is_some() {
+            let lost = source.dropped + source.unreadable;
+            let line = eve::stats(self.time_ns, &self.engine.counters(), lost);
+            self.out.write_lines(vec![line]);
+        }
+    }
+
     fn is_over(&self) -> bool {
-        self.engine.counters().frames >= self.limit || self.out.failed.is_err()
+        self.engine.counters().frames >= self.limit || self.out.has_failed()
     }
 
     fn report(&self, source: &mut dyn Source) {
         let (counters, streams, stats) =
             (self.engine.counters(), self.engine.stream_counters(), source.stats());
         let lost = stats.dropped + stats.unreadable;
+        let if_any = |count: u64, text: &str| match count {
+            0 => String::new(),
+            count => format!("{}{count} {}", &text[..2], &text[2..]),
+        };
         note!(
-            "{} frames: {} judged, {} fragments not judged, {} without IP{}{}",
+            "{} frames: {} judged, {} fragments of {} packets, {} with a wrong checksum, {} without IP{}{}",
             counters.frames,
             counters.judged,
             counters.fragments,
+            self.engine.fragment_counters().packets,
+            counters.damaged,
             counters.other,
-            if lost > 0 { format!("; {lost} lost before") } else { String::new() },
-            if self.after > 0 {
-                format!("; {} after the limit", self.after)
-            } else {
-                String::new()
-            },
+            if_any(lost, "; lost before"),
+            if_any(self.after, "; after the limit"),
         );
+        if counters.unsummed > 0 {
+            note!(
+                "{} packets with a wrong checksum are judged: their sender has used no right one in the flow; \
+                 --checksums yes leaves them out",
+                counters.unsummed
+            );
+        }
         note!(
-            "{} flows ({} forgotten for lack of room), {} messages, {} bytes of streams, {} bytes missing",
+            "{} flows ({} forgotten for lack of room{}), {} messages{}{}{}, {} bytes of streams, {} bytes missing",
             counters.flows,
             counters.forgotten,
+            if_any(counters.forgotten_open, ", established ones among them"),
             counters.messages,
+            if_any(counters.encoded, ", with a body that is judged compressed"),
+            if_any(counters.cut_heads, ", with a head that is judged in part"),
+            if_any(counters.damaged_bodies, ", with a chunk without a length"),
             streams.delivered_bytes,
             streams.missing_bytes
         );
+        if counters.beyond_bytes > 0 {
+            note!(
+                "{} bytes of streams not judged, after the first {} of a direction",
+                counters.beyond_bytes,
+                fyke_ids::engine::flow::MAX_STREAM
+            );
+        }
         note!(
             "{} rules, {} verifications ({} at a limit): {} matches = {} alerts + {} held back + {} silent",
             self.engine.rules().len(),

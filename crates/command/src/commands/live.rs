@@ -25,6 +25,8 @@ pub struct Live {
     handle: GraphHandle,
     description: Description,
     kept: Option<Kept>,
+    /// The interfaces at the start.
+    interfaces: Vec<Interface>,
 }
 
 impl Live {
@@ -44,8 +46,14 @@ impl Live {
             filters,
             handle,
             kept,
+            interfaces: interfaces.to_vec(),
             description: Description { live, rules, ..description },
         })
+    }
+
+    /// Permits snap lengths of filters: all outputs of the graph cut frames to them.
+    pub fn allow_snap_lengths(&self) {
+        self.filters.allow_snap_lengths();
     }
 
     /// Returns the frame counts so far.
@@ -70,6 +78,9 @@ impl Live {
         if !unwritten.is_empty() {
             let _infallible = writeln!(text, "{}", unwritten.trim_start_matches('\n'));
         }
+        if filters {
+            text += &counts::interface_lines(&stats.accounting, "  ");
+        }
         let orphans = self.filters.orphans();
         if orphans > 0 {
             let _infallible =
@@ -78,12 +89,31 @@ impl Live {
         if let Some(kernel) = stats.kernel.as_ref().filter(|_| filters) {
             let _infallible = writeln!(text, "  {kernel}");
         }
-        for filter in stats.filters.iter().filter(|_| filters) {
+        if !filters {
+            return text;
+        }
+        let (listed, more) =
+            counts::listed(&stats.filters, false, |filter| (filter.kind, filter.accepted));
+        for filter in listed {
             let name = counts::named(filter);
             let shown = super::shortened(&filter.text);
             let _infallible = writeln!(text, "  {name}: {} {shown}", filter.accepted);
         }
+        if let Some(more) = more {
+            let _infallible = writeln!(text, "  {more}");
+        }
         text
+    }
+
+    /// Returns all counts, with every edit that has been acknowledged: a client that edits and reads sees its edit.
+    fn snapshot_after_edits(&self) -> Arc<GraphView> {
+        let epoch = self.filters.epoch();
+        let view = self.handle.snapshot();
+        let counts = view.node(FILTER).and_then(|node| node.filters.as_ref());
+        match counts.is_some_and(|counts| counts.epoch < epoch) {
+            true => self.handle.snapshot_when_due(),
+            false => view,
+        }
     }
 
     fn stats_of(&self, view: &GraphView) -> Stats {
@@ -139,7 +169,7 @@ impl Live {
     /// Returns the filters with their passes. All counts are of one moment; passes that an edit has added or removed
     /// since then are omitted.
     fn passes(&self) -> Response {
-        let view = self.handle.snapshot();
+        let view = self.snapshot_after_edits();
         let (epoch, filters) = self.filters_of(&view);
         let counts = view.node(FILTER).and_then(|node| node.filters.as_ref());
         let passes = counts.map(|counts| counts.passes.as_slice()).unwrap_or_default();
@@ -232,7 +262,7 @@ impl Editable for Live {
     }
 
     fn stats(&self) -> Stats {
-        self.stats_of(&self.handle.snapshot())
+        self.stats_of(&self.snapshot_after_edits())
     }
 
     fn rules(&self, command: &str) -> Response {
@@ -254,10 +284,12 @@ impl Controlled for Live {
     }
 
     fn save(&self, request: Request, file: File, _peer: &Peer) -> Response {
-        let Request::Save { last_ms, text, format } = request else {
+        let Request::Save { last_ms, text, format, replaces } = request else {
             return Response::Error { message: edits::NO_FRAMES.to_owned() };
         };
-        let wanted = past::Wanted { last_ms, text, format, live: self.description.live };
+        let live = self.description.live;
+        let interfaces = self.interfaces.clone();
+        let wanted = past::Wanted { last_ms, text, format, replaces, interfaces, live };
         self.frames().save(file, &wanted)
     }
 

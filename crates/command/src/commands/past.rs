@@ -4,17 +4,19 @@
 //! The filter node keeps some of the frames that arrive at it ([`fyke_graph::kept`]). They are evaluated in the
 //! client's time, outside of the packet loop.
 
-use fyke_capture::{Format, SinkStats, WriteOptions};
+use fyke_capture::{Format, Interface, SinkStats, WriteOptions};
 use fyke_control::{
-    Past, Reason, Rejected, RejectedFrame, Response, SaveFormat, ShownFrame, Tried,
+    FileId, Past, Reason, Rejected, RejectedFrame, Response, SaveFormat, ShownFrame, Tried,
 };
 use fyke_filter::Predicate;
 use fyke_filters::{FilterError, FilterReader, FilterSet};
 use fyke_frame::{Batch, Frame, LinkType, OutOfBounds};
 use fyke_graph::kept::{Chunk, Kept};
 use fyke_print::{PrintOptions, Printer, TimeStyle};
+use rustix::process::{Resource, getrlimit};
 use std::collections::HashMap;
-use std::fs::File;
+use std::fs::{File, Metadata};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -129,8 +131,11 @@ impl Frames<'_> {
     pub fn save(&self, file: File, wanted: &Wanted) -> Response {
         let all = |kept: &&Kept| kept.limits().per_second == 0;
         let Some(kept) = self.kept.filter(all) else { return error(NOT_ALL_KEPT) };
-        if !file.metadata().is_ok_and(|kind| kind.is_file()) {
-            return error("frames are saved to regular files only");
+        let kind = file.metadata().ok().filter(Metadata::is_file);
+        let Some(kind) = kind else { return error("frames are saved to regular files only") };
+        // The new file is open here, too, once.
+        if is_open(id(&kind), 1) || wanted.replaces.is_some_and(|old| is_open(old, 0)) {
+            return error("this fyke has the file open; save the frames to another one");
         }
         let reader = wanted.text.as_ref().map(|text| {
             let candidate = self.filters.alike();
@@ -180,13 +185,35 @@ pub struct Wanted {
     pub last_ms: Option<u64>,
     pub text: Option<String>,
     pub format: SaveFormat,
+    /// The file that the new one replaces.
+    pub replaces: Option<FileId>,
+    /// The interfaces of the capture, for a file without frames.
+    pub interfaces: Vec<Interface>,
     /// True if the last milliseconds end now, false if they end with the last frame.
     pub live: bool,
 }
 
+/// Most open files that are looked at. The system gives the lowest free number.
+const MAX_OPEN: u64 = 4_096;
+
 /// Refusal if only some frames are kept.
 const NOT_ALL_KEPT: &str =
     "this fyke keeps only a sample of its frames; start it with `fyke dump --keep 30s`";
+
+fn id(kind: &Metadata) -> FileId {
+    FileId { device: kind.dev(), inode: kind.ino() }
+}
+
+/// True if this file is open in this process more than `besides` times. Landlock forbids the sandbox to list the open
+/// files, but not to look at each.
+fn is_open(wanted: FileId, besides: usize) -> bool {
+    let limit = getrlimit(Resource::Nofile).current.map_or(MAX_OPEN, |limit| limit.min(MAX_OPEN));
+    let files = (0..limit).filter(|number| {
+        let open = std::fs::metadata(format!("/proc/self/fd/{number}"));
+        open.is_ok_and(|open| id(&open) == wanted)
+    });
+    files.take(besides + 1).count() > besides
+}
 
 /// Writes frames; each chunk is freed after it has been written, unless it is still kept.
 fn write(
@@ -206,7 +233,11 @@ fn write(
         SaveFormat::Pcap => (Format::Pcap, "saved.pcap"),
         SaveFormat::Pcapng => (Format::Pcapng, "saved.pcapng"),
     };
-    let options = WriteOptions { format: Some(format), ..WriteOptions::default() };
+    // A file without frames is complete only with the interface. One of pcap has one link type, that of its frames, so
+    // it begins with the interface only if there is no other.
+    let mut interfaces = wanted.interfaces.clone();
+    interfaces.truncate(usize::from(format == Format::Pcapng || interfaces.len() == 1));
+    let options = WriteOptions { format: Some(format), interfaces, ..WriteOptions::default() };
     let mut sink = fyke_capture::write_to(file, Path::new(name), options)?;
     for chunk in chunks {
         let mut from = 0;

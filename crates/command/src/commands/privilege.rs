@@ -51,6 +51,8 @@ struct Later {
     folder: PathBuf,
     /// True if they are made in this folder itself; false if `folder` is an ancestor of theirs.
     is_exact: bool,
+    /// True if the command has a way without them.
+    is_optional: bool,
 }
 
 /// Operations that a command accepts from clients of its control socket.
@@ -103,7 +105,7 @@ impl Needs {
             if let ("calls", Some(files)) = (node.class.name, node.settings.text("files")) {
                 let what = format!("the file of each call, {files},");
                 let folder = named(Path::new(files).parent().unwrap_or(Path::new("")));
-                needs.later.push(Later { what, folder, is_exact: true });
+                needs.later.push(Later { what, folder, is_exact: true, is_optional: false });
             }
             if node.class.name == "tofile" {
                 let (size_millions, seconds) = (number("size"), number("seconds"));
@@ -132,14 +134,22 @@ impl Needs {
             file.ancestors().skip(1).find(dated).unwrap_or(Path::new("."))
         };
         let is_exact = folder.is_some();
-        self.later.push(Later { what, folder: named(folder.unwrap_or_else(above)), is_exact });
+        let folder = named(folder.unwrap_or_else(above));
+        self.later.push(Later { what, folder, is_exact, is_optional: false });
     }
 
     /// Adds a file that is rewritten repeatedly: under another name, which is then renamed.
     pub fn replaces(&mut self, file: &Path) {
         let what = format!("drawing {} again", file.display());
         let folder = named(file.parent().unwrap_or(Path::new("")));
-        self.later.push(Later { what, folder, is_exact: true });
+        self.later.push(Later { what, folder, is_exact: true, is_optional: false });
+    }
+
+    /// Adds a file that is opened again, and made if it is not there any more, if the user may do so.
+    pub fn reopens(&mut self, file: &Path) {
+        let what = format!("opening {} again", file.display());
+        let folder = named(file.parent().unwrap_or(Path::new("")));
+        self.later.push(Later { what, folder, is_exact: true, is_optional: true });
     }
 
     fn rules(&self) -> Rules {
@@ -380,7 +390,9 @@ fn check_command(command: &str) -> Result<(), Failure> {
 
 /// Refuses a user that could not make the files that are needed later.
 fn check_folders(user: &User, later: &[Later]) -> Result<(), Failure> {
-    for Later { what, folder, .. } in later.iter().filter(|later| later.is_exact) {
+    for Later { what, folder, .. } in
+        later.iter().filter(|later| later.is_exact && !later.is_optional)
+    {
         let opened = std::fs::File::open(folder);
         let opened = opened.with_context(|| format!("cannot open {}", folder.display()))?;
         if !user.may_make_files_in(&opened)? {

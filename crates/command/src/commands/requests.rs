@@ -69,9 +69,16 @@ pub fn handle(texts: &impl Editable, request: Request, peer: Option<&Peer>) -> R
         }
         Request::Pause | Request::Start => {
             return match texts.graph() {
-                Some(graph) => pause(graph, request == Request::Pause, texts.epoch(), started),
+                Some(graph) => {
+                    let by = peer.map(|peer| (peer, texts.logged()));
+                    pause(graph, request == Request::Pause, by, texts.epoch(), started)
+                }
                 None => Response::Error { message: edits::NO_PAUSE.to_owned() },
             };
+        }
+        Request::PauseReader { .. } => {
+            let message = "it has no readers; `fyke serve` has. Without a number, pause and start are for the program";
+            return Response::Error { message: message.to_owned() };
         }
         Request::Try { .. } | Request::Why { .. } | Request::Save { .. } => {
             return Response::Error { message: edits::NO_FRAMES.to_owned() };
@@ -90,8 +97,14 @@ pub fn handle(texts: &impl Editable, request: Request, peer: Option<&Peer>) -> R
     }
 }
 
-/// Pauses a running graph, or lets it continue.
-pub fn pause(handle: &GraphHandle, paused: bool, epoch: u64, started: Instant) -> Response {
+/// Pauses a running graph, or lets it continue, by a client that is known; logged where edits are.
+pub fn pause(
+    handle: &GraphHandle,
+    paused: bool,
+    by: Option<(&Peer, Option<&FilterSet>)>,
+    epoch: u64,
+    started: Instant,
+) -> Response {
     let changed = handle.pause(paused);
     let note = match (paused, changed) {
         (true, true) => {
@@ -102,10 +115,13 @@ pub fn pause(handle: &GraphHandle, paused: bool, epoch: u64, started: Instant) -
         (false, false) => "it was not paused",
     };
     if changed {
+        let author = by.map(|(peer, filters)| (edits::author(peer), filters));
+        let name = author.as_ref().map_or("a client".to_owned(), |(author, _)| author.to_string());
         // Standard error of the capture must tell why frames are lost.
-        let state =
-            if paused { "paused by `fyke ctl pause`" } else { "continued by `fyke ctl start`" };
-        note!("fyke: {state}");
+        note!("fyke: {} by {name}", if paused { "paused" } else { "continued" });
+        if let Some((author, Some(filters))) = author {
+            filters.log_pause(paused, author);
+        }
     }
     let latency_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
     Response::Ok { epoch, ids: Vec::new(), latency_ns, notes: vec![note.to_owned()] }

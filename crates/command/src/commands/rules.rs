@@ -2,7 +2,7 @@
 //!
 //! | owner of the rules | way to them |
 //! |---|---|
-//! | `fyke rules IF --own`, `--drop` ([`owner`]) | the control socket, or pipes ([`pipes`]) |
+//! | `fyke rules IF --own`, `--tcx`, `--drop` ([`owner`]) | the control socket, or pipes ([`pipes`]) |
 //! | a capture with `--rules`, a graph with `(bloom)` | the control socket |
 //! | any other dump, track or graph | its own rules, in user space only |
 //!
@@ -11,7 +11,6 @@
 
 mod owner;
 mod pipes;
-mod refusal;
 
 use super::Failure;
 use super::ctl::{connect, refused};
@@ -27,12 +26,19 @@ const MAX_FILE_BYTES: u64 = 15 << 20;
 /// Runs the command.
 pub fn run(args: RulesArgs) -> Result<(), Failure> {
     let command = commands(&args)?;
-    if args.own || args.drop {
+    if args.own || args.tcx || args.drop {
         return owner::run(&args, command);
     }
-    if args.bits.is_some() || args.arrays.is_some() {
-        let message = "--bits and --arrays: sizes are set at the start, with --own or --drop";
-        return Err(Failure::Usage(message.to_owned()));
+    let given = [
+        ("--bits", args.bits.is_some()),
+        ("--hash-pairs", args.hash_pairs.is_some()),
+        ("--prefixes", args.prefixes.is_some()),
+        ("--arrays", args.arrays.is_some()),
+    ];
+    if let Some((name, _)) = given.iter().find(|(_, given)| *given) {
+        let what =
+            "arrays are sized at the start of their owner; give it with --own, --tcx or --drop";
+        return Err(Failure::Usage(format!("{name}: {what}")));
     }
     let request = Request::Rules { command: command.unwrap_or_default() };
     let pid = running_on(&args.interface)?;
@@ -76,16 +82,21 @@ fn running_on(interface: &str) -> Result<u32, Failure> {
     if let Some((pid, _)) = super::space::owner_of(interface) {
         return Ok(pid);
     }
-    let on_it = |source: &str| source.split(", ").any(|name| name == interface);
+    let namespace = super::space::namespace().ok();
+    let on_it = |it: &fyke_control::Description| {
+        it.source.split(", ").any(|name| name == interface)
+            && it.namespace.is_none_or(|of_it| Some(of_it) == namespace)
+    };
     let running: Vec<u32> = fyke_control::list()
         .into_iter()
-        .filter(|found| found.description.as_ref().is_some_and(|it| on_it(&it.source)))
+        .filter(|found| found.description.as_ref().is_some_and(on_it))
         .map(|found| found.pid)
         .collect();
     match running[..] {
         [pid] => Ok(pid),
         [] => Err(Failure::Running(anyhow::anyhow!(
-            "no fyke owned by you captures on {interface}; start one with fyke dump -i {interface}"
+            "no fyke of yours has the rules of {interface} in this network namespace, or captures there; have \
+             them: fyke rules {interface} --own, or capture: fyke dump -i {interface} --rules"
         ))),
         _ => Err(Failure::Running(anyhow::anyhow!(
             "several fykes capture on {interface} (process ids {running:?}); a rule reaches only one"

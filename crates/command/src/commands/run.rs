@@ -17,8 +17,8 @@ use super::unseen::Unseen;
 use crate::cli::RunArgs;
 use anyhow::Context;
 use fyke_control::{
-    Controlled, Description, EntryKind, FilterCount, FilterPasses, PassCount, Request, Response,
-    Server, Stats,
+    Controlled, Description, EntryKind, FilterCount, FilterPasses, PassCount, Peer, Request,
+    Response, Server, Stats,
 };
 use fyke_graph::node::{COMMON, Kind};
 use fyke_graph::runtime::{EditError, NodeView};
@@ -133,6 +133,9 @@ fn classes_of(args: &RunArgs) -> Result<Classes, Failure> {
 fn warn(args: &RunArgs, plan: &Plan) {
     for warning in &plan.warnings {
         note!("fyke: warning: {warning}");
+    }
+    for left_out in &plan.left_out {
+        note!("fyke: {left_out}");
     }
     if args.exports.is_some() && !plan.nodes.iter().any(|node| node.exported) {
         note!("fyke: warning: --exports: no node has export=y");
@@ -293,10 +296,12 @@ fn report(args: &RunArgs, view: &GraphView, live: bool, unseen: &Unseen) -> Resu
     Ok(())
 }
 
-/// Formats the sum and the counts of all nodes, one line each.
+/// Formats the sum, and the counts of several interfaces and of all nodes, one line each.
 pub fn accounts(view: &GraphView) -> String {
     let nodes = view.nodes.iter().map(|node| counts::account(&counts::node(node)) + "\n");
-    counts::sum(&counts::accounting(view), 0, 0) + "\n" + &nodes.collect::<String>()
+    let accounting = counts::accounting(view);
+    let interfaces = counts::interface_lines(&accounting, "  ");
+    counts::sum(&accounting, 0, 0) + "\n" + &interfaces + &nodes.collect::<String>()
 }
 
 /// Drawing of the running graph, updated every second.
@@ -452,6 +457,10 @@ impl Editable for Live {
 impl Controlled for Live {
     fn handle(&self, request: Request) -> Response {
         requests::handle(self, request, None)
+    }
+
+    fn handle_from(&self, request: Request, peer: &Peer) -> Response {
+        requests::handle(self, request, Some(peer))
     }
 
     fn describe(&self) -> Description {

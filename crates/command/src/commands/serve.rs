@@ -3,6 +3,8 @@
 //! It runs the graph `device > serve`. Readers connect to its socket ([`Server`]); the control socket shows the
 //! readers, their texts, and the frames that they have not read yet or have lost ([`Live`]).
 
+mod kept;
+
 use super::Failure;
 use super::counts;
 use super::dump::edit_hint;
@@ -18,13 +20,19 @@ use anyhow::Context;
 use fyke_control::{
     Controlled, Description, EntryKind, FilterCount, FilterPasses, Request, Response, Stats,
 };
-use fyke_graph::GraphHandle;
+use fyke_graph::runtime::Opened;
+use fyke_graph::{GraphHandle, GraphView};
+use fyke_privilege::given;
+use fyke_serve::message::Edited;
 use fyke_serve::policy::{self, Names};
 use fyke_serve::server::ReaderView;
-use fyke_serve::{Listening, PlaceError, Policy, Server, Service};
+use fyke_serve::service::Refused;
+use fyke_serve::{Left, Listening, PlaceError, Policy, Server, Service};
+use kept::Kept;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Runs the command until a signal ends it.
 pub fn run(args: ServeArgs) -> Result<(), Failure> {
@@ -36,17 +44,19 @@ pub fn run(args: ServeArgs) -> Result<(), Failure> {
             "-i {interface}: frames of another fyke are served by that one; name an interface"
         )));
     }
-    let given = Listening::given().map_err(refused)?;
+    let given = given::take().context("the descriptors of the service manager (LISTEN_FDS)")?;
+    let (left, others) = Left::sort(given);
+    let given = Listening::given(others).map_err(refused)?;
     let name = name(&args, &interface, given.as_ref())?;
     let privileges = Privileges::prepare(&args.privilege, true)?;
+    let mut kept = Kept::open(left)?;
     let service = Service::new();
-    let mut classes = graphs::classes();
-    classes.register_with(fyke_serve::class::CLASS, fyke_serve::class::maker(&service));
-    let text = graphs::serve(&source)?;
-    let opened = GraphHandle::open(&[&text], classes, 1);
-    let mut opened = opened.map_err(graphs::refused)?;
-    opened.place(&Kernel { count_all: args.count_all });
+    let mut opened = open(&source, &service)?;
     let policy = policy(&args, &service)?;
+    // The texts of readers before the filter in the kernel, which would reject their frames.
+    let restored = kept.restore(&service, &policy);
+    opened.place(&Kernel { count_all: args.count_all });
+    kept.keep_capture()?;
     let socket = given.map_or_else(|| Listening::open(&name), Ok).map_err(refused)?;
     let unseen = Unseen::start(opened.plan(), false);
     let doors = if args.no_control { Doors::Closed } else { Doors::Filters };
@@ -55,15 +65,18 @@ pub fn run(args: ServeArgs) -> Result<(), Failure> {
     (needs.makes_memory, needs.reads) = (true, reads);
     let entered = privileges.enter(&needs)?;
     let (mut engine, handle) = opened.start().map_err(graphs::refused)?;
-    engine.end_at_first_failure();
+    // The failure of a node of a reader's graph ends that reader.
+    engine.end_at_failure_of(graphs::SERVE);
     engine.on_notice(|notice| note!("fyke: {notice}"));
     entered.say_missing();
     service.begin(handle.clone());
+    kept.count_on(&service)?;
     let clients = entered.clients();
-    let server = Server::start(socket, Arc::clone(&service), policy)?;
+    let server = Server::start_with(socket, Arc::clone(&service), policy, kept.store(), restored)?;
     let live = Arc::new(Live {
         handle: handle.clone(),
         readers: Box::new(server.readers()),
+        pause: Box::new(server.pause()),
         description: Description::of_this_process(interface.as_str(), link(&service)),
     });
     let control = match args.no_control {
@@ -72,6 +85,7 @@ pub fn run(args: ServeArgs) -> Result<(), Failure> {
     };
     let hint = edit_hint(control.is_some().then_some(&*clients)).replace("edit:", "readers:");
     note!("serving {interface}, link type {}, as serve:{name}{hint}", link(&service));
+    kept.ready()?;
     let stop = match args.config {
         None => stop_on_signals()?,
         Some(_) => {
@@ -83,11 +97,28 @@ pub fn run(args: ServeArgs) -> Result<(), Failure> {
     report_on_signal(move || accounts(&seen.view()) + &drops.lines(true))?;
     let result = engine.run(&stop);
     drop(server);
-    let view = engine.view();
+    close(engine.view(), &unseen)?;
+    Ok(result?)
+}
+
+/// Opens the graph of the service; nothing is placed in the kernel yet.
+fn open(source: &SourceArgs, service: &Arc<Service>) -> Result<Opened, Failure> {
+    let mut classes = graphs::classes();
+    classes.register_with(fyke_serve::class::CLASS, fyke_serve::class::maker(service));
+    fyke_serve::graph::register(&mut classes, service);
+    let (capture, node) = (fyke_serve::graph::CAPTURE, graphs::SERVE);
+    let device = graphs::plain_source(source, false)?;
+    let text = format!("{{{capture}}}{device} > {{{node}}}({})", fyke_serve::class::NAME);
+    GraphHandle::open(&[&text], classes, 1).map_err(graphs::refused)
+}
+
+/// Reports the sums at the end, and the failure of the service's own node.
+fn close(mut view: GraphView, unseen: &Unseen) -> Result<(), Failure> {
     note!("{}", counts::sum(&counts::accounting(&view), 0, 0));
     unseen.report(false);
-    graphs::node_failure(&view)?;
-    Ok(result?)
+    // The failure of a reader's node was told to that reader.
+    view.nodes.retain(|node| node.name == graphs::SERVE);
+    graphs::node_failure(&view)
 }
 
 /// The name that readers use: that of the socket if the service manager has opened one.
@@ -170,13 +201,19 @@ fn source(args: &ServeArgs) -> SourceArgs {
         count_all: args.count_all,
         workers: 1,
         ring_user: None,
+        take: false,
+        serve_graph: None,
     }
 }
+
+/// Pauses a reader of this number, or starts it again; `None` if there is none.
+type Pause = dyn Fn(u64, bool) -> Option<Result<Edited, Refused>> + Send + Sync;
 
 /// The service as people see it on the control socket.
 struct Live {
     handle: GraphHandle,
     readers: Box<dyn Fn() -> Vec<ReaderView> + Send + Sync>,
+    pause: Box<Pause>,
     description: Description,
 }
 
@@ -188,8 +225,8 @@ fn described(reader: &ReaderView) -> String {
         [""] => "(every frame)".to_owned(),
         _ => texts.join(" | "),
     };
-    let unread = reader.counts.accepted.saturating_sub(reader.read + reader.lost);
-    let (rejected, lost) = (reader.counts.rejected, reader.lost + reader.counts.dropped);
+    let (rejected, unread) = (reader.counts.rejected, reader.unread);
+    let lost = reader.lost + reader.overwritten + reader.counts.dropped;
     format!(
         "{texts}  (user {}, process {}, {}; {rejected} rejected, {unread} unread, {lost} lost)",
         reader.user, reader.pid, reader.program
@@ -197,6 +234,29 @@ fn described(reader: &ReaderView) -> String {
 }
 
 impl Live {
+    /// Pauses a reader, or starts it again.
+    fn pause(&self, id: u64, is_paused: bool) -> Response {
+        let started = Instant::now();
+        let Some(paused) = (self.pause)(id, is_paused) else {
+            let readers = (self.readers)();
+            let readers: Vec<_> = readers.iter().map(|one| one.number.to_string()).collect();
+            let readers = readers.join(", ");
+            let message = format!("there is no reader {id}; the readers are: {readers}");
+            return Response::Error { message };
+        };
+        let note =
+            if is_paused { "it gets no frames until `fyke ctl start`" } else { "it gets frames" };
+        match paused {
+            Ok(edited) => Response::Ok {
+                epoch: edited.epoch,
+                ids: Vec::new(),
+                latency_ns: u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX),
+                notes: vec![note.to_owned()],
+            },
+            Err(refused) => Response::Error { message: refused.to_string() },
+        }
+    }
+
     fn entries(&self) -> Vec<FilterCount> {
         let entry = |reader: &ReaderView| FilterCount {
             id: reader.number,
@@ -278,7 +338,15 @@ impl Editable for Live {
 
 impl Controlled for Live {
     fn handle(&self, request: Request) -> Response {
-        requests::handle(self, request, None)
+        match request {
+            Request::Pause | Request::Start => {
+                let message = "a service runs for its readers; `fyke ctl show` has their numbers: fyke ctl pause \
+                               READER";
+                Response::Error { message: message.to_owned() }
+            }
+            Request::PauseReader { id, is_paused } => self.pause(id, is_paused),
+            request => requests::handle(self, request, None),
+        }
     }
 
     fn describe(&self) -> Description {

@@ -2,7 +2,7 @@
 //!
 //! | signal | effect |
 //! |---|---|
-//! | SIGINT, SIGTERM | ends the capture with its summary in less than a second; a second signal ends it at once |
+//! | SIGINT, SIGTERM | ends the capture with its summary within a second; after that, another one ends it at once |
 //! | SIGHUP | the same, unless it is ignored (nohup); `fyke serve --config` reads its policy again |
 //! | SIGUSR1 | prints the counts; the capture continues |
 //! | SIGUSR2 | nothing: files are flushed every tenth of a second |
@@ -11,8 +11,12 @@
 use super::Failure;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
 use signal_hook::iterator::Signals;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// Time after the first signal from which another one ends the process at once. `timeout` sends its signal twice.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Returns a flag that becomes true when a signal tells the process to end.
 pub fn stop_on_signals() -> Result<Arc<AtomicBool>, Failure> {
@@ -31,14 +35,20 @@ pub fn stop_or_reload(reload: impl Fn() + Send + 'static) -> Result<Arc<AtomicBo
 }
 
 fn stop_on(signals: &[i32]) -> Result<Arc<AtomicBool>, Failure> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for &signal in signals {
-        if signal == SIGHUP && is_ignored(signal) {
-            continue;
-        }
-        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop))?;
+    let (stop, late) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let heard = signals.iter().copied().filter(|signal| *signal != SIGHUP || !is_ignored(*signal));
+    let heard: Vec<_> = heard.collect();
+    for &signal in &heard {
+        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&late))?;
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
+    let mut first = Signals::new(heard)?;
+    std::thread::Builder::new().name("stop".to_owned()).spawn(move || {
+        if first.forever().next().is_some() {
+            std::thread::sleep(PATIENCE);
+            late.store(true, Ordering::Relaxed);
+        }
+    })?;
     let unused = Arc::new(AtomicBool::new(false));
     for signal in [SIGUSR2, SIGXFSZ] {
         signal_hook::flag::register(signal, Arc::clone(&unused))?;

@@ -8,7 +8,7 @@ use anyhow::Context;
 use fyke_ids::engine::Armed;
 use fyke_ids::read::MAX_FILE_BYTES;
 use fyke_ids::{Dialect, Translation, Variables};
-use std::io::{BufWriter, Read, Write};
+use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::Path;
 
 /// Runs the command.
@@ -26,8 +26,7 @@ pub fn run(args: Snort2rulerArgs) -> Result<(), Failure> {
         )));
     }
     let variables = variables(&args.rules)?;
-    let text = read(&args.file)?;
-    let translation = Translation::new(&text, dialect(&args.rules), &variables);
+    let translation = translation(&args.file, dialect(&args.rules), &variables)?;
     let mut out: Box<dyn Write> = Box::new(output());
     if let Some(path) = &args.output {
         if is_standard(path) {
@@ -46,11 +45,14 @@ pub fn run(args: Snort2rulerArgs) -> Result<(), Failure> {
             for refused in &translation.refused {
                 writeln!(out, "{}", one_line(&refused.to_string()))?;
             }
+            if translation.refused_more > 0 {
+                writeln!(out, "and {} other refused rules", translation.refused_more)?;
+            }
             let (all, translated) = (translation.total(), translation.rules.len());
             writeln!(
                 out,
                 "{all} rules, {translated} translated, {} refused",
-                translation.refused.len()
+                translation.refused_count()
             )?;
         }
     }
@@ -60,18 +62,48 @@ pub fn run(args: Snort2rulerArgs) -> Result<(), Failure> {
 
 /// Reads a file of rules, or standard input.
 pub fn read(file: &Path) -> Result<Vec<u8>, Failure> {
-    let name = || format!("cannot read {}", file.display());
     let mut text = Vec::new();
-    let from: Box<dyn Read> = match file.as_os_str() == "-" {
-        true => Box::new(std::io::stdin().lock()),
-        false => Box::new(std::fs::File::open(file).with_context(name)?),
-    };
-    from.take(MAX_FILE_BYTES + 1).read_to_end(&mut text).with_context(name)?;
-    if text.len() as u64 > MAX_FILE_BYTES {
-        let message = format!("{}: longer than {MAX_FILE_BYTES} bytes", file.display());
-        return Err(Failure::Running(anyhow::anyhow!(message)));
-    }
+    let read = open(file).and_then(|mut from| from.read_to_end(&mut text));
+    read.with_context(|| format!("cannot read {}", file.display()))?;
     Ok(text)
+}
+
+/// Reads and translates a file of rules, or standard input.
+pub fn translation(
+    file: &Path,
+    dialect: Option<Dialect>,
+    variables: &Variables,
+) -> Result<Translation, Failure> {
+    let read = open(file).and_then(|from| Translation::read(from, dialect, variables));
+    Ok(read.with_context(|| format!("cannot read {}", file.display()))?)
+}
+
+fn open(file: &Path) -> io::Result<BufReader<Bounded>> {
+    let from: Box<dyn Read> = match file.as_os_str() == "-" {
+        true => Box::new(io::stdin().lock()),
+        false => Box::new(std::fs::File::open(file)?),
+    };
+    Ok(BufReader::with_capacity(1 << 16, Bounded { from, left: MAX_FILE_BYTES }))
+}
+
+/// A file that may not be longer than [`MAX_FILE_BYTES`].
+struct Bounded {
+    from: Box<dyn Read>,
+    left: u64,
+}
+
+impl Read for Bounded {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        let count = self.from.read(room)?;
+        match self.left.checked_sub(count as u64) {
+            Some(left) => self.left = left,
+            None => {
+                let message = format!("longer than {MAX_FILE_BYTES} bytes; split it");
+                return Err(io::Error::other(message));
+            }
+        }
+        Ok(count)
+    }
 }
 
 /// Returns the variables of the arguments.
@@ -98,10 +130,14 @@ fn report(translation: &Translation) -> String {
     });
     // In the order in which the fields are documented.
     format!(
-        "{{\"rules\":{},\"translated\":{},\"refused\":{}}}",
+        "{{\"rules\":{},\"translated\":{},\"refused\":{}{}}}",
         translation.total(),
         translation.rules.len(),
-        serde_json::Value::Array(refused.collect())
+        serde_json::Value::Array(refused.collect()),
+        match translation.refused_more {
+            0 => String::new(),
+            more => format!(",\"refused_more\":{more}"),
+        }
     )
 }
 

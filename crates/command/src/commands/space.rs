@@ -12,7 +12,7 @@
 
 mod tap;
 
-use fyke_capture::{FilterSocket, Interface, SocketFilter};
+use fyke_capture::{DriverFilter, FilterSocket, Interface, SocketFilter};
 use fyke_control::OwnedRules;
 use fyke_filter::Options;
 use fyke_filter::bpf::Instruction;
@@ -20,10 +20,11 @@ use fyke_filters::{ClassicSocket, ClassicStage, KernelStage, Listing, Superset};
 use fyke_frame::LinkType;
 use fyke_graph::placement::{LowerFilter, RulesTap, Space, TapPlace};
 use fyke_graph::{GraphHandle, RuleSet};
+use fyke_kernel::sys::objects;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use tap::SocketTap;
-pub use tap::{Claim, claim, namespace, owner_of};
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+pub use tap::{Claim, SocketTap, claim, namespace, owner_of};
 
 /// Link types of sockets that the eBPF program can filter.
 const LINKS: [LinkType; 3] = [LinkType::EN10MB, LinkType::LINUX_SLL2, LinkType::RAW];
@@ -36,17 +37,20 @@ pub struct Kernel {
     pub count_all: bool,
 }
 
-/// Describes where the filters after devices run; `None` without a device.
+/// Describes where the filters after devices run, and the nodes that the planner left out; `None` if there are neither.
 pub fn placement(handle: &GraphHandle) -> Option<String> {
-    fyke_graph::placement::in_words(&handle.placements())
+    let placed = fyke_graph::placement::in_words(&handle.placements());
+    let texts: Vec<_> = placed.into_iter().chain(handle.left_out()).collect();
+    (!texts.is_empty()).then(|| texts.join("; "))
 }
 
 /// Reports on standard error where the rules of a capture are; nothing without `--rules` and `(bloom)`.
 pub fn say_rules(handle: &GraphHandle) {
     let placements = handle.placements();
-    for place in placements.iter().filter_map(|placement| placement.tap.as_ref()) {
-        note!("{}", place.in_words());
-    }
+    let places = placements.iter().filter_map(|placement| placement.tap.as_ref());
+    let mut lines: Vec<_> = places.map(TapPlace::in_words).collect();
+    lines.dedup();
+    lines.iter().for_each(|line| note!("{line}"));
 }
 
 /// Returns the rules of an interface that a running graph owns.
@@ -73,6 +77,12 @@ impl Space for Kernel {
                 interface.link
             ));
         }
+        if interface.at_driver {
+            return Err(
+                "the kernel has rules for sockets, not for frames that are taken at the driver"
+                    .to_owned(),
+            );
+        }
         let tap = SocketTap::open(&interface.name, interface.snaplen, rules, shared)?;
         Ok(Arc::new(tap))
     }
@@ -85,6 +95,13 @@ impl Space for Kernel {
         if self.count_all {
             return Err("--count-all counts them in user space".to_owned());
         }
+        if interface.at_driver {
+            let facts = objects::interface_index(&interface.name).and_then(objects::link_facts);
+            let facts = facts.map_err(|error| error.to_string())?;
+            let stage = KernelStage::open_at_driver(reading, facts.address);
+            let stage = stage.map_err(|error| first_line(&error.to_string()))?;
+            return Ok(Arc::new(Ebpf::new(stage, interface.link)));
+        }
         let why_not = match LINKS.contains(&interface.link) {
             true => match KernelStage::open(reading, interface.snaplen) {
                 Ok(stage) => return Ok(Arc::new(Ebpf::new(stage, interface.link))),
@@ -92,7 +109,11 @@ impl Space for Kernel {
             },
             false => format!("it does not filter frames of link type {}", interface.link),
         };
-        Ok(Arc::new(Classic { stage: ClassicStage::new(reading), why_not }))
+        Ok(Arc::new(Classic {
+            stage: ClassicStage::new(reading),
+            sockets: Arc::default(),
+            why_not,
+        }))
     }
 }
 
@@ -110,16 +131,19 @@ struct Ebpf {
     stage: KernelStage,
     /// The program that runs before it.
     tap: OnceLock<Arc<dyn RulesTap>>,
+    /// The place at the driver, in place of sockets.
+    driver: OnceLock<Arc<dyn DriverFilter>>,
     link: LinkType,
     attached: Mutex<Attached>,
 }
 
 #[derive(Default)]
 struct Attached {
-    socket: Option<Arc<FilterSocket>>,
-    /// True while the socket has the program.
-    is_attached: bool,
-    /// Reason why it has not.
+    /// The sockets of all rings that are open, and whether each has the program.
+    sockets: Vec<(Weak<FilterSocket>, bool)>,
+    /// True while the program runs after the tap.
+    follows: bool,
+    /// Reason why a socket has no program.
     error: Option<String>,
 }
 
@@ -132,13 +156,19 @@ impl std::fmt::Debug for Ebpf {
 
 impl std::fmt::Debug for Attached {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Attached").field("is_attached", &self.is_attached).finish_non_exhaustive()
+        f.debug_struct("Attached").field("error", &self.error).finish_non_exhaustive()
     }
 }
 
 impl Ebpf {
     fn new(stage: KernelStage, link: LinkType) -> Ebpf {
-        Ebpf { stage, tap: OnceLock::new(), link, attached: Mutex::default() }
+        Ebpf {
+            stage,
+            tap: OnceLock::new(),
+            driver: OnceLock::new(),
+            link,
+            attached: Mutex::default(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Attached> {
@@ -146,27 +176,36 @@ impl Ebpf {
         self.attached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Attaches the program if there are texts, and detaches it if not.
+    /// Attaches the program to all sockets if there are texts, and detaches it if not.
     fn settle(&self) {
         let attached = &mut *self.lock();
-        let Some(socket) = attached.socket.clone() else { return };
+        attached.sockets.retain(|(socket, _)| socket.strong_count() > 0);
         let needed = self.stage.is_needed();
-        if needed == attached.is_attached {
+        if let Some(driver) = self.driver.get() {
+            driver.set_filtering(needed);
             return;
         }
-        let done = match (needed, self.tap.get()) {
-            (_, Some(tap)) => {
+        if let Some(tap) = self.tap.get() {
+            if !attached.sockets.is_empty() && attached.follows != needed {
                 tap.set_following(needed);
-                Ok(())
+                attached.follows = needed;
             }
-            (true, None) => socket
-                .attach_with(|socket| self.stage.attach(socket, self.link))
-                .map_err(|error| error.to_string()),
-            (false, None) => socket.open().map_err(|error| error.to_string()),
-        };
-        match done {
-            Ok(()) => (attached.is_attached, attached.error) = (needed, None),
-            Err(error) => attached.error = Some(error),
+            return;
+        }
+        attached.error = None;
+        for (socket, has) in attached.sockets.iter_mut().filter(|(_, has)| *has != needed) {
+            let Some(socket) = socket.upgrade() else { continue };
+            let done = match needed {
+                true => socket
+                    .attach_with(|socket| self.stage.attach(socket, self.link))
+                    .map_err(|error| error.to_string()),
+                false => socket.open().map_err(|error| error.to_string()),
+            };
+            match done {
+                Ok(()) => *has = needed,
+                // An error of one socket does not keep the others closed.
+                Err(error) => attached.error = Some(error),
+            }
         }
     }
 }
@@ -197,10 +236,17 @@ impl SocketFilter for Ebpf {
             self.stage.follow(self.link, |program| tap.follow(program))?;
             tap.take_socket(Arc::clone(&socket))?;
         }
-        self.lock().socket = Some(socket);
+        self.lock().sockets.push((Arc::downgrade(&socket), false));
         self.settle();
         let error = self.lock().error.clone();
         error.map_or(Ok(()), |error| Err(io::Error::other(error)))
+    }
+
+    fn take_driver(&self, driver: Arc<dyn DriverFilter>) -> io::Result<()> {
+        self.stage.at_driver(driver.deliver(), |program| driver.put(program))?;
+        let _first = self.driver.set(driver);
+        self.settle();
+        Ok(())
     }
 
     fn rejected(&self) -> Option<u64> {
@@ -222,30 +268,52 @@ impl LowerFilter for Ebpf {
     fn form(&self) -> String {
         "eBPF".to_owned()
     }
+
+    fn count_maps(&self) -> Vec<BorrowedFd<'_>> {
+        self.stage.count_maps()
+    }
 }
 
 /// The texts of a filter as a program of classic BPF.
 #[derive(Debug)]
 struct Classic {
     stage: ClassicStage,
+    sockets: Arc<Sockets>,
     /// Reason why there is no eBPF program.
     why_not: String,
 }
 
-/// The capture's socket for programs of classic BPF.
-struct Socket(Arc<FilterSocket>);
+/// The sockets of all rings that are open, for programs of classic BPF.
+#[derive(Default)]
+struct Sockets(Mutex<Vec<Weak<FilterSocket>>>);
 
-impl ClassicSocket for Socket {
+impl std::fmt::Debug for Sockets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Sockets").finish_non_exhaustive()
+    }
+}
+
+impl Sockets {
+    fn all(&self) -> Vec<Arc<FilterSocket>> {
+        let mut sockets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        sockets.retain(|socket| socket.strong_count() > 0);
+        sockets.iter().filter_map(Weak::upgrade).collect()
+    }
+}
+
+impl ClassicSocket for Sockets {
     fn attach(&self, program: &[Instruction]) -> io::Result<()> {
-        self.0.attach(program)
+        self.all().iter().try_for_each(|socket| socket.attach(program))
     }
 
     fn open(&self) -> io::Result<()> {
-        self.0.open()
+        // An error of one socket does not keep the others closed.
+        let opened: Vec<_> = self.all().iter().map(|socket| socket.open()).collect();
+        opened.into_iter().collect()
     }
 
     fn snaplen(&self) -> u32 {
-        self.0.snaplen()
+        self.all().iter().map(|socket| socket.snaplen()).max().unwrap_or(0)
     }
 }
 
@@ -269,7 +337,10 @@ impl Superset for Classic {
 
 impl SocketFilter for Classic {
     fn take_socket(&self, socket: Arc<FilterSocket>) -> io::Result<()> {
-        self.stage.take_socket(Arc::new(Socket(socket)));
+        let mut sockets = self.sockets.0.lock().unwrap_or_else(PoisonError::into_inner);
+        sockets.push(Arc::downgrade(&socket));
+        drop(sockets);
+        self.stage.take_socket(Arc::clone(&self.sockets) as Arc<dyn ClassicSocket>);
         Ok(())
     }
 

@@ -93,7 +93,8 @@ fn show(
         match model.key(key) {
             Some(Action::Quit) => return Ok(()),
             Some(action) => {
-                model.message = act(actor, action);
+                let answer = act(actor, &action);
+                model.answered(action, answer);
                 look_at_passes(model, actor);
             }
             None => look_at_passes(model, actor),
@@ -133,30 +134,29 @@ fn look_at_passes(model: &mut Model, actor: &mut Client) {
     }
 }
 
-/// Carries an action out; returns its result as text.
-fn act(actor: &mut Client, action: Action) -> String {
+/// Carries an action out; returns its result as text, or the reason of a refusal.
+fn act(actor: &mut Client, action: &Action) -> Result<String, String> {
     let request = match action {
-        Action::Add(text) => Request::Add { text },
-        Action::Try(text) => Request::Try { text, last: None },
-        Action::Delete(id) => Request::Delete { id },
+        Action::Add(text) => Request::Add { text: text.clone() },
+        Action::Try(text) => Request::Try { text: text.clone(), last: None },
+        Action::Delete(id) => Request::Delete { id: *id },
         Action::Undo => Request::Undo { epoch: None },
         Action::Pause(true) => Request::Pause,
         Action::Pause(false) => Request::Start,
-        Action::Quit => return String::new(),
+        Action::Quit => return Ok(String::new()),
     };
-    match actor.call(request) {
-        Ok(Response::Tried(tried)) => {
+    Ok(match actor.call(request).map_err(|error| refused(error).message())? {
+        Response::Tried(tried) => {
             let mut text = Vec::new();
             // A vector takes every byte.
             let _infallible = past::tried(&mut text, &tried);
             String::from_utf8_lossy(&text).into_owned()
         }
-        Ok(Response::Ok { epoch, ids, notes, .. }) => {
+        Response::Ok { epoch, ids, notes, .. } => {
             let mut text = format!("{}epoch {epoch}", ctl::ids(&ids));
             notes.iter().for_each(|note| text += &format!("\n{note}"));
             text
         }
-        Ok(_) => "an answer that this version does not know".to_owned(),
-        Err(error) => refused(error).message(),
-    }
+        _ => "an answer that this version does not know".to_owned(),
+    })
 }

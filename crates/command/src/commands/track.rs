@@ -41,6 +41,9 @@ pub fn run(mut args: TrackArgs) -> Result<(), Failure> {
         let (half, most) = (count("edit_us_p50"), count("edit_us_p99"));
         note!("filter edits took {half:.1} us (median), {most:.1} us (99th percentile)");
     }
+    for (name, text) in fyke_track::NOTICES.iter().filter(|(name, _)| count(name) > 0.0) {
+        note!("fyke: {} {text}", count(name));
+    }
     if count("refused") > 0.0 {
         note!("fyke: the filter refused {} announced connections", count("refused"));
     }

@@ -5,6 +5,7 @@
 
 use fyke_capture::{InterfaceDrops, InterfaceWatch, SoftnetDrops};
 use fyke_graph::Plan;
+use fyke_graph::plan::PlanNode;
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -16,8 +17,13 @@ impl Unseen {
     /// Starts to count on the devices of a graph. With `warn` it warns of those that merge frames. A system that does
     /// not show its counters is no reason not to capture.
     pub fn start(plan: &Plan, warn: bool) -> Unseen {
-        let devices = plan.nodes.iter().filter(|node| node.class.name == "device");
-        let names: Vec<_> = devices.filter_map(|node| node.settings.text("expression")).collect();
+        let names = plan.nodes.iter().flat_map(PlanNode::interface_names);
+        // Of xdp:IF:QUEUE, the interface.
+        let interface = |name| match super::xdp::parse(name) {
+            Some(Ok((interface, _))) => interface,
+            _ => name,
+        };
+        let names: Vec<_> = names.map(interface).collect();
         if names.is_empty() {
             return Unseen(None);
         }

@@ -33,14 +33,23 @@ pub fn veth() {
     tool("ip link add v0 type veth peer name v1");
     tool("ip link set v0 up");
     tool("ip link set v1 up");
-    // Until the kernel has noticed the carrier, it drops what is sent.
-    let limit = Instant::now() + Duration::from_secs(20);
-    let is_up = |name: &&str| {
-        let state = std::fs::read_to_string(format!("/sys/class/net/{name}/operstate"));
-        // In a namespace of its own, sysfs may show the interfaces of another one.
-        state.map_or(true, |state| state.trim() == "up")
+    carrier();
+}
+
+/// Waits until the kernel has noticed that `v0` and `v1` have a carrier; before that it drops what is sent.
+pub fn carrier() {
+    carrier_of(["v0", "v1"]);
+}
+
+/// The same for any pair of interfaces.
+pub fn carrier_of(names: [&str; 2]) {
+    let is_up = |name: &str| {
+        let shown = Command::new("ip").args(["-o", "link", "show", "dev", name]).output().unwrap();
+        String::from_utf8_lossy(&shown.stdout).contains(" state UP ")
     };
-    while !["v0", "v1"].iter().all(is_up) && Instant::now() < limit {
+    let limit = Instant::now() + Duration::from_secs(20);
+    while !names.into_iter().all(is_up) {
+        assert!(Instant::now() < limit, "{names:?} have no carrier");
         std::thread::sleep(Duration::from_millis(2));
     }
 }

@@ -51,6 +51,13 @@ impl Parser<'_> {
                 match keyword {
                     Keyword::Pppoed => PrimitiveKind::PppoeDiscovery,
                     Keyword::Inbound => PrimitiveKind::Inbound,
+                    Keyword::Outbound if self.options.incoming_only => {
+                        let what =
+                            "this capture gets incoming frames only, so \"outbound\" never holds";
+                        return Err(Error::new(self.text, place, what).with_hint(Some(
+                            "capture outgoing frames with -i IF, without \"xdp:\"",
+                        )));
+                    }
                     Keyword::Outbound => PrimitiveKind::Outbound,
                     _ => match Signal::from_text(keyword.text()) {
                         Some(signal) => PrimitiveKind::Signal(signal),

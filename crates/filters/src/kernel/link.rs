@@ -13,7 +13,8 @@ use fyke_kernel::{
 };
 use fyke_pass::{Edit, FilterId, LoweredFilter, PassId, PassSet};
 use std::collections::{BTreeMap, HashMap};
-use std::os::fd::AsFd;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 /// Compiles and lowers a text.
@@ -34,6 +35,19 @@ pub(super) struct LinkFilters {
     passes: PassSet,
     /// The set's filter for each text, by number.
     ids: BTreeMap<u64, FilterId>,
+    /// Takes the program that sockets get, for a place other than sockets.
+    taker: Option<Taker>,
+}
+
+/// Takes a program.
+pub(super) struct Taker(pub Box<TakeProgram>);
+
+pub(super) type TakeProgram = dyn Fn(BorrowedFd<'_>) -> io::Result<()> + Send;
+
+impl std::fmt::Debug for Taker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Taker").finish_non_exhaustive()
+    }
 }
 
 /// A prepared group of changes, which is then committed and applied, or cancelled.
@@ -60,11 +74,15 @@ pub(super) struct LinkCounts {
     of_rows: HashMap<FilterId, u64>,
 }
 
+fn give(space: &Space, taker: Option<&Taker>) -> io::Result<()> {
+    taker.map_or(Ok(()), |taker| space.with_socket_program(|program| taker.0(program))?)
+}
+
 impl LinkFilters {
     /// Makes filters without a text.
     pub fn new(space: Space, link: LinkType) -> LinkFilters {
         let (tuner, mirror, passes) = (Tuner::default(), Mirror::default(), PassSet::new(link));
-        LinkFilters { space, tuner, mirror, passes, ids: BTreeMap::new() }
+        LinkFilters { space, tuner, mirror, passes, ids: BTreeMap::new(), taker: None }
     }
 
     pub fn link(&self) -> LinkType {
@@ -134,8 +152,9 @@ impl LinkFilters {
         sockets: &impl Fn(&mut dyn FnMut(&PacketSocket)),
     ) -> Result<(), AttachError> {
         let link = self.passes.link();
+        let taker = &self.taker;
         let attach = |space: &Space| {
-            let mut result = Ok(());
+            let mut result = give(space, taker.as_ref()).map_err(AttachError::from);
             sockets(&mut |socket| {
                 if socket.link().is_ok_and(|own| own == link)
                     && let Err(error) = space.attach(socket.as_fd())
@@ -146,6 +165,12 @@ impl LinkFilters {
             result
         };
         self.tuner.step_with(&mut self.space, attach).map(|_| ())
+    }
+
+    /// Gives the program that sockets get to `take`, now and whenever another takes its place.
+    pub fn give_program(&mut self, take: Box<TakeProgram>) -> io::Result<()> {
+        self.taker = Some(Taker(take));
+        give(&self.space, self.taker.as_ref())
     }
 
     /// Reads the counters.

@@ -77,6 +77,7 @@ impl FilterSet {
     /// Records the name of a tracker that edits passes by [`FilterSet::edit_passes`].
     pub fn tracked_by(&self, name: String) {
         lock(&self.shared.listed).trackers.insert(name);
+        self.shared.tracked.store(true, Ordering::Relaxed);
     }
 
     /// The current passes of trackers, under the number 0.

@@ -30,7 +30,7 @@ const MANY: usize = 16;
 /// let filters = FilterSet::new(Options::default());
 /// filters.set("tcp")?;
 /// let author = Author::Client { uid: 0, pid: 7, program: None };
-/// let labels = [Label { name: Some("voip".into()), lifetime: None }];
+/// let labels = [Label { name: Some("voip".into()), ..Label::default() }];
 /// let changes = [Change::Add("udp port 5060")];
 /// let edited = filters.edit_as(&Edit { changes: &changes, labels: &labels, author: author.clone() })?;
 /// assert_eq!((edited.epoch, &edited.ids[..]), (2, &[Some(2)][..]));
@@ -199,8 +199,10 @@ pub struct EditRecord {
     pub more_changes: usize,
     /// The epoch of the edit that it took back.
     pub undoes: Option<u64>,
-    /// The epoch of the edit that took it back.
+    /// The epoch of the edit that took it back, unless that has been taken back itself.
     pub undone: Option<u64>,
+    /// No edit, but a pause (true) or its end (false).
+    pub pause: Option<bool>,
 }
 
 /// A change in the log.
@@ -219,7 +221,7 @@ pub struct RecordedChange {
     pub accepted: u64,
 }
 
-fn record(entry: &Entry, now: &HashMap<u64, u64>) -> EditRecord {
+fn record(entry: &Entry, undone: Option<u64>, now: &HashMap<u64, u64>) -> EditRecord {
     let added = entry.added.iter().map(|added| RecordedChange {
         added: true,
         id: added.id,
@@ -247,7 +249,8 @@ fn record(entry: &Entry, now: &HashMap<u64, u64>) -> EditRecord {
         changes: removed.chain(added).take(LISTED_CHANGES).collect(),
         more_changes: all.saturating_sub(LISTED_CHANGES),
         undoes: entry.undoes,
-        undone: entry.undone,
+        undone,
+        pause: entry.pause,
     }
 }
 
@@ -259,6 +262,9 @@ impl FilterSet {
     pub fn edit_as(&self, edit: &Edit<'_>) -> Result<Edited, GroupError> {
         for (place, label) in edit.labels.iter().enumerate() {
             check(label).map_err(GroupError::at(place))?;
+            if label.snaplen.is_some() {
+                self.check_snap_length(label.snaplen).map_err(GroupError::at(place))?;
+            }
         }
         self.shared.edit(&Group {
             changes: edit.changes,
@@ -269,7 +275,7 @@ impl FilterSet {
     }
 
     /// Takes an edit back by a new one: the edit with this epoch or, without one, the last edit of the author's user
-    /// that is in force. Returns its epoch and the result of the new edit.
+    /// that can be taken back. Returns its epoch and the result of the new edit.
     ///
     /// # Errors
     /// The edit is not one of a user, or a filter of it has been changed since ([`UndoError`]).
@@ -293,6 +299,14 @@ impl FilterSet {
             }
         }
         Err(UndoError::Refused(FilterError::Changed))
+    }
+
+    /// Records in the log that the author has paused the program (true) or ended its pause (false).
+    pub fn log_pause(&self, paused: bool, author: Author) {
+        let epoch = self.epoch();
+        let forgotten = lock(&self.shared.listed).journal.paused(epoch, author, paused);
+        // Freed without the lock.
+        drop(forgotten);
     }
 
     /// Removes a filter at the end of its time. The last filter stays, unless every frame was accepted before it came.
@@ -319,10 +333,11 @@ impl FilterSet {
         let now: HashMap<u64, u64> =
             self.counts().into_iter().map(|count| (count.id, count.accepted)).collect();
         let listed = lock(&self.shared.listed);
-        let skipped = listed.journal.entries().len().saturating_sub(last);
+        let journal = &listed.journal;
+        let latest = journal.entries().skip(journal.entries().len().saturating_sub(last));
         EditLog {
-            records: listed.journal.entries().skip(skipped).map(|one| record(one, &now)).collect(),
-            forgotten: listed.journal.forgotten(),
+            records: latest.map(|one| record(one, journal.undone(one), &now)).collect(),
+            forgotten: journal.forgotten(),
             trackers: (!listed.trackers.is_empty())
                 .then(|| listed.trackers.iter().cloned().collect::<Vec<_>>().join(", ")),
         }

@@ -3,6 +3,7 @@
 //! A reader waits at most for the exchange of a few references, even while texts are parsed, lowered, applied or
 //! formatted. Only the first frame of a new link type waits for an edit that is being applied.
 
+use super::cuts::Cuts;
 use super::{Listed, Shared, lock};
 use crate::error::FilterError;
 use crate::received;
@@ -22,6 +23,8 @@ struct LinkReader {
     unfit: bool,
     /// Numbers of the filters, if all that accept a frame are reported.
     numbers: HashMap<FilterId, u64>,
+    /// Snap lengths, while a filter has one.
+    cuts: Option<Cuts>,
 }
 
 /// A worker's reader: evaluates batches under the filters of the last refresh.
@@ -39,6 +42,8 @@ pub struct FilterReader {
     received: Vec<u8>,
     /// The passes that accepted the frames of the last evaluated batch; `None` unless they are reported.
     matches: Option<Matches>,
+    /// Frames of the last evaluated batch that are to be cut, and their lengths.
+    lengths: Vec<(usize, u32)>,
 }
 
 impl FilterReader {
@@ -52,6 +57,7 @@ impl FilterReader {
             orphans: Mask::EMPTY,
             received: Vec::new(),
             matches: None,
+            lengths: Vec::new(),
         }
     }
 
@@ -102,7 +108,7 @@ impl FilterReader {
             return false;
         }
         // The list is locked before, as by an edit that is being revealed: then the numbers are those of the epoch.
-        let listed = self.reports_all().then(|| lock(&self.shared.listed));
+        let listed = self.needs_list().then(|| lock(&self.shared.listed));
         // Makes an edit visible on all link types at once. Held for the exchange only.
         let _revealing = lock(&self.shared.revealing);
         self.epoch = self.shared.epoch.load(Ordering::Acquire);
@@ -115,6 +121,17 @@ impl FilterReader {
     /// The epoch under which frames are evaluated.
     pub fn epoch(&self) -> u64 {
         self.epoch
+    }
+
+    /// True if a tracker adds rows to the filters: then [`ports_since`](Self::ports_since) may know their ports.
+    pub fn is_tracked(&self) -> bool {
+        self.shared.tracked.load(Ordering::Relaxed)
+    }
+
+    /// The ports of the rows that were added between an epoch and that of the reader, if nothing else was: then only
+    /// frames with one of these ports can have become acceptable, and fragments and tunnels with ports elsewhere.
+    pub fn ports_since(&self, epoch: u64) -> Option<Vec<u16>> {
+        lock(&self.shared.listed).news.between(epoch, self.epoch)
     }
 
     /// Returns the frames of `within` that a filter accepts. The first frame of a link type that is new to all readers
@@ -134,6 +151,7 @@ impl FilterReader {
             self.current = self.link(first.link)?;
         }
         let one = &mut self.links[self.current];
+        self.lengths.clear();
         if one.unfit {
             return Ok(Mask::EMPTY);
         }
@@ -141,13 +159,32 @@ impl FilterReader {
             Some(matches) => one.passes.evaluate_matches_uncounted(batch, within, matches),
             None => one.passes.evaluate_uncounted(batch, within),
         };
-        Ok(if self.shared.without_tags {
+        let accepted = if self.shared.without_tags {
             received::without_tags(batch, &mut self.received, judge)
         } else if self.shared.as_received {
             received::as_received(batch, &mut self.received, judge)
         } else {
             judge(batch)
-        })
+        };
+        if let Some(cuts) = &mut one.cuts {
+            let find = |batch: &Batch<'_>| cuts.evaluate(batch, accepted);
+            if self.shared.without_tags {
+                received::without_tags(batch, &mut self.received, find);
+            } else if self.shared.as_received {
+                received::as_received(batch, &mut self.received, find);
+            } else {
+                cuts.evaluate(batch, accepted);
+            }
+            let length = |index| Some((index, cuts.length(index)?));
+            self.lengths.extend(accepted.iter().filter_map(length));
+        }
+        Ok(accepted)
+    }
+
+    /// Frames of the last evaluated batch that outputs cut, and their lengths in bytes, by index: the longest of the
+    /// filters that accept the frame. A filter without a length accepts the whole frame.
+    pub fn snap_lengths(&self) -> &[(usize, u32)] {
+        &self.lengths
     }
 
     /// Frames that were rejected because no filter fits their link type, by link type.
@@ -173,6 +210,11 @@ impl FilterReader {
         }
     }
 
+    /// True if an edit may change what a reader takes from the list of filters.
+    fn needs_list(&self) -> bool {
+        self.reports_all() || self.shared.cuts.load(Ordering::Acquire)
+    }
+
     fn reports_all(&self) -> bool {
         self.matches.as_ref().is_some_and(|matches| matches.mode() == MatchMode::All)
     }
@@ -182,8 +224,8 @@ impl FilterReader {
             return Ok(index);
         }
         let (passes, numbers) = (self.shared.reader(link)?, HashMap::new());
-        let mut one = LinkReader { link, passes, unfit: false, numbers };
-        let listed = self.reports_all().then(|| lock(&self.shared.listed));
+        let mut one = LinkReader { link, passes, unfit: false, numbers, cuts: None };
+        let listed = self.needs_list().then(|| lock(&self.shared.listed));
         let _revealing = lock(&self.shared.revealing);
         one.refresh(&self.shared, listed.as_deref());
         self.links.push(one);
@@ -197,6 +239,7 @@ impl LinkReader {
         self.passes.refresh();
         let filters = listed.and_then(|all| all.links.iter().find(|one| one.link == self.link));
         if let Some(filters) = filters {
+            self.cuts = listed.and_then(|all| Cuts::refresh(self.cuts.take(), self.link, all));
             self.numbers = filters.ids.iter().map(|(&number, &filter)| (filter, number)).collect();
         }
         self.unfit = self.passes.is_empty() && shared.filtered.load(Ordering::Relaxed);

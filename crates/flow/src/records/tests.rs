@@ -11,8 +11,7 @@ fn end(text: &str) -> SocketAddr {
 
 fn tcp(from: &str, to: &str, tcp_flags: u8) -> Packet {
     let (source, destination) = (end(from), end(to));
-    let (missing_bytes, rule) = (0, 0);
-    Packet { protocol: TCP, source, destination, bytes: 100, tcp_flags, missing_bytes, rule }
+    Packet { protocol: TCP, source, destination, bytes: 100, tcp_flags, rule: 0 }
 }
 
 /// Records of packets with their times in seconds, and of the flows that are open at the end.
@@ -42,11 +41,19 @@ fn both_directions_are_one_flow_that_the_first_sender_started() {
 
 #[test]
 fn missing_bytes_and_rules_are_recorded() {
-    let note = |packet: Packet, missing_bytes, rule| Packet { missing_bytes, rule, ..packet };
-    let mut packets = vec![(1, note(tcp(A, B, ACK), 5, 0)), (1, note(tcp(B, A, ACK), 7, 9))];
-    packets.extend((1..6).map(|rule| (2, note(tcp(A, B, ACK), 1, rule))));
-    packets.push((3, note(tcp(A, B, ACK), 0, 9)));
-    let [one] = records(Limits::default(), &packets)[..] else { panic!() };
+    let (mut flows, mut all) = (Flows::new(Limits::default()), Vec::new());
+    let mut report = |record: &Record| all.push(*record);
+    // A flow that is not there has no record.
+    flows.missing(end(A), end(B), 100);
+    flows.packet(&tcp(A, B, ACK), S, &mut report);
+    flows.packet(&Packet { rule: 9, ..tcp(B, A, ACK) }, S, &mut report);
+    for rule in [1, 2, 3, 4, 9] {
+        flows.packet(&Packet { rule, ..tcp(A, B, ACK) }, 2 * S, &mut report);
+        flows.missing(end(A), end(B), 2);
+    }
+    flows.missing(end(B), end(A), 7);
+    flows.finish(&mut report);
+    let [one] = all[..] else { panic!() };
     assert_eq!((one.forward.missing_bytes, one.backward.missing_bytes), (10, 7));
     assert_eq!(one.rules, [9, 1, 2, 3]);
 }

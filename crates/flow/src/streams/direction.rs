@@ -17,6 +17,8 @@ const BEGUN: u8 = 1;
 const OVER: u8 = 2;
 /// The end of the direction is known.
 const FINAL: u8 = 4;
+/// A second SYN had another number, and the other end has not acknowledged one of them since.
+const TWO: u8 = 8;
 
 /// The direction.
 #[derive(Debug, Default)]
@@ -31,14 +33,22 @@ pub struct Direction {
     /// The receiver's policy.
     policy: Policy,
     flags: u8,
+    /// Votes against more pieces.
+    pub votes: u8,
+    /// True if no more pieces are wanted.
+    pub settled: bool,
+    /// Bits of the connection, for its table.
+    pub of_connection: u8,
 }
 
 /// Bytes that wait for missing ones.
 #[derive(Debug, Default)]
 struct Late {
     held: Pieces,
-    /// Offset of the end, if known.
-    fin: Option<u64>,
+    /// Offset of the end and the time at which it became known.
+    fin: Option<(u64, u64)>,
+    /// Offset up to which the receiver has all bytes, if that is after the next byte.
+    received: u64,
     /// Time since which bytes have been missing.
     since: Option<u64>,
 }
@@ -97,6 +107,48 @@ impl Direction {
         self.policy.believes_reset(far) || (self.flags & FINAL != 0 && far == 1)
     }
 
+    /// Takes the number of the next byte that the receiver expects; true if it has bytes that are missing here while
+    /// others wait for them.
+    #[inline]
+    pub fn acknowledge(&mut self, number: u32) -> bool {
+        if self.flags & (BEGUN | OVER | TWO) != BEGUN {
+            self.believe(number);
+            return false;
+        }
+        let far = self.distance(number);
+        if far <= 0 {
+            return false;
+        }
+        self.note_received(far)
+    }
+
+    /// Of two SYNs with different numbers, the receiver knows which one counts.
+    fn believe(&mut self, number: u32) {
+        if self.flags & TWO != 0 && self.next == 0 && self.late.is_none() {
+            self.base = number;
+        }
+        self.flags &= !TWO;
+    }
+
+    fn note_received(&mut self, far: i64) -> bool {
+        if far > WINDOW {
+            return false;
+        }
+        let late = self.late.get_or_insert_default();
+        late.received = late.received.max(self.next + far as u64);
+        late.since.is_some()
+    }
+
+    /// Skips missing bytes that the receiver has: the capture lacks them, and the sender will not repeat them.
+    pub fn skip_received(&mut self, now_ns: u64, counters: &mut Counters, on: On<'_>) {
+        while let Some(late) = &self.late
+            && let Some(to) = late.held.first().or(late.fin.map(|(end, _)| end))
+            && to <= late.received
+        {
+            self.skip(now_ns, counters, on);
+        }
+    }
+
     /// Distance of a number from that of the next byte.
     fn distance(&self, sequence: u32) -> i64 {
         let next = self.base.wrapping_add(self.next as u32);
@@ -144,6 +196,9 @@ impl Direction {
             self.base = sequence;
             self.flags |= BEGUN;
         }
+        if syn && self.next == 0 && sequence != self.base {
+            self.flags |= TWO;
+        }
         let far = self.distance(sequence);
         if !(-WINDOW..=WINDOW).contains(&far) {
             counters.outside += 1;
@@ -158,22 +213,23 @@ impl Direction {
         let rest = len - repeated;
         if segment.flags & FIN != 0 && before <= len && self.flags & FINAL == 0 {
             self.flags |= FINAL;
-            self.late.get_or_insert_default().fin = Some(start + rest);
+            self.late.get_or_insert_default().fin = Some((start + rest, now_ns));
         }
         let passed = self.next;
         if rest > 0 {
-            self.bytes(start, bytes, rest, handling, counters, on);
+            self.bytes(start, (bytes, rest), now_ns, handling, counters, on);
         }
         self.drain(on);
         self.judge(now_ns, passed, counters);
+        self.skip_received(now_ns, counters, on);
     }
 
     /// Takes new bytes from `start` on; `len` bytes were on the wire, the last may not be captured.
     fn bytes(
         &mut self,
         start: u64,
-        bytes: &[u8],
-        len: u64,
+        (bytes, len): (&[u8], u64),
+        now_ns: u64,
         handling: &Handling,
         counters: &mut Counters,
         on: On<'_>,
@@ -186,7 +242,7 @@ impl Direction {
                 counters.refused += 1;
                 return;
             }
-            self.hold(start, bytes, counters);
+            self.hold(start, bytes, now_ns, counters);
             return;
         }
         self.give(bytes, on);
@@ -218,10 +274,11 @@ impl Direction {
     }
 
     /// Holds bytes; where they overlap held bytes, one copy is dropped.
-    fn hold(&mut self, start: u64, bytes: &[u8], counters: &mut Counters) {
+    fn hold(&mut self, start: u64, bytes: &[u8], now_ns: u64, counters: &mut Counters) {
         counters.copied_bytes += bytes.len() as u64;
         let (policy, late) = (self.policy, self.late.get_or_insert_default());
-        let overlap = late.held.insert(start, bytes, |new, old| policy.prefers_new(new, old));
+        let prefers = |new, old| policy.prefers_new(new, old);
+        let overlap = late.held.insert(start, bytes, now_ns, prefers);
         counters.repeated_bytes += overlap.repeated;
         counters.contradicting_bytes += overlap.contradicting;
     }
@@ -243,23 +300,28 @@ impl Direction {
     fn judge(&mut self, now_ns: u64, passed: u64, counters: &mut Counters) {
         let next = self.next;
         let Some(late) = &mut self.late else { return };
-        if late.fin.is_some_and(|fin| next >= fin) {
+        if late.fin.is_some_and(|(end, _)| next >= end) {
             self.flags |= OVER;
             // Bytes held after the end are dropped.
             counters.dropped_bytes += self.abandon();
             return;
         }
         if late.held.is_empty() && late.fin.is_none() {
-            self.late = None;
+            late.since = None;
+            if late.received <= next {
+                self.late = None;
+            }
             return;
         }
-        late.since = Some(late.since.filter(|_| next == passed).unwrap_or(now_ns));
+        // The bytes before the first one that waits have been missing since it arrived, not since the gap before.
+        let time_ns = late.held.first_time_ns().or(late.fin.map(|(_, time_ns)| time_ns));
+        late.since = late.since.filter(|_| next == passed).or(time_ns).or(Some(now_ns));
     }
 
     /// Skips the bytes that are missing before the first held piece, or before the end.
     pub fn skip(&mut self, now_ns: u64, counters: &mut Counters, on: On<'_>) {
         let Some(late) = &mut self.late else { return };
-        let Some(to) = late.held.first().or(late.fin) else {
+        let Some(to) = late.held.first().or(late.fin.map(|(end, _)| end)) else {
             self.late = None;
             return;
         };

@@ -108,6 +108,8 @@ pub struct Counters {
     pub refused: u64,
     /// Segments of unknown connections, and SYNs of known ones, that were ignored.
     pub ignored: u64,
+    /// Segments with a wrong checksum that were ignored.
+    pub damaged: u64,
     /// Fragments of segments, and of tunnels' packets around segments, which are not reassembled here.
     pub fragments: u64,
 }

@@ -1,7 +1,10 @@
 //! A TCP segment as a stream needs it.
 
+use fyke_frame::checksum;
 use fyke_frame::walk::Layers;
-use std::net::SocketAddr;
+use fyke_frame::walk::view::TcpView;
+use fyke_frame::walk::view::tcp_flags::ACK;
+use std::net::{IpAddr, SocketAddr};
 
 const TCP: u8 = 6;
 
@@ -14,6 +17,8 @@ pub struct Segment<'a> {
     pub destination: SocketAddr,
     /// Sequence number of its first byte.
     pub sequence: u32,
+    /// Number of the next byte that the sender expects, if it is given.
+    pub acknowledged: Option<u32>,
     /// Flags of its header.
     pub flags: u8,
     /// Captured part of its payload.
@@ -32,14 +37,45 @@ impl<'a> Segment<'a> {
             return None;
         }
         let (ip, tcp) = (scope.ip()?, scope.tcp()?);
+        let source = SocketAddr::new(ip.source(), tcp.source_port());
+        Segment::between(source, SocketAddr::new(ip.destination(), tcp.destination_port()), &tcp)
+    }
+
+    /// A segment between two ends; `None` if its header is not complete.
+    pub fn between(
+        source: SocketAddr,
+        destination: SocketAddr,
+        tcp: &TcpView<'a>,
+    ) -> Option<Segment<'a>> {
+        let flags = tcp.flags()?;
         Some(Segment {
-            source: SocketAddr::new(ip.source(), tcp.source_port()),
-            destination: SocketAddr::new(ip.destination(), tcp.destination_port()),
+            source,
+            destination,
             sequence: tcp.sequence()?,
-            flags: tcp.flags()?,
+            acknowledged: tcp.acknowledgement().filter(|_| flags & ACK != 0),
+            flags,
             payload: tcp.payload(),
             payload_len: u32::try_from(tcp.wire_payload_len()).ok()?,
         })
+    }
+
+    /// True if the segment of the innermost packet is complete and its checksum is wrong.
+    pub fn is_damaged(layers: &Layers<'_>) -> bool {
+        let Some(scope) = layers.innermost_level() else { return false };
+        let (Some(ip), Some(tcp)) = (scope.ip(), scope.tcp()) else { return false };
+        let (header, payload) = (tcp.header(), tcp.payload());
+        if tcp.header_len() != Some(header.len()) || payload.len() != tcp.wire_payload_len() {
+            return false;
+        }
+        let len = (header.len() + payload.len()) as u32;
+        let end = [len.to_be_bytes(), [0, 0, 0, TCP]].concat();
+        let sum = |from: &[u8], to: &[u8]| checksum(&[from, to, &end, header, payload]);
+        let sum = match (ip.source(), ip.destination()) {
+            (IpAddr::V4(from), IpAddr::V4(to)) => sum(&from.octets(), &to.octets()),
+            (IpAddr::V6(from), IpAddr::V6(to)) => sum(&from.octets(), &to.octets()),
+            _ => return false,
+        };
+        sum != 0
     }
 
     /// True if a packet is a fragment of a segment, or of a tunnel's packet around one.

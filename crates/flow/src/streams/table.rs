@@ -3,10 +3,11 @@
 //! States are in chunks, so growth moves nothing. The index has at least four buckets of 4 bytes per flow and never
 //! grows: its pages are touched only if used. Keys come from packets, so they are hashed with a seed of this table.
 //! Flows that have ended are removed first; of the others, those with one segment since the last look at them, the
-//! oldest first (second chance). Memory: 136 bytes a flow and its share of the index. Cost: a look-up is one load from
-//! the index and one from the chunk; O(1) per change.
+//! oldest first (second chance). Memory: 128 bytes a flow, two cache lines that the processor loads together, and its
+//! share of the index. Cost: a look-up is one load from the index and one from the chunk; O(1) per change.
 
 use super::direction::Direction;
+use of_connection::{ACTIVE, ENDED, SECOND_IS_FORWARD};
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
 
@@ -21,6 +22,7 @@ const NONE: u32 = u32::MAX;
 
 /// Both ends of a flow, the smaller first, and its protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
 pub struct Key {
     low: [u64; 2],
     high: [u64; 2],
@@ -65,46 +67,62 @@ pub enum List {
     Open = 1,
 }
 
-/// A flow.
+/// A flow: the first cache line is for the look-up and the lists, the second one for the directions.
 #[derive(Debug)]
+#[repr(C, align(128))]
 pub struct Connection {
     key: Key,
     pub number: u64,
     pub last_ns: u64,
-    /// Directions from the smaller end, and from the other.
-    pub directions: [Direction; 2],
     older: u32,
     newer: u32,
-    /// The index of the direction that sent first.
-    pub forward: u8,
-    list: List,
-    /// True if a segment arrived since the last look at it.
-    pub is_active: bool,
-    /// Votes against more pieces, by direction.
-    pub votes: [u8; 2],
-    /// Directions of which no more pieces are wanted.
-    pub settled: [bool; 2],
+    /// Directions from the smaller end, and from the other.
+    pub directions: [Direction; 2],
+}
+
+/// Bits of the connection, which are in the first direction because there is room.
+mod of_connection {
+    /// The second direction sent first.
+    pub const SECOND_IS_FORWARD: u8 = 1;
+    /// It is in the list of flows that have ended.
+    pub const ENDED: u8 = 2;
+    /// A segment arrived since the last look at it.
+    pub const ACTIVE: u8 = 4;
 }
 
 impl Connection {
     pub fn new(key: Key, number: u64, forward: usize, now_ns: u64) -> Connection {
-        Connection {
-            key,
-            number,
-            last_ns: now_ns,
-            directions: [Direction::default(), Direction::default()],
-            older: NONE,
-            newer: NONE,
-            forward: forward as u8,
-            list: List::Open,
-            is_active: false,
-            votes: [0; 2],
-            settled: [false; 2],
-        }
+        let mut directions = [Direction::default(), Direction::default()];
+        directions[0].of_connection = forward as u8 & SECOND_IS_FORWARD;
+        Connection { key, number, last_ns: now_ns, older: NONE, newer: NONE, directions }
+    }
+
+    fn has(&self, bit: u8) -> bool {
+        self.directions[0].of_connection & bit != 0
+    }
+
+    fn set(&mut self, bit: u8, value: bool) {
+        let bits = &mut self.directions[0].of_connection;
+        *bits = *bits & !bit | if value { bit } else { 0 };
+    }
+
+    /// The index of the direction that sent first.
+    pub fn forward(&self) -> usize {
+        usize::from(self.has(SECOND_IS_FORWARD))
     }
 
     pub fn list(&self) -> List {
-        self.list
+        if self.has(ENDED) { List::Ended } else { List::Open }
+    }
+
+    /// True if a segment arrived since the last look at it.
+    pub fn is_active(&self) -> bool {
+        self.has(ACTIVE)
+    }
+
+    pub fn note_segment(&mut self, now_ns: u64) {
+        self.last_ns = now_ns;
+        self.set(ACTIVE, true);
     }
 }
 
@@ -164,14 +182,19 @@ impl Table {
         hash as usize & (self.buckets.len() - 1)
     }
 
-    /// Loads what a look-up of this hash will need; returns true if there is something. Several of these overlap.
+    /// Replaces hashes by the entries of their buckets. The loads do not depend on each other, so waiting overlaps.
     #[inline]
-    pub fn warm(&self, hash: u32) -> bool {
-        let entry = self.buckets[self.bucket(hash)];
-        entry != 0
-            && self
-                .at((entry & PLACE) - 1)
-                .is_some_and(|one| one.key.ports != 0 && one.last_ns != 0)
+    pub fn entries(&self, hashes: &mut [u32]) {
+        for hash in hashes {
+            *hash = self.buckets[self.bucket(*hash)];
+        }
+    }
+
+    /// Loads the flow of an entry; returns true if there is one. Several of these overlap.
+    #[inline]
+    pub fn warm(&self, entry: u32) -> bool {
+        let place = (entry & PLACE).wrapping_sub(1);
+        self.at(place).is_some_and(|one| one.number != 0 && !one.directions[1].is_over())
     }
 
     /// Finds a flow.
@@ -296,8 +319,9 @@ impl Table {
     fn link(&mut self, place: u32, list: List) {
         let newest = self.ends[list as usize].1;
         if let Some(known) = self.at_mut(place) {
-            (known.older, known.newer, known.list) = (newest, NONE, list);
-            known.is_active = false;
+            (known.older, known.newer) = (newest, NONE);
+            known.set(ENDED, list == List::Ended);
+            known.set(ACTIVE, false);
         }
         match self.at_mut(newest) {
             Some(before) => before.newer = place,
@@ -308,7 +332,7 @@ impl Table {
 
     fn unlink(&mut self, place: u32) {
         let Some(known) = self.at(place) else { return };
-        let (older, newer, list) = (known.older, known.newer, known.list as usize);
+        let (older, newer, list) = (known.older, known.newer, known.list() as usize);
         match self.at_mut(older) {
             Some(before) => before.newer = newer,
             None => self.ends[list].0 = newer,
@@ -334,6 +358,7 @@ mod tests {
         let each = size_of::<Connection>() + index.div_ceil(1_000_000);
         println!("{} and {} bytes", size_of::<Connection>(), each);
         assert!(each <= 160, "{each}");
+        assert_eq!(size_of::<Connection>(), 128);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Classes: a routine with a name, and the properties that the planner needs.
 
-use super::{Node, Settings};
+use super::{Accepted, Node, Settings};
 use fyke_capture::{Interface, Source};
 use fyke_frame::LinkType;
 use std::fmt;
@@ -130,6 +130,45 @@ pub enum Needs {
     Texts(Vec<String>),
 }
 
+/// Resources that making a node opens outside the memory of the process. A foreign text, such as the client of a
+/// service, may name only classes that open [`Nothing`](Opens::Nothing), unless a rule of the administrator permits
+/// more. In this order, each is more than those before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Opens {
+    /// Nothing.
+    Nothing,
+    /// Files, also standard output.
+    File,
+    /// Interfaces and the rings of other processes.
+    Device,
+    /// Sockets, and the names of hosts.
+    Network,
+    /// Programs, or anything.
+    Program,
+}
+
+impl Opens {
+    /// All, in their order.
+    pub const ALL: [Opens; 5] =
+        [Opens::Nothing, Opens::File, Opens::Device, Opens::Network, Opens::Program];
+
+    /// The word for it in a policy.
+    pub fn word(self) -> &'static str {
+        match self {
+            Opens::Nothing => "nothing",
+            Opens::File => "file",
+            Opens::Device => "device",
+            Opens::Network => "network",
+            Opens::Program => "program",
+        }
+    }
+
+    /// Declares that nodes with any settings open nothing.
+    pub fn nothing(_: &Settings) -> Opens {
+        Opens::Nothing
+    }
+}
+
 /// A filter class: a routine under a name.
 #[derive(Debug, Clone, Copy)]
 pub struct Class {
@@ -172,6 +211,8 @@ pub struct Class {
     /// True if a node with these settings takes only pieces of streams: all its input has to come from a node that
     /// [emits](Self::emits_pieces) or [gives](Self::gives_streams) them.
     pub wants_pieces: fn(&Settings) -> bool,
+    /// True if its nodes read streams beside their frames without judging them, also when no frame arrives.
+    pub reads_streams: bool,
     /// True if a node with these settings emits other frames in place of those that arrive; they have no pieces beside
     /// them.
     pub replaces: fn(&Settings) -> bool,
@@ -183,6 +224,14 @@ pub struct Class {
     pub edits: bool,
     /// Frames that a node with these settings needs.
     pub needs: fn(&Settings) -> Needs,
+    /// Alternatives that a node with these settings accepts, if every frame that it accepts belongs to one of these
+    /// alternatives;
+    /// `None` if that is not known.
+    pub accepts: fn(&Settings) -> Option<Vec<Accepted>>,
+    /// Reason why a node of this class concerns the whole process, so that a foreign graph may not have it.
+    pub whole: Option<&'static str>,
+    /// Resources that a node with these settings opens; everything, unless a class declares less.
+    pub opens: fn(&Settings) -> Opens,
     /// True if making a node has a lasting side effect, such as emptying a file; such nodes are made last.
     pub lasting: bool,
     /// True if its nodes write a memory buffer that others may read; only these classes take `mbufsize`.
@@ -258,11 +307,15 @@ impl Class {
         emits_pieces: never,
         gives_streams: never,
         wants_pieces: never,
+        reads_streams: false,
         replaces: never,
         cuts: never,
         editable: false,
         edits: false,
         needs: |_| Needs::All("needs all frames"),
+        accepts: |_| None,
+        whole: None,
+        opens: |_| Opens::Program,
         lasting: false,
         memory: false,
         waits: false,

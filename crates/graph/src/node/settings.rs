@@ -122,6 +122,12 @@ impl Settings {
         first.map_or(0, |interface| interface.netmask)
     }
 
+    /// True if the frames of no interface before the node are outgoing.
+    pub fn incoming_only(&self) -> bool {
+        let interfaces = self.interfaces();
+        !interfaces.is_empty() && interfaces.iter().all(|interface| interface.at_driver)
+    }
+
     /// Keeps the memory buffer of the node that had these settings.
     pub fn keep_memory(&mut self, old: &Settings) {
         self.memory = old.memory();

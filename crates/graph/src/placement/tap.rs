@@ -4,7 +4,7 @@
 //! there, too. The tap rejects a part of what the node rejects; the node decides about the rest. While an edit of the
 //! graph uses the device's frames in another way, the tap is off.
 
-use crate::plan::Plan;
+use crate::plan::{Feed, Plan, PlanNode};
 use crate::rules::RuleSet;
 use crate::runtime::Made;
 use fyke_capture::{Interface, SocketFilter};
@@ -59,17 +59,21 @@ impl fmt::Debug for TapPlace {
     }
 }
 
-/// Index of the node that has rules for all frames of a device: the only one after it, for which nothing asks for the
-/// frames that it rejects.
+/// Index of the node that has rules for all frames of a device, or of several: the only one after it, for which nothing
+/// asks for the frames that it rejects.
 pub(super) fn node_after(plan: &Plan, device: usize) -> Option<usize> {
     let fed = |at: &usize| plan.nodes[*at].feeds.iter().any(|feed| feed.from == device);
     let mut after = (0..plan.nodes.len()).filter(fed);
     let (Some(at), None) = (after.next(), after.next()) else { return None };
     let node = &plan.nodes[at];
-    let [feed] = node.feeds[..] else { return None };
+    let is_alone = |feed: &Feed| feed.class.is_none() && is_device(&plan.nodes[feed.from]);
     let is_own = node.settings.flag("own").unwrap_or(true);
     let fits = node.class.name == "bloom" && !is_own && !node.inverted && !node.exported;
-    (fits && feed.class.is_none() && !plan.nodes[device].exported).then_some(at)
+    (fits && node.feeds.iter().all(is_alone)).then_some(at)
+}
+
+fn is_device(node: &PlanNode) -> bool {
+    node.class.name == "device" && !node.exported
 }
 
 /// True if the rules of a node are those of its interface: its text has none.
@@ -89,9 +93,10 @@ impl TapPlace {
     ) -> TapPlace {
         let node = plan.nodes[at].key;
         let rules = super::node_of(made, node).and_then(|node| node.rules());
+        let interface = interface.filter(|_| plan.nodes[at].feeds.len() == 1);
         let tap = match (interface, rules) {
             (Some(interface), Some(rules)) => make(interface, rules, is_shared(plan, at)),
-            (None, _) => Err("the device has several interfaces".to_owned()),
+            (None, _) => Err("they are for the frames of several interfaces".to_owned()),
             (_, None) => Err("the node has none".to_owned()),
         };
         TapPlace { node, tap }

@@ -16,7 +16,9 @@ use super::view::{GraphView, NodeView, SourceView};
 use super::workers::Crew;
 use crate::node::NodeError;
 use crate::plan::Plan;
-use fyke_capture::{Account, Interface, Next, Notice, ReadError, Source, SourceStats};
+use fyke_capture::{
+    Account, DROP_REASONS, Interface, Next, Notice, ReadError, Source, SourceStats,
+};
 use fyke_filters::FilterSet;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -99,6 +101,8 @@ pub struct Engine {
     snapshots_are_cheap: bool,
     /// True if the first node that fails ends the graph.
     all_or_none: bool,
+    /// Tag of the node that ends the run by its failure.
+    vital: Option<String>,
     /// True if the sources have been stopped and nothing more will be read from them.
     over: bool,
     notify: Option<Notify>,
@@ -131,6 +135,7 @@ impl Engine {
             removed: Outcome::default(),
             snapshots_are_cheap: true,
             all_or_none: false,
+            vital: None,
             over: false,
             notify: None,
             filters: HashMap::new(),
@@ -146,6 +151,15 @@ impl Engine {
     /// Ends the graph as soon as one node fails. By default the graph ends when no branch is left.
     pub fn end_at_first_failure(&mut self) {
         self.all_or_none = true;
+    }
+
+    /// Ends the run when the node with this tag fails; the branch of another node that fails stops.
+    pub fn end_at_failure_of(&mut self, tag: &str) {
+        self.vital = Some(tag.to_owned());
+    }
+
+    fn has_lost_vital(&self) -> bool {
+        self.vital.as_deref().is_some_and(|tag| self.nodes.has_failed(tag))
     }
 
     /// Sets the function that receives events of interfaces: down, up, gone, back.
@@ -216,7 +230,8 @@ impl Engine {
             }
             if self.nodes.failures > failures {
                 failures = self.nodes.failures;
-                if self.all_or_none || !self.nodes.leads_anywhere() {
+                let is_over = self.all_or_none || self.has_lost_vital();
+                if is_over || !self.nodes.leads_anywhere() {
                     break;
                 }
             }
@@ -353,10 +368,11 @@ impl Engine {
 
     /// The counts now, including those of filters if `filters` is set; `None` if these are not available at once.
     fn look(&mut self, filters: bool) -> Option<GraphView> {
-        let Counted { mut nodes, outcomes, texts: accepted } = match &mut self.crew {
-            Some(crew) => crew.view(filters)?,
-            None => self.nodes.counted(filters)?,
-        };
+        let Counted { mut nodes, outcomes, mut by_interface, texts: accepted } =
+            match &mut self.crew {
+                Some(crew) => crew.view(filters)?,
+                None => self.nodes.counted(filters)?,
+            };
         let has_ended = self.has_ended();
         let mut outcome = Outcome::default();
         outcomes.values().for_each(|one| outcome.add(one));
@@ -381,16 +397,20 @@ impl Engine {
             node.counts.arrived += lost + left + filtered;
             let mut of_source = outcomes.get(&inlet.number).cloned().unwrap_or_default();
             for sum in [&mut of_source, &mut outcome] {
-                sum.lose(DROPPED, dropped);
-                sum.lose(UNREADABLE, unreadable);
-                sum.lose(UNREAD, unread);
-                sum.rejected += after_end + filtered;
-                sum.uncounted |= inlet.stats.filtered_uncounted;
+                add_unevaluated(sum, &inlet.stats, (unread, after_end));
             }
+            let merged = by_interface.remove(&inlet.number).unwrap_or_default();
+            let is_over = self.over && inlet.stopped;
+            let by_interface = match inlet.is_live {
+                true if merged.is_empty() => vec![of_source.clone()],
+                true => settle_merged(&*inlet.source, merged, is_over, has_ended),
+                false => Vec::new(),
+            };
             sources.push(SourceView {
                 node: inlet.key,
                 stats: inlet.stats,
                 outcome: of_source,
+                by_interface,
                 unread,
                 after_end,
                 ended: inlet.ended,
@@ -429,22 +449,21 @@ impl Engine {
         true
     }
 
-    /// Passes the accounts of live interfaces to the nodes. A source of several interfaces has no account for each of
-    /// them.
+    /// Passes the accounts of live interfaces to the nodes.
     fn account(&mut self, view: &GraphView) {
-        let live = self.inlets.iter().zip(&view.sources).filter(|(inlet, _)| inlet.is_live);
-        let accounts: Vec<_> = live
-            .filter_map(|(inlet, of_source)| {
-                let [interface] = inlet.source.interfaces() else { return None };
-                let account = Account {
-                    received: (!of_source.outcome.uncounted).then(|| of_source.outcome.seen()),
-                    dropped: Some(of_source.stats.dropped),
-                    accepted: Some(of_source.outcome.accepted),
-                    ..Account::default()
-                };
-                Some((interface.clone(), account))
-            })
-            .collect();
+        let account = |(interface, outcome): (&Interface, &Outcome)| {
+            let dropped = |(reason, _): &(&Arc<str>, &u64)| {
+                ***reason == *DROPPED || DROP_REASONS.contains(&&***reason)
+            };
+            let account = Account {
+                received: (!outcome.uncounted).then(|| outcome.seen()),
+                dropped: Some(outcome.lost.iter().filter(dropped).map(|(_, count)| count).sum()),
+                accepted: Some(outcome.accepted),
+                ..Account::default()
+            };
+            (interface.clone(), account)
+        };
+        let accounts: Vec<_> = view.by_interface().map(account).collect();
         if accounts.is_empty() {
             return;
         }
@@ -504,6 +523,13 @@ impl Engine {
         for (at, node) in plan.nodes.iter().enumerate() {
             let is_live = node.class.name == "device";
             let inlet = inlets.remove(&node.key);
+            if let Some(inlet) = inlet.as_ref().filter(|_| is_live) {
+                let count = inlet.source.interfaces().len();
+                if count > 1 {
+                    let none = || vec![Outcome::default(); count];
+                    self.nodes.by_interface.entry(inlet.number).or_insert_with(none);
+                }
+            }
             self.inlets.extend(inlet.map(|inlet| Inlet { at, is_live, ..inlet }));
         }
         let alone = self.inlets.len() < 2;
@@ -517,10 +543,7 @@ impl Engine {
         // The counts of workers are final only now.
         for mut inlet in inlets.into_values() {
             let stats = inlet.source.stats();
-            self.removed.lose(DROPPED, stats.dropped);
-            self.removed.lose(UNREADABLE, stats.unreadable);
-            self.removed.rejected += stats.filtered;
-            self.removed.uncounted |= stats.filtered_uncounted;
+            add_unevaluated(&mut self.removed, &stats, (0, 0));
         }
     }
 
@@ -554,4 +577,35 @@ impl Engine {
             }
         }
     }
+}
+
+/// Adds the frames of a source that were not evaluated: lost, by reason, or rejected in the kernel; and those that were
+/// left at the end, unread or after a node had ended the graph.
+fn add_unevaluated(sum: &mut Outcome, stats: &SourceStats, (unread, after_end): (u64, u64)) {
+    let others = DROP_REASONS.iter().zip(stats.dropped_by);
+    sum.lose(DROPPED, stats.dropped.saturating_sub(stats.dropped_by.iter().sum()));
+    others.for_each(|(reason, count)| sum.lose(reason, count));
+    sum.lose(UNREADABLE, stats.unreadable);
+    sum.lose(UNREAD, unread);
+    sum.rejected += after_end + stats.filtered;
+    sum.uncounted |= stats.filtered_uncounted;
+}
+
+/// Completes the outcomes of the interfaces of a source that merges them. Once the graph is over, frames that were not
+/// evaluated are lost or, if a node has ended it, rejected.
+fn settle_merged(
+    source: &dyn Source,
+    evaluated: Vec<Outcome>,
+    is_over: bool,
+    has_ended: bool,
+) -> Vec<Outcome> {
+    let all = evaluated.into_iter().zip(source.stats_by_interface());
+    all.map(|(mut outcome, stats)| {
+        let lost = stats.dropped + stats.unreadable + stats.ignored;
+        let left = stats.received.saturating_sub(lost + outcome.seen());
+        let left = if is_over { left } else { 0 };
+        add_unevaluated(&mut outcome, &stats, if has_ended { (0, left) } else { (left, 0) });
+        outcome
+    })
+    .collect()
 }

@@ -22,8 +22,10 @@ use std::time::{Duration, Instant};
 /// Longest wait of an edit for the packet loop, which looks for edits between two batches.
 const TAKE_OVER: Duration = Duration::from_secs(5);
 
-/// Longest wait for a snapshot.
+/// Longest wait for a snapshot that is due.
 const SNAPSHOT_LIMIT: Duration = Duration::from_secs(1);
+/// Longest wait until a snapshot is due, for callers that need one after an edit.
+const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(30);
 /// Shortest time between two snapshots, and its least multiple of the time that the last one took.
 const SNAPSHOT_PAUSE: Duration = Duration::from_millis(5);
 const SNAPSHOT_SHARE: u32 = 50;
@@ -181,15 +183,26 @@ impl Shared {
         drop(old);
     }
 
-    /// Waits for a snapshot that begins after this call; returns the last one if the loop does not answer in time.
-    fn snapshot(&self) -> Arc<GraphView> {
-        let views = lock(&self.view);
+    /// Waits for a snapshot that begins after this call; returns the last one if the loop does not answer in time. The
+    /// time begins when the loop may take the next snapshot, but at most `patience` after the call.
+    fn snapshot(&self, patience: Duration) -> Arc<GraphView> {
+        let called = Instant::now();
+        let mut views = lock(&self.view);
         let number = self.asked.fetch_add(1, Ordering::AcqRel) + 1;
-        let waits = |_: &mut Views| {
+        let waits = || {
             self.answered.load(Ordering::Acquire) < number && !self.closed.load(Ordering::Acquire)
         };
-        let waited = self.shown.wait_timeout_while(views, SNAPSHOT_LIMIT, waits);
-        waited.unwrap_or_else(PoisonError::into_inner).0.snapshot.clone()
+        while waits() {
+            let due = views.not_before.map_or(called, |time| time.max(called));
+            let end = due.min(called + patience) + SNAPSHOT_LIMIT;
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            let waited = self.shown.wait_timeout(views, left);
+            views = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        views.snapshot.clone()
     }
 
     /// Hands an edit to the packet loop and waits until it is in force, also for a loop that is yet to begin.
@@ -296,6 +309,11 @@ impl Opened {
     }
 }
 
+fn no_such_text(given: u64, texts: &BTreeMap<u64, Arc<str>>) -> EditError {
+    let present: Vec<_> = texts.keys().map(u64::to_string).collect();
+    EditError::NoSuchText { given, present: present.join(", ") }
+}
+
 struct Editor {
     workers: usize,
     classes: Classes,
@@ -393,6 +411,11 @@ impl Editor {
 }
 
 impl GraphHandle {
+    /// True once a thread runs the engine, so that edits are taken over.
+    pub fn runs(&self) -> bool {
+        self.shared.started.load(Ordering::Acquire)
+    }
+
     /// Plans and makes the graph of some texts; one thread must run the engine.
     ///
     /// # Errors
@@ -513,6 +536,20 @@ impl GraphHandle {
         Ok(id)
     }
 
+    /// Replaces one text by another; nodes that they share stay.
+    ///
+    /// # Errors
+    /// If it is refused; then nothing has changed.
+    pub fn replace(&self, id: u64, text: &str) -> Result<(), EditError> {
+        let mut editor = lock(&self.editor);
+        let mut texts = editor.texts.clone();
+        match texts.get_mut(&id) {
+            Some(old) => *old = text.into(),
+            None => return Err(no_such_text(id, &texts)),
+        }
+        self.apply(&mut editor, texts)
+    }
+
     /// Replaces all texts by one; nodes that it shares with them stay. Returns its number.
     ///
     /// # Errors
@@ -533,8 +570,7 @@ impl GraphHandle {
         let mut editor = lock(&self.editor);
         let mut texts = editor.texts.clone();
         if texts.remove(&id).is_none() {
-            let present: Vec<_> = texts.keys().map(u64::to_string).collect();
-            return Err(EditError::NoSuchText { given: id, present: present.join(", ") });
+            return Err(no_such_text(id, &texts));
         }
         if texts.is_empty() {
             return Err(EditError::LastText);
@@ -588,6 +624,16 @@ impl GraphHandle {
         lock(&self.editor).notes.clone()
     }
 
+    /// Nodes of the texts that change nothing: left out, or not, each with the reason.
+    pub fn left_out(&self) -> Vec<String> {
+        lock(&self.editor).plan.left_out.clone()
+    }
+
+    /// The class that a text names so.
+    pub fn class(&self, name: &str) -> Option<crate::node::Class> {
+        lock(&self.editor).classes.find(name)
+    }
+
     /// Places of the filters after devices.
     pub fn placements(&self) -> Vec<Placement> {
         lock(&self.editor).placements.clone()
@@ -620,6 +666,39 @@ impl GraphHandle {
     /// source, such as a pipe, answers later; then this is the previous snapshot, and [`GraphView::elapsed`] tells
     /// its time.
     pub fn snapshot(&self) -> Arc<GraphView> {
-        self.shared.snapshot()
+        self.shared.snapshot(Duration::ZERO)
+    }
+
+    /// As [`GraphHandle::snapshot`], but waits for the share of time, too, which makes snapshots of many filters rare:
+    /// for callers that need the counts after an edit.
+    pub fn snapshot_when_due(&self) -> Arc<GraphView> {
+        self.shared.snapshot(SNAPSHOT_PATIENCE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A snapshot that has taken long makes the next one late; it is waited for if that is wanted.
+    #[test]
+    fn a_snapshot_that_is_not_due_yet_is_waited_for() {
+        let shared = Shared::default();
+        let began = Instant::now().checked_sub(SNAPSHOT_LIMIT / 25).unwrap();
+        shared.publish(GraphView::default(), Some((began, 0)));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !shared.closed.load(Ordering::Acquire) {
+                    if shared.is_asked() {
+                        let view = GraphView { epoch: 7, ..GraphView::default() };
+                        shared.publish(view, Some((Instant::now(), shared.asked())));
+                    }
+                    std::thread::sleep(SNAPSHOT_PAUSE);
+                }
+            });
+            let view = shared.snapshot(SNAPSHOT_PATIENCE);
+            shared.close();
+            assert_eq!(view.epoch, 7);
+        });
     }
 }

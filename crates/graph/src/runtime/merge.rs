@@ -7,6 +7,7 @@
 //!
 //! Two frames change their order only if the kernel hands over a block more than [`SETTLED`] after its frames arrived,
 //! or has stored them in another order in one ring. Frames that the output does not take are counted as lost later.
+//! A batch of the output has frames of several sources, so their interfaces get common numbers.
 //! Cost: a copy of each frame that arrives; a comparison for each change between two rings.
 
 use super::nodes::next_serial;
@@ -14,7 +15,7 @@ use super::orders::lock;
 use crate::node::columns::Column;
 use crate::node::{Arrival, Counter, Emitted, Node, NodeError, Settings};
 use fyke_capture::{Account, Interface};
-use fyke_frame::{Batch, Mask};
+use fyke_frame::{Batch, Frame, Mask};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -38,7 +39,6 @@ struct Chunk {
     /// Times by which the frames are ordered; never smaller than those before.
     keys: Vec<u64>,
     bytes: usize,
-    interfaces: Arc<[Interface]>,
 }
 
 /// Frames of a source that a worker has evaluated.
@@ -50,7 +50,9 @@ struct Queue {
     at: usize,
     bytes: usize,
     last_key: u64,
-    interfaces: Arc<[Interface]>,
+    /// Interfaces of its source, and the index of each among those of all sources.
+    interfaces: Vec<Interface>,
+    places: Vec<u32>,
 }
 
 /// Position of a frame in a queue: chunk and index.
@@ -67,19 +69,21 @@ impl Queue {
     }
 
     fn new(worker: usize, source: u32) -> Queue {
-        let (chunks, interfaces) = (VecDeque::new(), Arc::default());
-        Queue { worker, source, chunks, at: 0, bytes: 0, last_key: 0, interfaces }
+        let (chunks, interfaces, places) = (VecDeque::new(), Vec::new(), Vec::new());
+        Queue { worker, source, chunks, at: 0, bytes: 0, last_key: 0, interfaces, places }
     }
 
-    fn push(&mut self, arrival: &Arrival<'_>, mut chunk: Chunk) {
-        if *self.interfaces != *arrival.interfaces() {
-            self.interfaces = arrival.interfaces().into();
+    /// Adds the frames that arrive; `all` are the interfaces of all sources.
+    fn push(&mut self, arrival: &Arrival<'_>, mut chunk: Chunk, all: &mut Vec<Interface>) {
+        if self.interfaces != arrival.interfaces() {
+            self.interfaces = arrival.interfaces().to_vec();
+            self.places = self.interfaces.iter().map(|one| place_of(one, all)).collect();
         }
-        chunk.interfaces = Arc::clone(&self.interfaces);
         for (_, frame) in arrival.frames() {
             self.last_key = self.last_key.max(frame.timestamp_ns);
             chunk.keys.push(self.last_key);
-            chunk.frames.push(self.source, frame);
+            let interface = self.places[frame.interface as usize];
+            chunk.frames.push(self.source, &Frame { interface, ..*frame });
             chunk.bytes += frame.data.len() + OVERHEAD;
         }
         self.bytes += chunk.bytes;
@@ -87,22 +91,12 @@ impl Queue {
     }
 
     /// Adds the frames up to a time to a batch; false if the batch takes no more.
-    fn take<'q>(
-        &'q self,
-        limit: u64,
-        place: &mut Place,
-        batch: &mut Batch<'q>,
-        from: &mut Option<(u32, Arc<[Interface]>)>,
-    ) -> bool {
+    fn take<'q>(&'q self, limit: u64, place: &mut Place, batch: &mut Batch<'q>) -> bool {
         while self.key(*place).is_some_and(|key| key <= limit) {
-            let chunk = &self.chunks[place.0];
-            let Some((frame, source)) = chunk.frames.get(place.1) else { return false };
-            if from.as_ref().is_some_and(|(known, _)| *known != source)
-                || batch.push(frame).is_err()
-            {
+            let Some((frame, _)) = self.chunks[place.0].frames.get(place.1) else { return false };
+            if batch.push(frame).is_err() {
                 return false;
             }
-            from.get_or_insert_with(|| (source, Arc::clone(&chunk.interfaces)));
             *place = self.after(*place);
         }
         true
@@ -130,8 +124,11 @@ impl Queue {
 }
 
 /// The queues of all workers.
+#[derive(Default)]
 struct Queues {
     list: Vec<Queue>,
+    /// Interfaces of all sources; the index of one never changes.
+    interfaces: Vec<Interface>,
     spare: Vec<Chunk>,
     /// True if no frame will come any more.
     finishing: bool,
@@ -191,14 +188,16 @@ impl Merge {
         let Merge { node, queues, places, .. } = self;
         places.clear();
         places.extend(queues.list.iter().map(|queue| (0, queue.at)));
-        let (mut batch, mut from) = (Batch::new(), None);
+        let (mut batch, mut source) = (Batch::new(), None);
         while let Some((number, limit)) = queues.earliest(places, clocks) {
-            if !queues.list[number].take(limit, &mut places[number], &mut batch, &mut from) {
+            let queue = &queues.list[number];
+            source.get_or_insert(queue.source);
+            if !queue.take(limit, &mut places[number], &mut batch) {
                 break;
             }
         }
-        let Some((source, interfaces)) = from else { return false };
-        let written = hand_over(&mut **node, &batch, source, &interfaces);
+        let Some(source) = source.filter(|_| !batch.is_empty()) else { return false };
+        let written = hand_over(&mut **node, &batch, source, &queues.interfaces);
         let count = batch.len() as u64;
         for (queue, place) in queues.list.iter_mut().zip(places) {
             queue.cut(*place, &mut queues.spare);
@@ -214,21 +213,37 @@ impl Merge {
     }
 }
 
+/// Index of an interface among those of all sources, which get it if it is new.
+fn place_of(interface: &Interface, all: &mut Vec<Interface>) -> u32 {
+    let known = all.iter().position(|one| one == interface);
+    let place = known.unwrap_or_else(|| {
+        all.push(interface.clone());
+        all.len() - 1
+    });
+    place as u32
+}
+
 /// The earliest time of a frame that a worker may still bring.
 fn least(clocks: &[AtomicU64]) -> u64 {
     clocks.iter().map(|clock| clock.load(Ordering::Acquire)).min().unwrap_or(u64::MAX)
 }
 
 impl Queues {
-    /// The queue of a worker for the frames of a source.
-    fn of(&mut self, worker: usize, source: u32) -> &mut Queue {
+    /// Index of the queue of a worker for the frames of a source.
+    fn of(&mut self, worker: usize, source: u32) -> usize {
         let known =
             self.list.iter().position(|queue| (queue.worker, queue.source) == (worker, source));
-        let number = known.unwrap_or_else(|| {
+        known.unwrap_or_else(|| {
             self.list.push(Queue::new(worker, source));
             self.list.len() - 1
-        });
-        &mut self.list[number]
+        })
+    }
+
+    /// Adds the frames that arrive at a worker.
+    fn push(&mut self, worker: usize, arrival: &Arrival<'_>) {
+        let chunk = self.spare.pop().unwrap_or_default();
+        let number = self.of(worker, arrival.source());
+        self.list[number].push(arrival, chunk, &mut self.interfaces);
     }
 
     /// The queue with the earliest frame, and the time up to which its frames come before those of all others.
@@ -292,7 +307,7 @@ impl Merging {
     pub fn shares(node: Box<dyn Node>, clocks: &Arc<[AtomicU64]>) -> Vec<Merging> {
         let all = Arc::new(Mutex::new(Merge {
             node,
-            queues: Queues { list: Vec::new(), spare: Vec::new(), finishing: false },
+            queues: Queues::default(),
             places: Vec::new(),
             failed: None,
             lost: 0,
@@ -318,8 +333,7 @@ impl Node for Merging {
         let mut all = lock(&self.all);
         all.check()?;
         if !arrival.mask().is_empty() {
-            let chunk = all.queues.spare.pop().unwrap_or_default();
-            all.queues.of(self.worker, arrival.source()).push(arrival, chunk);
+            all.queues.push(self.worker, arrival);
         }
         all.drain(&self.clocks);
         Ok(arrival.mask())

@@ -84,6 +84,8 @@ pub(super) struct Nodes {
     pub interfaces: HashMap<u32, Vec<Interface>>,
     /// Outcomes of the frames of each source, by its number, including sources that have been removed.
     pub outcomes: BTreeMap<u32, Outcome>,
+    /// The same for each interface of the sources that merge several.
+    pub by_interface: BTreeMap<u32, Vec<Outcome>>,
     /// Frames of each source, by its number, that it lost or the kernel rejected; `None` with several workers.
     pub never_read: Option<HashMap<u32, u64>>,
     /// First frame of the batch without a result, and the counts of the source before it.
@@ -414,15 +416,6 @@ impl Nodes {
         self.drain(0);
     }
 
-    /// Counts the frames of a batch as lost, because the graph is paused.
-    fn lose_paused(&mut self, from: usize, input: &Input<'_>) {
-        let count = input.batch.len() as u64;
-        let counts = &mut self.slots[from].counts;
-        counts.arrived += count;
-        counts.lost += count;
-        self.outcomes.entry(input.source).or_default().lose(PAUSED, count);
-    }
-
     /// Runs a batch through the nodes after slot `from`; returns how many of its frames were evaluated.
     fn run(&mut self, from: usize, input: &Input<'_>) -> usize {
         let frames = input.batch.len();
@@ -453,8 +446,7 @@ impl Nodes {
             }
             if input.counted {
                 self.fate.judged(&self.slots[from].plan.ends, window, Mask::EMPTY);
-                let outcome = self.outcomes.entry(input.source).or_default();
-                self.fate.decide(window, outcome, &mut self.texts);
+                self.decide(input, window);
             }
             self.ended |= cut.ends;
             if cut.at.is_none() || self.ended {
@@ -696,11 +688,11 @@ impl Nodes {
                     emitted: first,
                 };
                 let seen = self.run(index, &input);
+                if counted {
+                    self.leave_rejected(&input, seen);
+                }
                 self.interfaces.insert(source, interfaces);
                 self.slots[index].counts.emitted(seen as u64, late);
-                if counted && let Some(outcome) = self.outcomes.get_mut(&source) {
-                    outcome.rejected = outcome.rejected.saturating_sub(seen as u64);
-                }
                 count += seen;
             }
         }

@@ -124,8 +124,8 @@ impl Fate {
         }
     }
 
-    /// Decides the outcome of the frames of the window, and counts those that each text accepted.
-    pub fn decide(&self, window: Mask, outcome: &mut Outcome, texts: &mut BTreeMap<u64, u64>) {
+    /// Decides the outcome of the frames of the window.
+    pub fn decide(&self, window: Mask, outcome: &mut Outcome) {
         let count = |mask: Mask| mask.count() as u64;
         let mut rest = window;
         for (reason, frames) in &self.lost {
@@ -136,10 +136,14 @@ impl Fate {
         rest = rest.without(self.accepted);
         outcome.taken += count(rest & self.taken);
         outcome.rejected += count(rest.without(self.taken));
+    }
+
+    /// Counts the frames of the window that each text accepted.
+    pub fn count_texts(&self, window: Mask, texts: &mut BTreeMap<u64, u64>) {
         for (text, passed) in &self.texts {
             let lost = self.texts_lost.iter().filter(|(other, _)| other == text);
             let passed = lost.fold(*passed & window, |left, (_, frames)| left.without(*frames));
-            *texts.entry(*text).or_default() += count(passed);
+            *texts.entry(*text).or_default() += passed.count() as u64;
         }
     }
 }

@@ -34,6 +34,11 @@ impl GraphView {
         self.nodes.iter().find(|node| node.name == name)
     }
 
+    /// The interfaces that are read live, and the outcomes of their frames.
+    pub fn by_interface(&self) -> impl Iterator<Item = (&Interface, &Outcome)> {
+        self.sources.iter().flat_map(|source| source.interfaces.iter().zip(&source.by_interface))
+    }
+
     /// The rules of the first node that has rules.
     pub fn rules(&self) -> Option<&RuleSet> {
         self.nodes.iter().find_map(|node| node.rules.as_ref())
@@ -103,6 +108,8 @@ pub struct SourceView {
     pub after_end: u64,
     /// Outcomes of its frames.
     pub outcome: Outcome,
+    /// Outcomes of the frames of each of its interfaces, as long as those are read live.
+    pub by_interface: Vec<Outcome>,
     /// True if no frame will come any more.
     pub ended: bool,
     /// Interfaces of its frames.

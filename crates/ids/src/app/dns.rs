@@ -1,10 +1,21 @@
-//! DNS: questions of messages, over UDP, and over TCP with a length before each. Source: RFC 1035, 7766.
+//! DNS: questions and answers of messages, over UDP, and over TCP with a length before each. Source: RFC 1035, 7766.
 
 use super::{Give, Message};
 use crate::buffer::{Application, Buffer};
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Most questions of a message.
 const MAX_QUESTIONS: usize = 32;
+/// Most answers that are recorded.
+pub const MAX_ANSWERS: usize = 64;
+/// Types of answers with data that is recorded.
+const A: u16 = 1;
+const NS: u16 = 2;
+const CNAME: u16 = 5;
+const PTR: u16 = 12;
+const MX: u16 = 15;
+const TXT: u16 = 16;
+const AAAA: u16 = 28;
 /// Longest name, in bytes.
 const MAX_NAME: usize = 255;
 const HEADER: usize = 12;
@@ -80,24 +91,110 @@ fn header(bytes: &[u8]) -> Option<Header> {
     fits.then_some(Header { is_answer, questions })
 }
 
+/// A question: the name and the type.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Question {
+    /// Name with dots.
+    pub name: Vec<u8>,
+    /// Type, such as 1 for A.
+    pub kind: u16,
+}
+
+/// An answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// Name with dots.
+    pub name: Vec<u8>,
+    /// Type.
+    pub kind: u16,
+    /// Time for which it may be kept, in seconds.
+    pub ttl: u32,
+    /// An address, a name or a text; the others are empty.
+    pub data: Vec<u8>,
+}
+
+/// A message, for records.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Facts {
+    /// Identifier.
+    pub id: u16,
+    /// Flags, with the operation and the code of the response.
+    pub flags: u16,
+    /// Questions.
+    pub questions: Vec<Question>,
+    /// Answers, at most [`MAX_ANSWERS`], up to the first damaged one.
+    pub answers: Vec<Answer>,
+}
+
 /// The message in some bytes; none if they are no message of DNS.
 pub fn message(bytes: &[u8]) -> Option<Message> {
     let header = header(bytes)?;
     let mut at = HEADER;
-    let mut buffers = Vec::new();
+    let (mut buffers, mut questions) = (Vec::new(), Vec::new());
     for _ in 0..header.questions {
         let (name, end) = name(bytes, at)?;
-        let class = u16::from_be_bytes(*bytes.get(end + 2..)?.first_chunk()?) & 0x7fff;
+        let (kind, class) = (word(bytes, end)?, word(bytes, end + 2)? & 0x7fff);
         if !matches!(class, 1 | 3 | 4 | 254 | 255) {
             return None;
         }
         at = end + 4;
         if !header.is_answer {
-            buffers.push((Buffer::DnsQuery, name));
+            buffers.push((Buffer::DnsQuery, name.clone()));
         }
+        questions.push(Question { name, kind });
     }
-    let (application, to_server) = (Application::Dns, !header.is_answer);
-    Some(Message { application, to_server, complete: true, buffers })
+    let mut answers = Vec::new();
+    let count = if header.is_answer { usize::from(word(bytes, 6)?) } else { 0 };
+    while answers.len() < count.min(MAX_ANSWERS)
+        && let Some((answer, end)) = answer(bytes, at)
+    {
+        answers.push(answer);
+        at = end;
+    }
+    let facts = Facts { id: word(bytes, 0)?, flags: word(bytes, 2)?, questions, answers };
+    let whole = Message::whole(Application::Dns, !header.is_answer, buffers);
+    Some(Message { facts: super::Facts::Dns(Box::new(facts)), ..whole })
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+/// An answer, and the place after it.
+fn answer(bytes: &[u8], at: usize) -> Option<(Answer, usize)> {
+    let (name, end) = name(bytes, at)?;
+    let kind = word(bytes, end)?;
+    let ttl = u32::from_be_bytes(*bytes.get(end + 4..)?.first_chunk()?);
+    let start = end + 10;
+    let after = start + usize::from(word(bytes, end + 8)?);
+    let raw = bytes.get(start..after)?;
+    let data = match (kind, raw.len()) {
+        (A, 4) => Ipv4Addr::from_bits(u32::from_be_bytes(*raw.first_chunk()?)).to_string(),
+        (AAAA, 16) => Ipv6Addr::from_bits(u128::from_be_bytes(*raw.first_chunk()?)).to_string(),
+        (NS | CNAME | PTR, _) => {
+            return Some((Answer { name, kind, ttl, data: self::name(bytes, start)?.0 }, after));
+        }
+        (MX, 3..) => {
+            return Some((
+                Answer { name, kind, ttl, data: self::name(bytes, start + 2)?.0 },
+                after,
+            ));
+        }
+        // Several texts, each with its length before it.
+        (TXT, _) => {
+            let mut texts = Vec::new();
+            let mut rest = raw;
+            while let Some((len, more)) = rest.split_first()
+                && let Some((text, more)) = more.split_at_checked(usize::from(*len))
+            {
+                texts.extend_from_slice(text);
+                rest = more;
+            }
+            return Some((Answer { name, kind, ttl, data: texts }, after));
+        }
+        _ => String::new(),
+    };
+    Some((Answer { name, kind, ttl, data: data.into_bytes() }, after))
 }
 
 /// A name with dots, and the place after it.

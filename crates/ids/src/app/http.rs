@@ -2,7 +2,8 @@
 //!
 //! A head becomes a message as soon as it is complete; if a body follows, a second message with all buffers is given
 //! when the body is complete, has reached [`MAX_BODY`], or its direction ends. Source: RFC 9112; the buffers are those
-//! of Suricata's keywords. A direction that is not HTTP any more (an upgrade, a tunnel, a gap in a head) is given up.
+//! of Suricata's keywords. A direction that is not HTTP any more (an upgrade, a tunnel, a gap in a head) is given up;
+//! after a line that begins no message, or a chunk without a length, the next line that begins one is looked for.
 
 mod body;
 mod head;
@@ -11,11 +12,15 @@ mod uri;
 use super::{Give, Message};
 use crate::buffer::{Application, Buffer};
 use body::{Body, Framing};
-use head::{Head, split_head};
+use head::{Head, is_important, split_head};
 use std::collections::VecDeque;
 
-/// Longest head, in bytes.
+/// Bytes of a head that are kept; of the rest, only the fields that a buffer or the length of the body needs.
 pub const MAX_HEAD: usize = 64 << 10;
+/// Bytes of those fields.
+const MAX_IMPORTANT: usize = 16 << 10;
+/// Bytes of a line that are kept where heads are not.
+const MAX_LINE: usize = 4096;
 /// Bytes of a body that are judged.
 pub const MAX_BODY: usize = 100 << 10;
 /// Most requests that wait for their responses.
@@ -84,8 +89,34 @@ struct Side {
     head: Vec<u8>,
     /// Place up to which no end of the head was found.
     seen: usize,
+    /// The head is longer than [`MAX_HEAD`]: the line that is being read after that.
+    after: Option<Line>,
+    /// The line that is being read while no message is known to begin.
+    lost: Option<Line>,
     body: Option<(Head, Body)>,
     ended: bool,
+}
+
+/// A line that is being read.
+#[derive(Debug, Default)]
+struct Line {
+    bytes: Vec<u8>,
+    /// Place in the head where its first part is, too.
+    begun: Option<usize>,
+}
+
+impl Line {
+    /// Takes bytes up to the end of the line; returns those after it, and the line if it is complete.
+    fn take<'b>(&mut self, bytes: &'b [u8]) -> (&'b [u8], Option<Vec<u8>>) {
+        let end = memchr::memchr(b'\n', bytes);
+        let count = end.map_or(bytes.len(), |end| end + 1);
+        let room = MAX_LINE - self.bytes.len().min(MAX_LINE);
+        self.bytes.extend_from_slice(&bytes[..count.min(room)]);
+        if count > room && end.is_some() {
+            self.bytes.extend_from_slice(b"\r\n");
+        }
+        (&bytes[count..], end.map(|_| std::mem::take(&mut self.bytes)))
+    }
 }
 
 /// True if a direction begins with a request or a response, none if it is too short to tell.
@@ -115,7 +146,9 @@ impl Http {
     pub fn held(&self) -> usize {
         let side = |side: &Side| {
             let body = side.body.as_ref().map_or(0, |(head, body)| head.held() + body.held());
-            side.head.capacity() + body
+            let lines = [&side.after, &side.lost];
+            let lines = lines.into_iter().flatten().map(|line| line.bytes.capacity());
+            side.head.capacity() + body + lines.sum::<usize>()
         };
         self.sides.iter().map(side).sum()
     }
@@ -128,10 +161,7 @@ impl Http {
         }
         let mut rest = bytes;
         while !rest.is_empty() && !self.sides[at].ended {
-            rest = match self.sides[at].body {
-                Some(_) => self.body(to_server, rest, give),
-                None => self.head(to_server, rest, give),
-            };
+            rest = self.next(to_server, rest, give);
         }
     }
 
@@ -160,22 +190,94 @@ impl Http {
         }
         let Some(len) = split_head(&side.head, side.seen) else {
             side.seen = side.head.len().saturating_sub(3);
-            side.ended |= side.head.len() > MAX_HEAD;
-            return &[];
+            if side.head.len() <= MAX_HEAD {
+                return &[];
+            }
+            let start = memchr::memrchr(b'\n', &side.head).map_or(0, |end| end + 1);
+            let line = &side.head[start..];
+            let bytes_of = line[..line.len().min(MAX_LINE)].to_vec();
+            side.after = Some(Line { begun: Some(start), bytes: bytes_of });
+            return &bytes[bytes.len().min(MAX_HEAD + 1 - before)..];
         };
         let text = std::mem::take(&mut side.head);
         side.seen = 0;
-        let head = Head::read(&text[..len], to_server);
-        let Some(head) = head else {
-            side.ended = true;
-            return &[];
-        };
-        self.begin(to_server, head, give);
+        match Head::read(&text[..len], to_server) {
+            Some(head) => self.begin(to_server, head, false, give),
+            None => {
+                side.lost = Some(Line::default());
+                // The first line is none of a message; a later one may be.
+                let line = memchr::memchr(b'\n', &text).map_or(len, |end| end + 1);
+                let mut rest = &text[line..len];
+                while !rest.is_empty() && !self.sides[usize::from(!to_server)].ended {
+                    rest = self.next(to_server, rest, give);
+                }
+            }
+        }
         &bytes[len - before..]
     }
 
+    /// Takes bytes of a head after the first [`MAX_HEAD`], of which only the important fields are kept; returns those
+    /// after the head.
+    fn after<'b>(&mut self, to_server: bool, bytes: &'b [u8], give: Give<'_>) -> &'b [u8] {
+        let side = &mut self.sides[usize::from(!to_server)];
+        let Some(after) = &mut side.after else { return bytes };
+        let (rest, line) = after.take(bytes);
+        let Some(line) = line else { return rest };
+        let begun = after.begun.take();
+        let is_kept = is_important(&line) && side.head.len() < MAX_HEAD + MAX_IMPORTANT;
+        match begun {
+            // The line of which the head has the first part.
+            Some(start) if is_kept && start > 0 => {
+                side.head.truncate(start);
+                side.head.extend_from_slice(&line);
+            }
+            Some(_) if !line.trim_ascii().is_empty() => side.head.extend_from_slice(b"\r\n"),
+            _ if line.trim_ascii().is_empty() => {
+                side.after = None;
+                side.seen = 0;
+                side.head.extend_from_slice(b"\r\n");
+                let text = std::mem::take(&mut side.head);
+                match Head::read(&text, to_server) {
+                    Some(head) => self.begin(to_server, head, true, give),
+                    None => side.lost = Some(Line::default()),
+                }
+            }
+            _ if is_kept => side.head.extend_from_slice(&line),
+            _ => {}
+        }
+        rest
+    }
+
+    /// Looks for a line that begins a message; returns the bytes after those that are read.
+    fn search<'b>(&mut self, to_server: bool, bytes: &'b [u8]) -> &'b [u8] {
+        let side = &mut self.sides[usize::from(!to_server)];
+        let Some(lost) = &mut side.lost else { return bytes };
+        let (rest, line) = lost.take(bytes);
+        if let Some(line) = line
+            && begins(&line, to_server) == Some(true)
+            && (!to_server
+                || line.len() > MAX_LINE
+                || memchr::memmem::find(&line, b" HTTP/").is_some())
+        {
+            side.lost = None;
+            side.head = line;
+        }
+        rest
+    }
+
+    /// Takes the next bytes of whatever is expected; returns those after it.
+    fn next<'b>(&mut self, to_server: bool, bytes: &'b [u8], give: Give<'_>) -> &'b [u8] {
+        let side = &self.sides[usize::from(!to_server)];
+        match (&side.body, &side.after, &side.lost) {
+            (Some(_), ..) => self.body(to_server, bytes, give),
+            (_, Some(_), _) => self.after(to_server, bytes, give),
+            (_, _, Some(_)) => self.search(to_server, bytes),
+            _ => self.head(to_server, bytes, give),
+        }
+    }
+
     /// Gives the message of a head, and prepares its body.
-    fn begin(&mut self, to_server: bool, head: Head, give: Give<'_>) {
+    fn begin(&mut self, to_server: bool, head: Head, is_cut: bool, give: Give<'_>) {
         let framing = match to_server {
             true => {
                 let asked = match head.method() {
@@ -204,9 +306,9 @@ impl Http {
             }
         };
         let complete = framing == Framing::Len(0);
-        give(message(to_server, complete, &head, None));
+        give(Message { is_cut, ..message(to_server, complete, &head, None) });
         if !complete {
-            let body = Body::new(framing, head.encoding(to_server));
+            let body = Body::new(to_server, framing, head.encodings(to_server));
             self.sides[usize::from(!to_server)].body = Some((head, body));
         }
     }
@@ -217,16 +319,15 @@ impl Http {
         let Some((head, body)) = &mut side.body else { return bytes };
         let taken = body.take(bytes);
         if body.is_full() && !std::mem::replace(&mut body.given, true) {
-            give(message(to_server, true, head, Some(body.decoded())));
+            give(message(to_server, true, head, Some(body)));
         }
-        if body.is_damaged() {
-            side.ended = true;
-        }
-        if body.is_over() || side.ended {
+        let is_lost = body.is_lost();
+        if body.is_over() || is_lost {
             if !body.given {
-                give(message(to_server, true, head, Some(body.decoded())));
+                give(message(to_server, true, head, Some(body)));
             }
             side.body = None;
+            side.lost = is_lost.then(Line::default);
         }
         &bytes[taken..]
     }
@@ -234,25 +335,42 @@ impl Http {
     /// Ends a direction: gives the message with an incomplete head or body.
     pub fn end(&mut self, to_server: bool, give: Give<'_>) {
         let side = &mut self.sides[usize::from(!to_server)];
-        let head = std::mem::take(&mut side.head);
+        let mut head = std::mem::take(&mut side.head);
+        let is_cut = side.after.take().is_some();
+        if is_cut {
+            head.extend_from_slice(b"\r\n");
+        }
         if !side.ended
+            && !head.is_empty()
             && side.body.is_none()
             && let Some(head) = Head::read(&head, to_server)
         {
-            give(message(to_server, true, &head, None));
+            give(Message { is_cut, ..message(to_server, true, &head, None) });
         }
         if let Some((head, mut body)) = side.body.take()
             && !body.given
         {
-            give(message(to_server, true, &head, Some(body.decoded())));
+            give(message(to_server, true, &head, Some(&mut body)));
         }
     }
 }
 
 /// A message with the buffers of a head and a body.
-fn message(to_server: bool, complete: bool, head: &Head, body: Option<&[u8]>) -> Message {
+fn message(to_server: bool, complete: bool, head: &Head, body: Option<&mut Body>) -> Message {
     let mut buffers = head.buffers(to_server);
-    if let Some(body) = body.filter(|body| !body.is_empty()) {
+    let (mut is_encoded, mut is_damaged) = (false, false);
+    if let Some(body) = body {
+        let bytes = body.decoded().to_vec();
+        (is_encoded, is_damaged) = (body.is_encoded, body.is_damaged);
+        add_body(&mut buffers, to_server, head, &bytes);
+    }
+    let whole = Message::whole(Application::Http, to_server, buffers);
+    Message { complete, is_encoded, is_damaged, ..whole }
+}
+
+/// Adds the buffers of a body.
+fn add_body(buffers: &mut Vec<(Buffer, Vec<u8>)>, to_server: bool, head: &Head, body: &[u8]) {
+    if !body.is_empty() {
         match to_server {
             true => {
                 buffers.push((Buffer::HttpRequestBody, body.to_vec()));
@@ -266,5 +384,4 @@ fn message(to_server: bool, complete: bool, head: &Head, body: Option<&[u8]>) ->
             }
         }
     }
-    Message { application: Application::Http, to_server, complete, buffers }
 }

@@ -92,6 +92,39 @@ fn bodies_of_responses_are_put_together_and_decompressed() {
 }
 
 #[test]
+fn bodies_with_two_compressions_are_decompressed_and_others_are_counted() {
+    use flate2::write::{GzEncoder, ZlibEncoder};
+    use std::io::Write;
+    let level = flate2::Compression::best();
+    let gzip = |bytes: &[u8]| {
+        let mut encoder = GzEncoder::new(Vec::new(), level);
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    };
+    let mut deflate = ZlibEncoder::new(Vec::new(), level);
+    deflate.write_all(b"a page").unwrap();
+    let inner = deflate.finish().unwrap();
+    for (encoding, body, expected, is_encoded) in [
+        ("gzip, gzip", gzip(&gzip(b"a page")), "a page", false),
+        ("deflate , x-gzip", gzip(&inner), "a page", false),
+        ("identity", b"a page".to_vec(), "a page", false),
+        ("identity\r\nTransfer-Encoding: gzip", gzip(b"a page"), "a page", false),
+        ("br", b"a page".to_vec(), "a page", true),
+        ("gzip", b"a page".to_vec(), "a page", true),
+        ("gzip,gzip,gzip", b"a page".to_vec(), "a page", true),
+    ] {
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nContent-Encoding: {encoding}\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        let (_, found) = messages(false, &[head.as_bytes(), &body].concat(), 7);
+        let last = found.last().unwrap();
+        assert_eq!(shown(last, Buffer::FileData), expected, "{encoding}");
+        assert_eq!(last.is_encoded, is_encoded, "{encoding}");
+    }
+}
+
+#[test]
 fn a_compressed_bomb_and_an_endless_head_are_bounded() {
     use flate2::write::ZlibEncoder;
     use std::io::Write;
@@ -184,7 +217,9 @@ fn hellos_and_certificates_become_buffers() {
         let found = more(&mut parser, true, &records(&hello, size.max(6)), size);
         assert_eq!(parser.application(), Some(Application::Tls));
         assert_eq!(shown(&found[0], Buffer::TlsServerName), "www.example.org");
-        let found = more(&mut parser, false, &records(&server, size.max(6)), size);
+        let mut found = more(&mut parser, false, &records(&server, size.max(6)), size);
+        // The hello of the server has no buffers.
+        assert!(found.remove(0).buffers.is_empty());
         assert_eq!(shown(&found[0], Buffer::TlsSubject), "C=US, CN=example.org");
         assert_eq!(shown(&found[0], Buffer::TlsIssuer), "O=Authority");
         assert_eq!(shown(&found[0], Buffer::TlsSerial), "00:AB");

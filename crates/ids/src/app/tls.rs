@@ -4,6 +4,9 @@
 //! direction nothing is read there.
 
 mod certificate;
+mod hello;
+
+pub use hello::Hello;
 
 use super::{Give, Message};
 use crate::buffer::{Application, Buffer};
@@ -91,6 +94,7 @@ impl Side {
             let Some(body) = self.handshake.get(taken + 4..taken + 4 + len) else { break };
             match (head[0], to_server) {
                 (CLIENT_HELLO, true) => give(client_hello(body)),
+                (SERVER_HELLO, false) => give(server_hello(body)),
                 (CERTIFICATE, false) => give(certificates(body)),
                 _ => {}
             }
@@ -101,12 +105,17 @@ impl Side {
 }
 
 fn message(to_server: bool, buffers: Vec<(Buffer, Vec<u8>)>) -> Message {
-    Message { application: Application::Tls, to_server, complete: true, buffers }
+    Message::whole(Application::Tls, to_server, buffers)
 }
 
 fn client_hello(body: &[u8]) -> Message {
     let name = server_name(body).map(|name| (Buffer::TlsServerName, name.to_vec()));
-    message(true, name.into_iter().collect())
+    let whole = message(true, name.into_iter().collect());
+    Message { facts: Hello::of(body, true), ..whole }
+}
+
+fn server_hello(body: &[u8]) -> Message {
+    Message { facts: Hello::of(body, false), ..message(false, Vec::new()) }
 }
 
 /// Takes a part with a length of `width` bytes before it.

@@ -1,9 +1,11 @@
 //! A flow: its client, how far its handshake is, the last bytes of its streams, its application and its names.
 
 use super::packet::{End, Packet};
+use super::records::Notes;
 use crate::app::{Message, Parser};
 use fyke_frame::walk::view::tcp_flags::{ACK, RST, SYN};
 use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Bytes of a stream that are judged together: what is older than this is forgotten.
@@ -11,13 +13,27 @@ pub const WINDOW: usize = 32 << 10;
 /// Bytes of a direction that rules for streams see, as in Suricata.
 pub const MAX_STREAM: u64 = 1 << 20;
 
-/// Both ends of a flow, the smaller first, and its protocol.
-pub type FlowKey = (u8, End, End);
+/// Both ends of a flow, the smaller first, its protocol and VLAN: version, address and port of each, in bytes, so that
+/// one step hashes them.
+pub type FlowKey = [u8; 43];
 
 /// The key of a packet's flow.
 pub fn key(packet: &Packet<'_>) -> FlowKey {
     let (source, destination) = (packet.source, packet.destination);
-    (packet.protocol, source.min(destination), source.max(destination))
+    let mut key = [0; 43];
+    key[38] = packet.protocol;
+    key[39..].copy_from_slice(&packet.vlan.to_be_bytes());
+    for (place, (address, port)) in
+        key[..38].chunks_exact_mut(19).zip([source.min(destination), source.max(destination)])
+    {
+        match address {
+            IpAddr::V4(four) => place[1..5].copy_from_slice(&four.octets()),
+            IpAddr::V6(six) => place[1..17].copy_from_slice(&six.octets()),
+        }
+        place[0] = u8::from(address.is_ipv6());
+        place[17..].copy_from_slice(&port.to_be_bytes());
+    }
+    key
 }
 
 /// The last bytes of a stream.
@@ -73,6 +89,15 @@ struct Handshake {
     answered: bool,
 }
 
+/// Checksums that a sender has used in a flow.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Sums {
+    /// A right one, with a SYN or with payload.
+    pub right: bool,
+    /// A wrong one before.
+    pub wrong: bool,
+}
+
 /// A flow.
 #[derive(Debug)]
 pub struct Flow {
@@ -84,6 +109,16 @@ pub struct Flow {
     pub server: End,
     /// Time of the first packet.
     pub start_ns: u64,
+    /// Time of the last packet.
+    pub end_ns: u64,
+    /// Protocol of IP.
+    pub protocol: u8,
+    /// The connection has ended.
+    pub is_over: bool,
+    /// Parts of records that wait for others.
+    pub notes: Option<Box<Notes>>,
+    /// Outer VLAN tags, 12 bits each; 0 without.
+    pub vlan: u32,
     /// Packets and bytes, to the server and to the client.
     pub packets: [u64; 2],
     /// Bytes on the wire.
@@ -91,8 +126,12 @@ pub struct Flow {
     handshake: Handshake,
     /// TCP: the handshake is complete; else: both ends have sent.
     pub established: bool,
-    /// Number of the connection in the table of streams.
-    pub connection: Option<u64>,
+    /// Number of the flow and of the connection in the table of streams.
+    pub stream: Option<(u32, u64)>,
+    /// Checksums so far, to the server and to the client.
+    pub sums: [Sums; 2],
+    /// Packets with wrong checksums before its first one were not part of it.
+    pub is_restarted: bool,
     /// Streams are not judged: the beginning was not captured.
     pub midstream: bool,
     /// The streams, to the server and to the client.
@@ -124,11 +163,18 @@ impl Flow {
             client,
             server,
             start_ns: packet.time_ns,
+            end_ns: packet.time_ns,
+            protocol: packet.protocol,
+            is_over: false,
+            notes: None,
+            vlan: packet.vlan,
             packets: [0; 2],
             bytes: [0; 2],
             handshake: Handshake::default(),
             established: false,
-            connection: None,
+            stream: None,
+            sums: [Sums::default(); 2],
+            is_restarted: false,
             midstream: false,
             windows: Default::default(),
             parser: Parser::New,
@@ -145,10 +191,22 @@ impl Flow {
         packet.source == self.client && packet.destination == self.server
     }
 
+    /// True if both ends take part: the handshake is complete, or was not captured and both have sent.
+    pub fn is_open(&self) -> bool {
+        let both = self.packets.iter().all(|count| *count > 0);
+        self.established || (both && !self.handshake.asked && !self.handshake.answered)
+    }
+
     /// Bytes that the flow holds.
     pub fn held(&self) -> usize {
-        self.windows.iter().map(|window| window.bytes.capacity()).sum::<usize>()
+        let of_rules =
+            |window: &Window| 4 * window.waiting.capacity() + 16 * window.done.capacity();
+        let window = |window: &Window| window.bytes.capacity() + of_rules(window);
+        self.windows.iter().map(window).sum::<usize>()
             + self.parser.held()
+            + self.notes.as_ref().map_or(0, |notes| notes.held())
+            + self.alerted.iter().map(|alerted| 4 * alerted.capacity()).sum::<usize>()
+            + 32 * (self.names.capacity() + self.alerted_once.capacity())
     }
 
     /// Forgets what is known of rules.
@@ -165,6 +223,7 @@ impl Flow {
     pub fn count(&mut self, packet: &Packet<'_>) {
         let to_server = self.is_to_server(packet);
         let at = usize::from(!to_server);
+        self.end_ns = self.end_ns.max(packet.time_ns);
         self.packets[at] += 1;
         self.bytes[at] += u64::from(packet.wire_len);
         match packet.flags() {

@@ -1,22 +1,19 @@
 //! The rules in force, by the literal that each needs.
 //!
 //! A rule waits for its rarest content: one search per buffer finds the contents that are in it, and only their
-//! rules are judged. Rules without a content that can be searched for are judged on every buffer of their kind. Rules
-//! that are added are searched for in a small list of their own until there are [`MERGE`] of them; so adding or
-//! removing a rule costs a few microseconds, however many there are. Source of the search: `fyke_ruler::gate`.
+//! rules are judged. Rules without a content that can be searched for are judged on every buffer of their kind.
+//! Adding or removing a rule costs microseconds, however many there are (`group`). Source of the search:
+//! `fyke_ruler::gate`.
 
+use super::group::Group;
 use crate::buffer::{BUFFERS, Buffer};
-use crate::rule::{Action, Content, List, Rule, Test};
+use crate::rule::{Action, Content, List, Protocol, Rule, Test};
 use crate::transform::Transform;
 use crate::verify::Checks;
 use fyke_ruler::byte_set::ByteSet;
-use fyke_ruler::gate::{Gate, MAX_RUN, MIN_RUN, rarity};
-use std::collections::HashMap;
+use fyke_ruler::gate::{MIN_RUN, rarity};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-
-/// Rules that are searched for one after the other before they join the others.
-pub const MERGE: usize = 32;
 
 /// A rule with its tests prepared.
 #[derive(Debug)]
@@ -83,8 +80,16 @@ impl Armed {
     pub fn found_by(&self) -> String {
         match self.literal() {
             Some((buffer, run)) => {
-                let text: String = run.iter().map(ToString::to_string).collect();
-                format!("{text} in {}", buffer.name())
+                // Of a letter in both cases, the small one.
+                let text: String = run
+                    .iter()
+                    .map(|set| match set.iter().last() {
+                        Some(letter) if set.len() == 2 => char::from(letter).to_string(),
+                        _ => set.to_string(),
+                    })
+                    .collect();
+                let case = if run.iter().any(|set| set.len() == 2) { ", any case," } else { "" };
+                format!("{text}{case} in {}", buffer.name())
             }
             None => match self.rule.lists.first() {
                 Some(list) => format!("every {}", list.buffer.name()),
@@ -93,7 +98,7 @@ impl Armed {
         }
     }
 
-    /// The buffer and the bytes that a search finds the rule by.
+    /// The buffer and the bytes that a search finds the rule by: the rarest [`MAX_SEARCHED`] of its contents.
     fn literal(&self) -> Option<(Buffer, Vec<ByteSet>)> {
         let lists = self
             .rule
@@ -105,105 +110,35 @@ impl Armed {
                 Test::Content(content) if !content.negated => Some(&**content),
                 _ => None,
             });
-            contents.filter_map(move |content| Some((list.buffer, searched(list, content)?)))
+            contents
+                .filter_map(move |content| Some((list.buffer, content, searched(list, content)?)))
         });
-        let worth = |(_, run): &(Buffer, Vec<ByteSet>)| {
-            let rare: u32 =
-                run.iter().map(|set| rarity(set.iter().next().unwrap_or_default())).sum();
-            (rare, run.len())
+        let worth = |bytes: &[u8]| bytes.iter().map(|byte| rarity(*byte)).sum::<u32>();
+        let (buffer, content, bytes) =
+            contents.max_by_key(|(_, _, bytes)| (worth(bytes), bytes.len()))?;
+        let parts = bytes.windows(bytes.len().min(MAX_SEARCHED));
+        // The first of equals.
+        let part = parts.rev().max_by_key(|part| worth(part))?;
+        let set = |byte: &u8| match content.nocase {
+            true => ByteSet::folded(*byte),
+            false => ByteSet::one(*byte),
         };
-        contents.max_by_key(worth)
+        Some((buffer, part.iter().map(set).collect()))
     }
 }
 
-/// The bytes of a content that are in the buffer before its transforms.
-fn searched(list: &List, content: &Content) -> Option<Vec<ByteSet>> {
-    let set = |byte: &u8| if content.nocase { ByteSet::folded(*byte) } else { ByteSet::one(*byte) };
+/// Most bytes that are searched for; the verifier compares the rest.
+const MAX_SEARCHED: usize = 32;
+
+/// The bytes of a content that are in the buffer before its transforms, if they are enough for a search.
+fn searched<'r>(list: &List, content: &'r Content) -> Option<&'r [u8]> {
     let bytes = match &list.transforms[..] {
         [] => &content.bytes[..],
         // The first dot may be the one that the transform adds.
         [Transform::DotPrefix] => content.bytes.strip_prefix(b".").unwrap_or(&content.bytes),
         _ => return None,
     };
-    let run: Vec<ByteSet> = bytes.iter().take(MAX_RUN).map(set).collect();
-    (run.len() >= MIN_RUN).then_some(run)
-}
-
-/// Rules of one kind of buffer.
-#[derive(Debug, Default)]
-struct Group {
-    gate: Option<Gate>,
-    /// The rules of each run of the gate.
-    owners: Vec<Vec<u32>>,
-    runs: Vec<Vec<ByteSet>>,
-    /// Numbers of the runs.
-    numbers: HashMap<Vec<ByteSet>, usize>,
-    /// Rules that are searched for one by one.
-    recent: Vec<(Vec<ByteSet>, u32)>,
-    /// Rules without a run.
-    always: Vec<u32>,
-}
-
-impl Group {
-    /// Adds the rules with runs that are in some bytes.
-    fn scan(&self, bytes: &[u8], found: &mut Candidates) {
-        for rule in &self.always {
-            found.add(*rule);
-        }
-        if let Some(gate) = &self.gate {
-            gate.scan(bytes, u32::MAX, &mut |run, _| {
-                for rule in &self.owners[run as usize] {
-                    found.add(*rule);
-                }
-                u32::MAX
-            });
-        }
-        for (run, rule) in &self.recent {
-            let is_at =
-                |window: &[u8]| run.iter().zip(window).all(|(set, byte)| set.contains(*byte));
-            if bytes.windows(run.len()).any(is_at) {
-                found.add(*rule);
-            }
-        }
-    }
-
-    fn add(&mut self, run: Option<Vec<ByteSet>>, rule: u32, merge: usize) {
-        match run {
-            None => self.always.push(rule),
-            Some(run) => {
-                self.recent.push((run, rule));
-                if self.recent.len() > merge {
-                    self.merge();
-                }
-            }
-        }
-    }
-
-    /// Makes one search of all runs.
-    fn merge(&mut self) {
-        for (run, rule) in self.recent.drain(..) {
-            match self.numbers.get(&run) {
-                Some(at) => self.owners[*at].push(rule),
-                None => {
-                    self.numbers.insert(run.clone(), self.runs.len());
-                    self.runs.push(run);
-                    self.owners.push(vec![rule]);
-                }
-            }
-        }
-        self.gate = (!self.runs.is_empty()).then(|| Gate::new(&self.runs));
-    }
-
-    fn remove(&mut self, rule: u32) {
-        self.always.retain(|own| *own != rule);
-        self.recent.retain(|(_, own)| *own != rule);
-        self.owners.iter_mut().for_each(|owners| owners.retain(|own| *own != rule));
-    }
-
-    fn longest(&self) -> usize {
-        let recent = self.recent.iter().map(|(run, _)| run.len());
-        self.runs.iter().map(Vec::len).chain(recent).max().unwrap_or(0)
-    }
+    (bytes.len() >= MIN_RUN).then_some(bytes)
 }
 
 /// Rules that may match, each once.
@@ -238,10 +173,70 @@ impl Candidates {
     }
 }
 
+/// The bytes of a payload, by which rules about payloads are searched for: a rule that never applies there is not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Payload {
+    /// A packet of another protocol than TCP.
+    Datagram,
+    /// A packet of TCP with bytes that are judged as a stream, too.
+    Segment,
+    /// A packet of TCP that no stream takes.
+    Alone,
+    /// A stream.
+    Stream,
+}
+
+/// Number of the kinds of payload.
+const PAYLOADS: usize = Payload::Stream as usize + 1;
+
+impl Payload {
+    const ALL: [Payload; PAYLOADS] =
+        [Payload::Datagram, Payload::Segment, Payload::Alone, Payload::Stream];
+
+    /// True if a rule about payloads may apply.
+    fn has(self, rule: &Rule) -> bool {
+        let of_tcp = !matches!(rule.header.protocol, Protocol::Udp | Protocol::Icmp);
+        let scope = rule.scope;
+        match self {
+            Payload::Datagram => {
+                rule.header.protocol != Protocol::Tcp && (scope.packets || scope.alone)
+            }
+            Payload::Segment => scope.packets && of_tcp,
+            Payload::Alone => (scope.packets || scope.alone) && of_tcp,
+            Payload::Stream => scope.streams && of_tcp,
+        }
+    }
+}
+
+/// The search that finds a rule.
+#[derive(Debug)]
+enum Place {
+    /// The rule has no tests of bytes.
+    Plain,
+    /// In a buffer of an application.
+    Buffer(Buffer),
+    /// In these kinds of payload.
+    Payloads([bool; PAYLOADS]),
+}
+
+impl Place {
+    /// The numbers of its groups.
+    fn groups(&self) -> Vec<usize> {
+        match self {
+            Place::Plain => Vec::new(),
+            Place::Buffer(buffer) => vec![*buffer as usize],
+            Place::Payloads(has) => {
+                (0..PAYLOADS).filter(|at| has[*at]).map(|at| BUFFERS + at).collect()
+            }
+        }
+    }
+}
+
 /// The rules in force.
 #[derive(Debug)]
 pub struct Index {
     rules: Vec<Option<Arc<Armed>>>,
+    /// By the buffer, then by the kind of payload.
     groups: Vec<Group>,
     /// Rules without tests of bytes.
     plain: Vec<u32>,
@@ -253,41 +248,64 @@ impl Index {
     pub fn new(rules: Vec<Rule>) -> Index {
         let mut index = Index {
             rules: Vec::with_capacity(rules.len()),
-            groups: (0..BUFFERS).map(|_| Group::default()).collect(),
+            groups: Vec::new(),
             plain: Vec::new(),
             count: 0,
         };
+        let mut groups: Vec<(Vec<_>, Vec<u32>)> = Vec::new();
+        groups.resize_with(BUFFERS + PAYLOADS, Default::default);
         for rule in rules {
-            index.insert(rule, usize::MAX);
-        }
-        index.groups.iter_mut().for_each(Group::merge);
-        index
-    }
-
-    fn insert(&mut self, rule: Rule, merge: usize) {
-        let armed = Armed::new(rule);
-        // Numbers are not used again: flows remember them.
-        let number = u32::try_from(self.rules.len()).unwrap_or(u32::MAX);
-        match armed.literal() {
-            Some((buffer, run)) => self.groups[buffer as usize].add(Some(run), number, merge),
-            None => {
-                let lists = &armed.rule.lists;
-                let list =
-                    lists.iter().find(|list| list.buffer != Buffer::Payload).or(lists.first());
-                match list {
-                    Some(list) => self.groups[list.buffer as usize].add(None, number, merge),
-                    None => self.plain.push(number),
+            let (number, place, run) = index.enter(rule);
+            for group in place.groups() {
+                match &run {
+                    Some(run) => groups[group].0.push((run.clone(), number)),
+                    None => groups[group].1.push(number),
                 }
             }
         }
+        let group = |(members, always)| Group::new(members, always);
+        index.groups = groups.into_iter().map(group).collect();
+        index
+    }
+
+    /// Gives a rule a number; returns it, the search that finds it, and the bytes that are searched for.
+    fn enter(&mut self, rule: Rule) -> (u32, Place, Option<Vec<ByteSet>>) {
+        let armed = Armed::new(rule);
+        // Numbers are not used again: flows remember them.
+        let number = u32::try_from(self.rules.len()).unwrap_or(u32::MAX);
+        let lists = &armed.rule.lists;
+        let of_application = lists.iter().find(|list| list.buffer != Buffer::Payload);
+        let (buffer, run) = match armed.literal() {
+            Some((buffer, run)) => (Some(buffer), Some(run)),
+            None => (of_application.or(lists.first()).map(|list| list.buffer), None),
+        };
+        let place = match buffer {
+            None => Place::Plain,
+            Some(Buffer::Payload) => {
+                Place::Payloads(Payload::ALL.map(|payload| payload.has(&armed.rule)))
+            }
+            Some(buffer) => Place::Buffer(buffer),
+        };
+        if matches!(place, Place::Plain) {
+            self.plain.push(number);
+        }
         self.rules.push(Some(Arc::new(armed)));
         self.count += 1;
+        (number, place, run)
     }
 
     /// Adds a rule; one with the same identifier is replaced.
     pub fn add(&mut self, rule: Rule) {
         self.remove(rule.gid, rule.sid);
-        self.insert(rule, MERGE);
+        let (number, place, run) = self.enter(rule);
+        for group in place.groups() {
+            self.groups[group].add(run.clone(), number);
+        }
+    }
+
+    /// Takes the searches that were made in the background.
+    pub fn settle(&mut self) {
+        self.groups.iter_mut().for_each(Group::settle);
     }
 
     /// Removes a rule; false if there is none with this identifier.
@@ -329,13 +347,18 @@ impl Index {
         &self.plain
     }
 
-    /// Adds the rules that may match a buffer.
+    /// Adds the rules that may match a buffer of an application.
     pub fn scan(&self, buffer: Buffer, bytes: &[u8], found: &mut Candidates) {
         self.groups[buffer as usize].scan(bytes, found);
     }
 
-    /// Length of the longest run that is searched for in a buffer.
-    pub fn longest(&self, buffer: Buffer) -> usize {
-        self.groups[buffer as usize].longest()
+    /// Adds the rules that may match a payload.
+    pub fn scan_payload(&self, payload: Payload, bytes: &[u8], found: &mut Candidates) {
+        self.groups[BUFFERS + payload as usize].scan(bytes, found);
+    }
+
+    /// Length of the longest run that is searched for in streams.
+    pub fn longest(&self) -> usize {
+        self.groups[BUFFERS + Payload::Stream as usize].longest()
     }
 }

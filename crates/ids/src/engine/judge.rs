@@ -1,14 +1,16 @@
 //! The three steps: rules on a packet, on a stream, on a message.
 
+use super::connections::Delivered;
 use super::flow::Flow;
-use super::index::{Armed, ArmedList, Candidates, Index};
+use super::index::{Armed, ArmedList, Candidates, Index, Payload};
 use super::packet::{Packet, TCP};
-use super::{Alert, Delivered, Engine, Give};
+use super::{Alert, Engine, Give};
 use crate::app::Message;
-use crate::buffer::Buffer;
+use crate::buffer::{Application, Buffer};
 use crate::rule::{Action, BitTest, Change, FlowTest, Mark, Owner, Protocol, ThresholdKind};
 use crate::verify::{Variables, Verdict};
 use std::borrow::Cow;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -28,17 +30,22 @@ impl Engine {
         flow: &mut Flow,
         give: Give<'_>,
     ) -> Vec<u32> {
-        let index = Arc::clone(&self.rules);
+        let index = Rc::clone(&self.rules);
         let mut candidates = std::mem::take(&mut self.candidates);
         candidates.clear();
         index.plain().iter().for_each(|rule| candidates.add(*rule));
+        // A segment that no stream takes is judged as a stream of its own.
+        let is_alone = packet.protocol != TCP || flow.midstream || flow.stream.is_none();
         if !packet.payload.is_empty() {
-            index.scan(Buffer::Payload, packet.payload, &mut candidates);
+            let payload = match (packet.protocol, is_alone) {
+                (TCP, false) => Payload::Segment,
+                (TCP, true) => Payload::Alone,
+                _ => Payload::Datagram,
+            };
+            index.scan_payload(payload, packet.payload, &mut candidates);
         }
         sort(&index, &mut candidates);
         let to_server = flow.is_to_server(packet);
-        // A segment that no stream takes is judged as a stream of its own.
-        let is_alone = packet.protocol != TCP || flow.midstream || flow.connection.is_none();
         let mut alerted = Vec::new();
         for rule in &candidates.rules {
             let Some(armed) = index.get(*rule).filter(|armed| !armed.of_application) else {
@@ -101,9 +108,10 @@ impl Engine {
         alerted: &[u32],
         give: Give<'_>,
     ) {
-        let index = Arc::clone(&self.rules);
+        let index = Rc::clone(&self.rules);
         let at = usize::from(!to_server);
         let new = flow.windows[at].add(missing, bytes);
+        self.counters.beyond_bytes += (bytes.len() - new) as u64;
         let window = &mut flow.windows[at];
         let end = window.end();
         alerted.iter().for_each(|rule| _ = window.done.insert(*rule, end));
@@ -111,12 +119,12 @@ impl Engine {
             return;
         }
         // A literal may begin in earlier bytes.
-        let overlap = new + index.longest(Buffer::Payload).saturating_sub(1);
+        let overlap = new + index.longest().saturating_sub(1);
         let start = window.bytes.len().saturating_sub(overlap);
         let mut candidates = std::mem::take(&mut self.candidates);
         candidates.clear();
         std::mem::take(&mut window.waiting).into_iter().for_each(|rule| candidates.add(rule));
-        index.scan(Buffer::Payload, &window.bytes[start..], &mut candidates);
+        index.scan_payload(Payload::Stream, &window.bytes[start..], &mut candidates);
         sort(&index, &mut candidates);
         let mut waiting = Vec::new();
         for rule in &candidates.rules {
@@ -160,8 +168,15 @@ impl Engine {
         message: &Message,
         give: Give<'_>,
     ) {
+        self.note_message(packet, flow, message);
+        if message.buffers.is_empty() && message.application == Application::Tls {
+            return;
+        }
         self.counters.messages += u64::from(message.complete);
-        let index = Arc::clone(&self.rules);
+        self.counters.encoded += u64::from(message.is_encoded);
+        self.counters.cut_heads += u64::from(message.is_cut);
+        self.counters.damaged_bodies += u64::from(message.is_damaged);
+        let index = Rc::clone(&self.rules);
         let packet = &oriented(packet, flow, message.to_server);
         let at = usize::from(!message.to_server);
         let mut candidates = std::mem::take(&mut self.candidates);
@@ -338,8 +353,7 @@ fn is_about_ends(armed: &Armed) -> bool {
 /// True if the ends and the direction fit, which never changes for a stream.
 fn fits_direction(armed: &Armed, packet: &Packet<'_>, to_server: bool) -> bool {
     let rule = &armed.rule;
-    rule.flow.to_server.is_none_or(|own| own == to_server)
-        && rule.header.fits(packet.source, packet.destination)
+    rule.flow.to_server.is_none_or(|own| own == to_server) && packet.has_ends(&rule.header)
 }
 
 /// True if protocol, ends and flow fit.

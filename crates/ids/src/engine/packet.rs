@@ -1,6 +1,6 @@
 //! A packet as rules see it: its ends, the fields that options test, and its payload.
 
-use crate::rule::PacketTest;
+use crate::rule::{HeaderTest, PacketTest};
 use fyke_frame::walk::{FragmentInfo, Scope};
 use std::net::IpAddr;
 
@@ -30,6 +30,8 @@ pub struct Packet<'a> {
     pub payload_len: usize,
     /// Length of the frame on the wire.
     pub wire_len: u32,
+    /// Outer VLAN tags of the frame, 12 bits each; 0 without.
+    pub vlan: u32,
     ttl: u8,
     tos: u8,
     id: Option<u16>,
@@ -37,6 +39,8 @@ pub struct Packet<'a> {
     fragment_offset: u32,
     tcp: Option<TcpFields>,
     icmp: Option<IcmpFields>,
+    /// The ports are cut off.
+    is_cut: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -82,6 +86,7 @@ impl<'a> Packet<'a> {
             payload: raw,
             payload_len: raw.len(),
             wire_len,
+            vlan: 0,
             ttl: ip.hop_limit(),
             tos,
             id,
@@ -89,6 +94,7 @@ impl<'a> Packet<'a> {
             fragment_offset: level.fragment().map_or(0, |info: FragmentInfo| info.offset),
             tcp: None,
             icmp: None,
+            is_cut: false,
         };
         packet.transport(level);
         Some(packet)
@@ -104,6 +110,7 @@ impl<'a> Packet<'a> {
             payload: &[],
             payload_len: 0,
             wire_len: 0,
+            vlan: 0,
             ttl: 0,
             tos: 0,
             id: None,
@@ -111,6 +118,7 @@ impl<'a> Packet<'a> {
             fragment_offset: 0,
             tcp: None,
             icmp: None,
+            is_cut: false,
         }
     }
 
@@ -139,7 +147,15 @@ impl<'a> Packet<'a> {
             self.icmp = Some(IcmpFields { kind, code, rest, is_echo });
         } else if let Some(ports) = level.ports() {
             (self.source.1, self.destination.1) = (ports.source, ports.destination);
+        } else {
+            self.is_cut = matches!(self.protocol, TCP | UDP);
         }
+    }
+
+    /// True if the ends fit a header. A header for certain ports does not fit a packet with cut-off ports.
+    pub fn has_ends(&self, header: &HeaderTest) -> bool {
+        let all_ports = || header.source_ports.is_any() && header.destination_ports.is_any();
+        header.fits(self.source, self.destination) && (!self.is_cut || all_ports())
     }
 
     /// Flags of TCP.

@@ -22,6 +22,8 @@ struct Talk {
     /// Next numbers of the client and the server.
     next: [u32; 2],
     time_ns: u64,
+    /// VLAN of the segments; 0 = no tag.
+    vlan: u16,
     alerts: Vec<(u32, bool)>,
 }
 
@@ -31,6 +33,7 @@ impl Talk {
             engine: Engine::new(rules(text), Limits::default()),
             next: [1000, 5000],
             time_ns: 1,
+            vlan: 0,
             alerts: Vec::new(),
         }
     }
@@ -45,7 +48,10 @@ impl Talk {
     fn send(&mut self, to_server: bool, flags: u8, payload: &[u8]) {
         let (client, server) = ([192, 168, 0, 1], [8, 8, 8, 8]);
         let [own, other] = if to_server { self.next } else { [self.next[1], self.next[0]] };
-        let ether = Bytes::ethernet();
+        let ether = match self.vlan {
+            0 => Bytes::ethernet(),
+            id => Bytes::ethernet().vlan(id),
+        };
         let bytes = match to_server {
             true => ether.ipv4(client, server).tcp(40_000, 80),
             false => ether.ipv4(server, client).tcp(80, 40_000),
@@ -236,10 +242,11 @@ fn rules_about_headers_and_questions_are_judged_on_packets() {
 
 #[test]
 fn flows_and_their_bytes_are_bounded() {
+    const LIMIT: usize = 50 * connections::FLOW_BYTES;
     let mut talk = Talk::new("alert tcp any any -> any any (content:\"needle\"; sid:1;)");
     talk.engine = Engine::new(
         rules("alert tcp any any -> any any (content:\"needle\"; sid:1;)"),
-        Limits { flows: 50, bytes: 20_000, ..Limits::default() },
+        Limits { bytes: LIMIT, ..Limits::default() },
     );
     for port in 0..300 {
         let ether = |flags, sequence| {
@@ -254,7 +261,7 @@ fn flows_and_their_bytes_are_bounded() {
             talk.raw(&ether(ACK, 1 + part * 1000).payload(&[b'a'; 1000]).build());
         }
         assert!(
-            talk.engine.flows.len() <= 50 && talk.engine.held_bytes <= 20_000 + 16_384,
+            talk.engine.flows.len() <= 50 && talk.engine.held_bytes <= LIMIT + 16_384,
             "{}",
             talk.engine.held_bytes
         );
@@ -265,7 +272,44 @@ fn flows_and_their_bytes_are_bounded() {
     talk.time_ns += 2 * Limits::default().idle_ns;
     talk.send(true, SYN, b"");
     talk.send(true, SYN, b"");
-    assert!(held > 1 && talk.engine.flows.len() <= 2 && talk.engine.held_bytes < 20_000);
+    assert!(held > 1 && talk.engine.flows.len() <= 2 && talk.engine.held_bytes < LIMIT);
+}
+
+#[test]
+fn the_search_of_a_rule_is_readable() {
+    let index = rules("alert tcp any any -> any any (content:\"0149EeDd|00|\"; nocase; sid:1;)");
+    let found: Vec<String> = index.iter().map(|armed| armed.found_by()).collect();
+    assert_eq!(found, ["0149eedd\\x00, any case, in payload"]);
+}
+
+#[test]
+fn bytes_after_the_limit_of_a_stream_are_counted() {
+    let mut talk = Talk::new("alert tcp any any -> any 80 (content:\"needle\"; sid:1;)");
+    talk.open();
+    for _ in 0..flow::MAX_STREAM / 1024 {
+        talk.send(true, ACK, &[b'a'; 1024]);
+    }
+    assert_eq!(talk.engine.counters().beyond_bytes, 0);
+    talk.send(true, ACK, b"a needle");
+    assert_eq!((talk.sids(), talk.engine.counters().beyond_bytes), (vec![], 8));
+}
+
+#[test]
+fn the_same_ends_in_two_vlans_are_two_connections_unless_tags_are_ignored() {
+    let text = "alert tcp any any -> any 80 (content:\"needle\"; sid:1;)";
+    for (ignore_vlan, vlans, alerts) in
+        [(false, [5, 6], 2), (false, [5, 0], 2), (false, [5, 5], 1), (true, [5, 6], 1)]
+    {
+        let mut talk = Talk::new(text);
+        talk.engine = Engine::new(rules(text), Limits { ignore_vlan, ..Limits::default() });
+        for vlan in vlans {
+            (talk.vlan, talk.next) = (vlan, [1000, 5000]);
+            talk.open();
+            talk.send(true, ACK, b"a nee");
+            talk.send(true, ACK, b"dle");
+        }
+        assert_eq!(talk.sids().len(), alerts, "{vlans:?} {ignore_vlan}");
+    }
 }
 
 #[test]
@@ -298,8 +342,8 @@ fn rules_are_added_and_removed_one_by_one() {
     let mut candidates = Candidates::default();
     for sid in [2, 5, 7, 199] {
         candidates.clear();
-        index.scan(
-            crate::buffer::Buffer::Payload,
+        index.scan_payload(
+            Payload::Stream,
             format!("the number {sid}! is").as_bytes(),
             &mut candidates,
         );
@@ -309,4 +353,41 @@ fn rules_are_added_and_removed_one_by_one() {
     }
     index.add(one(7));
     assert_eq!((index.len(), index.iter().count()), (199, 199));
+}
+
+#[test]
+fn rules_are_found_before_during_and_after_a_merge() {
+    use super::group::{Group, MERGE};
+    use fyke_ruler::byte_set::ByteSet;
+    let run = |rule: u32| format!("rule {rule:03}!").bytes().map(ByteSet::one).collect::<Vec<_>>();
+    let find = |group: &Group| {
+        let mut candidates = Candidates::default();
+        candidates.clear();
+        let text: String = (0..200).map(|rule| format!("rule {rule:03}! ")).collect();
+        group.scan(text.as_bytes(), &mut candidates);
+        candidates.rules.sort_unstable();
+        candidates.rules
+    };
+    let mut group = Group::new((0..50).map(|rule| (run(rule), rule)).collect(), vec![500]);
+    let mut expected: Vec<u32> = (0..50).chain([500]).collect();
+    for rule in 50..180 {
+        group.add(Some(run(rule)), rule);
+        expected.push(rule);
+        if rule % 3 == 0 {
+            // One of the old ones, one of the merging ones, or the new one itself.
+            let gone = [rule - 40, rule - 1, rule][rule as usize / 3 % 3];
+            group.remove(gone);
+            expected.retain(|own| *own != gone);
+        }
+        expected.sort_unstable();
+        assert_eq!(find(&group), expected, "{rule}");
+    }
+    while group.is_merging() {
+        group.settle();
+        std::thread::yield_now();
+    }
+    assert_eq!(find(&group), expected);
+    assert!(group.recent() < MERGE && group.longest() == 9);
+    group.add(Some(run(180)[..4].to_vec()), 180);
+    assert_eq!(find(&group), [&expected[..expected.len() - 1], &[180, 500]].concat());
 }

@@ -58,8 +58,10 @@ fn the_list_is_a_model_s_after_any_splices() {
                 (0..1 + below(64)).map(|n| marked(round << 8 | (pass * 64 + n) as u32)).collect()
             })
             .collect();
-        let added: Vec<NewPass<'_>> =
-            bodies.iter().map(|body| NewPass { instructions: body, counts_for: None }).collect();
+        let added: Vec<NewPass<'_>> = bodies
+            .iter()
+            .map(|body| NewPass { instructions: body, counts_for: None, class: 0 })
+            .collect();
         let removed: Vec<KernelPassId> = model[from..to].iter().map(|(id, _)| *id).collect();
         let after = from.checked_sub(1).map(|last| model[last].0);
         let Ok(ids) = passes.splice(after, &removed, &added) else {

@@ -1,18 +1,24 @@
 //! The arrays in mapped memory, and their one writer.
 
 use super::layout::{
-    BITS_AT, ENABLED_AT, FIELDS_AT, FIRST_AT, MULTIPLIERS, MULTIPLIERS_AT, NEGATIVE_AT, NET_AT,
-    OFFSETS_AT, PROBE_BYTES, PROBE_COUNT_AT, PROBE_PORT, PROBE_V4, PROBE_V6, PROBE_VLAN, PROBES,
-    PROBES_AT, WORDS_AT,
+    BITS_AT, ENABLED_AT, FIELDS_AT, FIRST_AT, MORE_MULTIPLIERS_AT, MORE_OFFSETS_AT, MULTIPLIERS,
+    MULTIPLIERS_AT, NEGATIVE_AT, NET_AT, OFFSETS_AT, PROBE_BYTES, PROBE_COUNT_AT, PROBE_PAIRS,
+    PROBE_PORT, PROBE_V4, PROBE_V6, PROBE_VLAN, PROBES, PROBES_AT, WORDS_AT,
 };
 use crate::sys::objects::{self, MapFacts};
 use crate::sys::{self, Mapped};
+use fyke_table::hash::KeyHash;
+use fyke_table::prefilter::shared::ArrayView;
 use fyke_table::prefilter::{ArrayCopy, Prefilter, PrefilterOptions, Probe, ProbeFamily, Room};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Most words of all arrays together: 64 MiB.
 const MAX_WORDS: usize = 1 << 24;
+
+/// Byte offsets in a probe of each pair of hash functions: the numbers that they add, and their multipliers.
+const PAIRS: [(usize, usize); 2] =
+    [(OFFSETS_AT, MULTIPLIERS_AT), (MORE_OFFSETS_AT, MORE_MULTIPLIERS_AT)];
 
 /// Arrays that programs read: those of this process, or of another one.
 #[derive(Debug)]
@@ -83,6 +89,74 @@ impl Arrays {
     }
 }
 
+impl Arrays {
+    /// Opens the arrays for look-ups in user space.
+    ///
+    /// # Errors
+    /// The memory cannot be mapped.
+    pub fn view(&self) -> io::Result<ArraysView> {
+        let memory = Mapped::new(self.map.as_fd(), WORDS_AT + 4 * self.words)?;
+        Ok(ArraysView { memory, words: self.words })
+    }
+}
+
+/// Arrays that another process writes.
+#[derive(Debug)]
+pub struct ArraysView {
+    memory: Mapped,
+    words: usize,
+}
+
+impl ArrayView for ArraysView {
+    fn switches(&self) -> (bool, bool) {
+        (self.memory.get_published(ENABLED_AT) != 0, self.memory.get_published(NEGATIVE_AT) != 0)
+    }
+
+    fn probe_count(&self) -> usize {
+        (self.memory.get_published(PROBE_COUNT_AT) as usize).min(PROBES)
+    }
+
+    fn probe(&self, number: usize) -> Option<(usize, Probe)> {
+        let at = PROBES_AT + number * PROBE_BYTES;
+        let word = |place: usize| self.memory.get(at + place);
+        let double = |place: usize| self.memory.get_double(at + place);
+        let flags = self.memory.get_published(at);
+        let family = match flags & (PROBE_V4 | PROBE_V6) {
+            0 => return None,
+            PROBE_V4 => ProbeFamily::V4,
+            PROBE_V6 => ProbeFamily::V6,
+            _ => ProbeFamily::Both,
+        };
+        let pair = |(offsets_at, multipliers_at): (usize, usize)| {
+            [0, 1].map(|function| KeyHash {
+                offset: double(offsets_at + 8 * function),
+                multipliers: std::array::from_fn(|n| match n < MULTIPLIERS {
+                    true => double(multipliers_at + 8 * (function * MULTIPLIERS + n)),
+                    false => 0,
+                }),
+            })
+        };
+        let probe = Probe {
+            array: 0,
+            pattern: 0,
+            family,
+            names_port: flags & PROBE_PORT != 0,
+            names_vlan: flags & PROBE_VLAN != 0,
+            fields: [0, 1].map(|n| word(FIELDS_AT + 4 * n)),
+            net: [0, 1, 2, 3].map(|n| word(NET_AT + 4 * n)),
+            bits: double(BITS_AT),
+            hashes: pair(PAIRS[0]),
+            more_hashes: (flags & PROBE_PAIRS != 0).then(|| pair(PAIRS[1])),
+        };
+        Some((word(FIRST_AT) as usize, probe))
+    }
+
+    fn word(&self, index: usize) -> u32 {
+        // The owner may write any numbers.
+        if index < self.words { self.memory.get_published(WORDS_AT + 4 * index) } else { 0 }
+    }
+}
+
 fn words_of(options: &PrefilterOptions) -> usize {
     let each = options.bits.clamp(64, 1 << 32).div_ceil(32) as usize;
     each.saturating_mul(options.max_spaces.max(1)).max(2).next_power_of_two()
@@ -148,10 +222,13 @@ impl ArrayCopy for Writer {
             memory.prepare(at + NET_AT + 4 * n, net);
         }
         double(BITS_AT, probe.bits);
-        for (function, hash) in probe.hashes.iter().enumerate() {
-            double(OFFSETS_AT + 8 * function, hash.offset);
-            for (n, multiplier) in hash.multipliers.into_iter().take(MULTIPLIERS).enumerate() {
-                double(MULTIPLIERS_AT + 8 * (function * MULTIPLIERS + n), multiplier);
+        let pairs = [Some(probe.hashes), probe.more_hashes].into_iter().flatten();
+        for (pair, (offsets_at, multipliers_at)) in pairs.zip(PAIRS) {
+            for (function, hash) in pair.iter().enumerate() {
+                double(offsets_at + 8 * function, hash.offset);
+                for (n, multiplier) in hash.multipliers.into_iter().take(MULTIPLIERS).enumerate() {
+                    double(multipliers_at + 8 * (function * MULTIPLIERS + n), multiplier);
+                }
             }
         }
         memory.publish(at, flags(probe));
@@ -161,9 +238,10 @@ impl ArrayCopy for Writer {
     fn remove(&mut self, array: usize, pattern: u8) {
         let known = self.probes.iter().position(|probe| *probe == Some((array, pattern)));
         let Some(index) = known else { return };
-        self.memory.publish(PROBES_AT + index * PROBE_BYTES, 0);
+        // Without a rule every frame passes, so the number becomes 0 before the last look-up ends.
         self.probes[index] = None;
         self.publish_count();
+        self.memory.publish(PROBES_AT + index * PROBE_BYTES, 0);
     }
 }
 
@@ -181,5 +259,8 @@ fn flags(probe: &Probe) -> u32 {
         ProbeFamily::Both => PROBE_V4 | PROBE_V6,
     };
     let flag = |named: bool, flag| if named { flag } else { 0 };
-    family | flag(probe.names_port, PROBE_PORT) | flag(probe.names_vlan, PROBE_VLAN)
+    family
+        | flag(probe.names_port, PROBE_PORT)
+        | flag(probe.names_vlan, PROBE_VLAN)
+        | flag(probe.more_hashes.is_some(), PROBE_PAIRS)
 }

@@ -9,7 +9,7 @@ use crate::sys::objects::{self, XDP_DRIVER, XDP_GENERIC};
 use crate::sys::{self, TestRun};
 use std::fmt;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 const DROP: &str = "fyke_drop";
 const EMPTY: &str = "fyke_drop_empty";
@@ -28,7 +28,10 @@ impl fmt::Display for DropperMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             DropperMode::Native => "native XDP, in the driver",
-            DropperMode::Generic => "generic XDP, in the network stack: the driver has no XDP",
+            DropperMode::Generic => {
+                "generic XDP, in the network stack: the driver has no XDP, or none for frames of \
+                 this length"
+            }
         })
     }
 }
@@ -81,25 +84,11 @@ impl Dropper {
     /// # Errors
     /// The interface does not exist, another XDP program is there, or the kernel refuses.
     pub fn attach(arrays: &Arrays, interface: &str) -> Result<Dropper, DropError> {
-        let named = || interface.to_owned();
-        let failed = |source| DropError::System { interface: named(), source };
-        let index = objects::interface_index(interface)
-            .map_err(|_none| DropError::NoInterface { interface: named() })?;
-        if let Some(number) = objects::link_facts(index).map_err(failed)?.xdp_program {
-            let program = objects::program_name(number).unwrap_or_else(|_| "of no name".to_owned());
-            return Err(DropError::Taken { interface: named(), program, number });
-        }
+        free(interface)?;
         let object = Object::load(arrays, Access::Copied, &[DROP, EMPTY])?;
-        let attach = |flags| {
-            object.with_program(DROP, |program| objects::attach_xdp(program, index, flags))?
-        };
-        let (link, mode) = match attach(XDP_DRIVER) {
-            Ok(link) => (link, DropperMode::Native),
-            Err(error) if is_without_driver(&error) => {
-                (attach(XDP_GENERIC).map_err(failed)?, DropperMode::Generic)
-            }
-            Err(error) => return Err(failed(error)),
-        };
+        let attached = object.with_program(DROP, |program| attach(interface, program));
+        let (link, mode) = attached
+            .map_err(|source| DropError::System { interface: interface.to_owned(), source })??;
         Ok(Dropper { object, link: Some(link), mode })
     }
 
@@ -154,6 +143,35 @@ impl Dropper {
     /// The kernel refuses the frame.
     pub fn test_run_empty(&self, frame: &[u8], repeat: u32) -> io::Result<TestRun> {
         self.object.with_program(EMPTY, |program| sys::test_run(program, frame, repeat))?
+    }
+}
+
+/// Refuses an interface that does not exist or that runs another program; returns its number.
+fn free(interface: &str) -> Result<u32, DropError> {
+    let named = || interface.to_owned();
+    let index = objects::interface_index(interface)
+        .map_err(|_none| DropError::NoInterface { interface: named() })?;
+    let facts = objects::link_facts(index)
+        .map_err(|source| DropError::System { interface: named(), source })?;
+    let Some(number) = facts.xdp_program else { return Ok(index) };
+    let program = objects::program_name(number).unwrap_or_else(|_| "of no name".to_owned());
+    Err(DropError::Taken { interface: named(), program, number })
+}
+
+/// Attaches a program to an interface at XDP, in the driver if possible, until the link is closed.
+pub(crate) fn attach(
+    interface: &str,
+    program: BorrowedFd<'_>,
+) -> Result<(OwnedFd, DropperMode), DropError> {
+    let index = free(interface)?;
+    let failed = |source| DropError::System { interface: interface.to_owned(), source };
+    match objects::attach_xdp(program, index, XDP_DRIVER) {
+        Ok(link) => Ok((link, DropperMode::Native)),
+        Err(error) if is_without_driver(&error) => {
+            let link = objects::attach_xdp(program, index, XDP_GENERIC).map_err(failed)?;
+            Ok((link, DropperMode::Generic))
+        }
+        Err(error) => Err(failed(error)),
     }
 }
 

@@ -4,10 +4,9 @@ use super::Arrays;
 use super::layout::{ARRAYS_PLACE, TAP_BYTES, TAP_COUNTS_BYTES};
 use crate::direct::Access;
 use crate::error::{OpenError, VERIFYING};
-use crate::space::refused;
+use crate::space::{map, refused};
 use crate::sys::Mapped;
-use aya::maps::Map;
-use aya::programs::{Program, SocketFilter, Xdp};
+use aya::programs::{Program, SchedClassifier, SocketFilter, Xdp};
 use aya::{Ebpf, EbpfLoader};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
@@ -75,6 +74,9 @@ impl Object {
                     SocketFilter::load(program).map_err(refused(VERIFYING))?;
                 }
                 Some(Program::Xdp(program)) => Xdp::load(program).map_err(refused(VERIFYING))?,
+                Some(Program::SchedClassifier(program)) => {
+                    SchedClassifier::load(program).map_err(refused(VERIFYING))?;
+                }
                 _ => return Err(absent),
             }
         }
@@ -91,6 +93,7 @@ impl Object {
         let descriptor = match self.ebpf.program(name).ok_or_else(gone)? {
             Program::SocketFilter(program) => program.fd(),
             Program::Xdp(program) => program.fd(),
+            Program::SchedClassifier(program) => program.fd(),
             _ => return Err(gone()),
         };
         Ok(use_it(descriptor.map_err(std::io::Error::other)?.as_fd()))
@@ -118,14 +121,4 @@ fn with_arrays(object: &[u8], map: BorrowedFd<'_>) -> Vec<u8> {
         second[4..].fill(0);
     }
     object
-}
-
-fn map(ebpf: &Ebpf, name: &'static str, len: usize) -> Result<Mapped, OpenError> {
-    let step = "mapping the shared memory";
-    match ebpf.map(name) {
-        Some(Map::Array(map)) => {
-            Mapped::new(map.fd().as_fd(), len).map_err(|source| OpenError::System { step, source })
-        }
-        _ => Err(OpenError::Refused { step, what: format!("no map {name}") }),
-    }
 }

@@ -11,7 +11,7 @@
 //! by a quarter, so an edit costs O(change) on average.
 
 use super::texts::{self, Text, Texts};
-use super::{Key, Made, Mirror, SET_PARAM, Subject, retire_group};
+use super::{Key, Listed, Made, Mirror, Rowed, SET_PARAM, Subject, retire_group};
 use crate::collapse::{self, Candidate, SHARED_FROM, THRESHOLD};
 use crate::error::KernelEditError;
 use crate::passes::{KernelPassId, KernelPasses, List, NewPass, Splice};
@@ -26,8 +26,8 @@ const FEWEST_ROWS: usize = THRESHOLD / 2;
 /// An edit of few passes, with its resources allocated.
 #[derive(Debug, Default)]
 pub(super) struct Incremental {
-    main: Vec<(Key, Vec<Instruction>)>,
-    short: Vec<(Key, Vec<Instruction>)>,
+    main: Vec<Listed>,
+    short: Vec<Listed>,
     /// New rows: pass, number of the group, key.
     rows: Vec<(PassId, u32, u64)>,
     /// Passes to remove.
@@ -54,7 +54,8 @@ impl Mirror {
         };
         let mut incremental =
             Incremental { gone_texts: gone_texts.to_vec(), ..Incremental::default() };
-        let Some(fresh) = incremental.sort_out(draft) else { return Ok(None) };
+        let classes = |filter| self.class_of(filter);
+        let Some(fresh) = incremental.sort_out(draft, classes) else { return Ok(None) };
         self.texts.make_new(kernel, draft, &mut made.texts)?;
         incremental.short_limits = self.short_limits(draft, &made.texts);
         if (incremental.short_limits == (0, 0)) != (kernel.short() == (0, 0)) {
@@ -123,7 +124,7 @@ impl Mirror {
                 continue;
             }
             let (number, body) = self.new_group(kernel, &group, made)?;
-            let item = (Key::Group(number), body);
+            let item = Listed { key: Key::Group(number), body, class: group.class };
             incremental
                 .short
                 .extend(group.members.iter().any(|&at| in_short(at)).then(|| item.clone()));
@@ -135,7 +136,7 @@ impl Mirror {
         }
         let mut unindexed = 0;
         for (at, pass) in fresh.iter().enumerate().filter(|(at, _)| !grouped[*at]) {
-            if let Some((number, key)) = self.shared_row(pass.instructions) {
+            if let Some((number, key)) = self.shared_row(pass) {
                 if in_short(at) && !self.short.contains_key(&Subject::Group(number)) {
                     return Ok(None);
                 }
@@ -143,15 +144,16 @@ impl Mirror {
                 incremental.rows.push((pass.id, number, key));
                 continue;
             }
-            let item =
-                (Key::Pass(pass.id, pass.changed), self.translate(kernel, draft, pass, made)?);
+            let body = self.translate(kernel, draft, pass, made)?;
+            let item = Listed { key: Key::Pass(pass.id, pass.changed), body, class: pass.class };
             incremental.short.extend(in_short(at).then(|| item.clone()));
             incremental.main.push(item);
             unindexed += 1;
         }
         for (filter, text) in texts {
             let Some(code) = text.code() else { continue };
-            let item = (Key::Text(filter), vec![code.instruction()]);
+            let (key, body) = (Key::Text(filter), vec![code.instruction()]);
+            let item = Listed { key, body, class: self.class_of(Some(filter)) };
             incremental.short.extend(is_short.then(|| item.clone()));
             incremental.main.extend(matches!(text, Text::Code(_)).then_some(item));
         }
@@ -159,10 +161,11 @@ impl Mirror {
     }
 
     /// The row that a pass would have in a table shared by several texts.
-    fn shared_row(&self, pass: &[Instruction]) -> Option<(u32, u64)> {
-        let shared = self.groups.iter().filter(|(_, group)| group.filter.is_none());
-        let mut fitting =
-            shared.filter_map(|(&number, group)| Some((number, group.form.key_of(pass)?)));
+    fn shared_row(&self, pass: &Candidate<'_>) -> Option<(u32, u64)> {
+        let fits = |group: &Rowed| group.filter.is_none() && group.class == pass.class;
+        let shared = self.groups.iter().filter(|(_, group)| fits(group));
+        let mut fitting = shared
+            .filter_map(|(&number, group)| Some((number, group.form.key_of(pass.instructions)?)));
         fitting.next()
     }
 
@@ -226,7 +229,7 @@ impl Mirror {
         self.tables.extend(made.tables.into_iter().map(|(set, table, all)| (set, (table, all))));
         self.groups.extend(made.groups);
         let of_new: HashSet<u32> =
-            incremental.main.iter().filter_map(|(key, _)| key.group()).collect();
+            incremental.main.iter().filter_map(|item| item.key.group()).collect();
         for (pass, number, key) in incremental.rows {
             self.rowed.insert(pass, (number, key));
             if let Some(group) = self.groups.get_mut(&number).filter(|_| !of_new.contains(&number))
@@ -262,7 +265,7 @@ impl Mirror {
         &mut self,
         kernel: &mut KernelPasses,
         list: List,
-        items: &[(Key, Vec<Instruction>)],
+        items: &[Listed],
     ) -> Result<(), KernelEditError> {
         if items.is_empty() {
             return Ok(());
@@ -272,7 +275,7 @@ impl Mirror {
             List::Main => &mut self.main,
             List::Short => &mut self.short,
         };
-        for ((key, _), id) in items.iter().zip(ids) {
+        for (Listed { key, .. }, id) in items.iter().zip(ids) {
             self.own.insert(id, *key);
             map.insert(key.subject(), id);
             let is_unindexed = list == List::Main && matches!(key, Key::Pass(..));
@@ -327,7 +330,11 @@ impl Mirror {
 
 impl Incremental {
     /// Divides the touched passes into new and removed ones; `None` if a pass was edited in place.
-    fn sort_out<'a>(&mut self, draft: &Draft<'a>) -> Option<Vec<Candidate<'a>>> {
+    fn sort_out<'a>(
+        &mut self,
+        draft: &Draft<'a>,
+        class_of: impl Fn(Option<FilterId>) -> u32,
+    ) -> Option<Vec<Candidate<'a>>> {
         let mut fresh = Vec::new();
         for id in draft.touched() {
             match (draft.set().pass(id), draft.pass(id)) {
@@ -340,6 +347,7 @@ impl Incremental {
                     id,
                     changed: new.changed,
                     filter: new.filter,
+                    class: class_of(new.filter),
                     instructions: new.instructions,
                 }),
                 (None, None) => {}
@@ -355,6 +363,9 @@ fn set_of(one: &Instruction) -> Option<u32> {
     names.then(|| one.params[SET_PARAM])
 }
 
-fn new_passes(items: &[(Key, Vec<Instruction>)]) -> Vec<NewPass<'_>> {
-    items.iter().map(|(_, body)| NewPass { instructions: body, counts_for: None }).collect()
+fn new_passes(items: &[Listed]) -> Vec<NewPass<'_>> {
+    items
+        .iter()
+        .map(|item| NewPass { instructions: &item.body, counts_for: None, class: item.class })
+        .collect()
 }

@@ -150,6 +150,43 @@ pub fn wait_for_end(process: &OwnedFd) {
     while unsafe { libc::poll(&raw mut ended, 1, -1) } < 1 {}
 }
 
+/// Waits for changes of a pipe.
+#[derive(Debug)]
+pub struct Watch(OwnedFd);
+
+impl Watch {
+    /// Begins to watch a pipe that is open for reading only.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn of(pipe: BorrowedFd<'_>) -> io::Result<Watch> {
+        // SAFETY: no pointers.
+        let watch = owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) }.into())?;
+        let changes = libc::EPOLLIN | libc::EPOLLHUP | libc::EPOLLET;
+        let mut event = libc::epoll_event { events: changes as u32, u64: 0 };
+        let add = libc::EPOLL_CTL_ADD;
+        // SAFETY: the event is of this function.
+        let added =
+            unsafe { libc::epoll_ctl(watch.as_raw_fd(), add, pipe.as_raw_fd(), &raw mut event) };
+        done(added.into())?;
+        Ok(Watch(watch))
+    }
+
+    /// Waits until data have come, or the last writer has gone, since the last call.
+    ///
+    /// # Errors
+    /// The system does not tell.
+    pub fn wait(&self) -> io::Result<()> {
+        let mut event = libc::epoll_event { events: 0, u64: 0 };
+        // SAFETY: room for one event, of this function.
+        let waited = unsafe { libc::epoll_wait(self.0.as_raw_fd(), &raw mut event, 1, -1) };
+        match done(waited.into()) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+            waited => waited,
+        }
+    }
+}
+
 /// Number of an interface of the calling thread's network namespace.
 pub fn interface_index(name: &str) -> io::Result<u32> {
     let name = CString::new(name).map_err(io::Error::other)?;
@@ -169,37 +206,145 @@ pub struct LinkFacts {
     pub master: Option<u32>,
     /// Its name.
     pub name: String,
+    /// Its address, if it is an Ethernet interface.
+    pub address: [u8; 6],
     /// Its kind, such as `bridge`; empty for hardware.
     pub kind: String,
+    /// Kind of its frames (`ARPHRD_…`).
+    pub hardware: u16,
 }
 
 /// Returns the facts about an interface of the calling thread's network namespace.
 pub fn link_facts(interface: u32) -> io::Result<LinkFacts> {
-    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
-    // SAFETY: no pointers.
-    let socket = unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE) };
-    let socket = owned(socket.into())?;
-    let request = link_request(interface);
-    // SAFETY: `request` is ours, and its length is passed.
-    let sent = unsafe {
-        libc::send(socket.as_raw_fd(), request.as_ptr().cast(), request.len(), libc::MSG_DONTWAIT)
-    };
-    done(sent as libc::c_long)?;
-    let mut answer = vec![0_u8; 64 << 10];
-    let (to, room) = (answer.as_mut_ptr().cast(), answer.len());
-    // The kernel has answered before the request returns.
-    // SAFETY: `answer` is ours, and its length is passed.
-    let received = unsafe { libc::recv(socket.as_raw_fd(), to, room, libc::MSG_DONTWAIT) };
-    done(received as libc::c_long)?;
-    answer.truncate(usize::try_from(received).unwrap_or(0));
+    let answer = Netlink::ask(&link_request(interface))?.receive()?;
     facts_of_answer(&answer)
+}
+
+/// Returns the interfaces on top of another one, such as a VLAN or a macvlan, in the calling thread's network
+/// namespace.
+pub fn uppers(interface: u32) -> io::Result<Vec<LinkFacts>> {
+    let mut uppers = Vec::new();
+    Netlink::list(&listed(link_request(0)), |message| {
+        let attributes = message.get(HEADER_BYTES + LINK_BYTES..).unwrap_or_default();
+        let below = attribute(attributes, IFLA_LINK).map(|value| word_at(value, 0));
+        let is_here = attribute(attributes, IFLA_LINK_NAMESPACE).is_none();
+        if below == Some(interface) && is_here {
+            uppers.extend(facts_of_answer(message));
+        }
+    })?;
+    // The other end of a pair is not on top.
+    uppers.retain(|upper| upper.kind != "veth");
+    Ok(uppers)
+}
+
+/// A route.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Route {
+    /// Network and length of its prefix; `None` for the default route.
+    pub net: Option<(IpAddr, u8)>,
+    /// Number of the table, 254 for the main one.
+    pub table: u32,
+}
+
+/// Returns the routes that leave by an interface, of all tables, in the calling thread's network namespace. Those of
+/// broadcasts, multicast and own addresses are not among them.
+pub fn routes(interface: u32) -> io::Result<Vec<Route>> {
+    let mut routes = Vec::new();
+    Netlink::list(&listed(request(RTM_GETROUTE, ROUTE_BYTES)), |message| {
+        routes.extend(route_in(message, interface));
+    })?;
+    Ok(routes)
+}
+
+fn route_in(message: &[u8], interface: u32) -> Option<Route> {
+    const UNICAST: u8 = 1;
+    const NEXT_HOP_BYTES: usize = 8;
+    let header: &[u8; ROUTE_BYTES] = message.get(HEADER_BYTES..)?.first_chunk()?;
+    let attributes = message.get(HEADER_BYTES + ROUTE_BYTES..)?;
+    let mut leaves = attribute(attributes, RTA_OIF).is_some_and(|to| word_at(to, 0) == interface);
+    let mut hops = attribute(attributes, RTA_MULTIPATH).unwrap_or_default();
+    while let Some(&[low, high, ..]) = hops.first_chunk::<NEXT_HOP_BYTES>() {
+        leaves |= word_at(hops, 4) == interface;
+        let len = usize::from(u16::from_ne_bytes([low, high])).max(NEXT_HOP_BYTES);
+        hops = hops.get(len.next_multiple_of(4)..).unwrap_or_default();
+    }
+    let table = attribute(attributes, RTA_TABLE);
+    let table = table.map_or(u32::from(header[4]), |value| word_at(value, 0));
+    let net = attribute(attributes, RTA_DST).and_then(|address| match address.len() {
+        4 => Some(IpAddr::from(*address.first_chunk::<4>()?)),
+        _ => Some(IpAddr::from(*address.first_chunk::<16>()?)),
+    });
+    // Before Linux 5.4, the route of IPv6 multicast is like any other.
+    let wanted = leaves && header[7] == UNICAST && !net.is_some_and(|net| net.is_multicast());
+    wanted.then(|| Route { net: net.map(|net| (net, header[1])), table })
+}
+
+/// A request to the kernel's routing sockets.
+struct Netlink(OwnedFd);
+
+impl Netlink {
+    fn ask(request: &[u8]) -> io::Result<Netlink> {
+        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
+        // SAFETY: no pointers.
+        let socket = unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE) };
+        let socket = owned(socket.into())?;
+        let (from, len) = (request.as_ptr().cast(), request.len());
+        // SAFETY: `request` is a slice, and its length is passed.
+        let sent = unsafe { libc::send(socket.as_raw_fd(), from, len, libc::MSG_DONTWAIT) };
+        done(sent as libc::c_long)?;
+        Ok(Netlink(socket))
+    }
+
+    /// Returns the next datagram of the answer, which is there when the request returns, or when the one before it has
+    /// been taken.
+    fn receive(&self) -> io::Result<Vec<u8>> {
+        let mut answer = vec![0_u8; 64 << 10];
+        let (to, room) = (answer.as_mut_ptr().cast(), answer.len());
+        // SAFETY: `answer` is ours, and its length is passed.
+        let received = unsafe { libc::recv(self.0.as_raw_fd(), to, room, libc::MSG_DONTWAIT) };
+        done(received as libc::c_long)?;
+        answer.truncate(usize::try_from(received).unwrap_or(0));
+        Ok(answer)
+    }
+
+    /// Calls `each` with every message of a list.
+    fn list(request: &[u8], mut each: impl FnMut(&[u8])) -> io::Result<()> {
+        const DONE: u16 = 3;
+        let socket = Netlink::ask(request)?;
+        loop {
+            let answer = socket.receive()?;
+            let mut rest = &answer[..];
+            while let Some(header) = rest.first_chunk::<HEADER_BYTES>() {
+                match u16::from_ne_bytes([header[4], header[5]]) {
+                    DONE => return Ok(()),
+                    NLMSG_ERROR => {
+                        let number = -(word_at(rest, HEADER_BYTES) as i32);
+                        return Err(io::Error::from_raw_os_error(number));
+                    }
+                    _ => {}
+                }
+                let len = (word_at(rest, 0) as usize).max(HEADER_BYTES);
+                each(&rest[..len.min(rest.len())]);
+                rest = rest.get(len.next_multiple_of(4)..).unwrap_or_default();
+            }
+        }
+    }
 }
 
 const HEADER_BYTES: usize = 16;
 const LINK_BYTES: usize = 16;
 const RTM_GETLINK: u16 = 18;
 const NLMSG_ERROR: u16 = 2;
+const RTM_GETROUTE: u16 = 26;
+const ROUTE_BYTES: usize = 12;
+const RTA_DST: u16 = 1;
+const RTA_OIF: u16 = 4;
+const RTA_MULTIPATH: u16 = 9;
+const RTA_TABLE: u16 = 15;
+const IFLA_ADDRESS: u16 = 1;
 const IFLA_NAME: u16 = 3;
+const IFLA_LINK: u16 = 5;
+const IFLA_LINK_NAMESPACE: u16 = 37;
 const IFLA_MASTER: u16 = 10;
 const IFLA_INFO: u16 = 18;
 const INFO_KIND: u16 = 1;
@@ -208,12 +353,25 @@ const XDP_ATTACHED: u16 = 2;
 /// Numbers of the programs: any, driver, generic, hardware.
 const XDP_NUMBERS: [u16; 4] = [4, 5, 6, 7];
 
-fn link_request(interface: u32) -> Vec<u8> {
-    let mut bytes = vec![0_u8; HEADER_BYTES + LINK_BYTES];
+/// Makes a request with an empty body.
+fn request(kind: u16, body: usize) -> Vec<u8> {
+    let mut bytes = vec![0_u8; HEADER_BYTES + body];
     let len = bytes.len() as u32;
     bytes[..4].copy_from_slice(&len.to_ne_bytes());
-    bytes[4..6].copy_from_slice(&RTM_GETLINK.to_ne_bytes());
+    bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
     bytes[6..8].copy_from_slice(&1_u16.to_ne_bytes());
+    bytes
+}
+
+/// Makes a request one for a list.
+fn listed(mut request: Vec<u8>) -> Vec<u8> {
+    const REQUEST_AND_DUMP: u16 = 0x301;
+    request[6..8].copy_from_slice(&REQUEST_AND_DUMP.to_ne_bytes());
+    request
+}
+
+fn link_request(interface: u32) -> Vec<u8> {
+    let mut bytes = request(RTM_GETLINK, LINK_BYTES);
     bytes[HEADER_BYTES + 4..HEADER_BYTES + 8].copy_from_slice(&interface.to_ne_bytes());
     bytes
 }
@@ -234,8 +392,12 @@ fn facts_of_answer(answer: &[u8]) -> io::Result<LinkFacts> {
     Ok(LinkFacts {
         xdp_program: attribute(attributes, IFLA_XDP).and_then(program_in),
         master: attribute(attributes, IFLA_MASTER).map(|value| word_at(value, 0)),
+        address: attribute(attributes, IFLA_ADDRESS)
+            .and_then(|value| value.first_chunk().copied())
+            .unwrap_or_default(),
         name: text(attribute(attributes, IFLA_NAME)),
         kind: text(attribute(info, INFO_KIND)),
+        hardware: u16::from_ne_bytes([answer[HEADER_BYTES + 2], answer[HEADER_BYTES + 3]]),
     })
 }
 

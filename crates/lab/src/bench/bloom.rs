@@ -16,6 +16,7 @@
 //! (`fyke`), which become rows of its tables.
 
 mod live;
+mod table2;
 
 use super::engine::reader_of;
 use super::frames::{Arena, CACHE_FRAMES, Load};

@@ -3,7 +3,9 @@
 use super::live::share;
 use super::report::Report;
 use super::{BenchError, Options, Progress};
-use super::{bloom, demux, dynamic, graph, live, ruler, scan, statics, streams, update, workers};
+use super::{
+    bloom, calls, demux, dynamic, graph, ids, live, ruler, scan, statics, streams, update, workers,
+};
 
 /// A bench of `fyke bench`.
 #[derive(Debug, Clone, Copy)]
@@ -42,7 +44,7 @@ const fn plain(
 }
 
 /// All benches, in the order in which `fyke bench all` runs them.
-pub const BENCHES: [Bench; 12] = [
+pub const BENCHES: [Bench; 14] = [
     Bench {
         reads_trace: true,
         reads_filters: true,
@@ -60,6 +62,7 @@ pub const BENCHES: [Bench; 12] = [
         reads_filters: true,
         ..plain("ruler", ruler::run, &[&ruler::ENGINES, &ruler::TAG_ENGINES])
     },
+    Bench { reads_trace: true, reads_filters: true, ..plain("ids", ids::run, &[&ids::ENGINES]) },
     plain("graph", graph::run, &[&graph::ENGINES]),
     Bench { reads_trace: true, ..plain("workers", workers::run, &[&workers::ENGINES]) },
     Bench {
@@ -67,6 +70,7 @@ pub const BENCHES: [Bench; 12] = [
         takes_rounds: true,
         ..plain("streams", streams::run, &[&streams::ENGINES])
     },
+    Bench { takes_rounds: true, ..plain("calls", calls::run, &[&calls::ENGINES]) },
     Bench { reads_trace: true, takes_rounds: true, ..plain("scan", scan::run, &[&scan::ENGINES]) },
     Bench { takes_rounds: true, ..plain("live", live::run, &[&live::ENGINES]) },
     Bench { takes_rounds: true, ..plain("share", share::run, &[&share::ENGINES]) },

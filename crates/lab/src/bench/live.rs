@@ -32,6 +32,7 @@ mod traffic;
 pub(super) mod world;
 
 pub use engines::ENGINES;
+pub(super) use engines::program as classic_program;
 
 use super::measure::{Samples, engine_at};
 use super::report::{Measurement, Report};
@@ -142,41 +143,63 @@ impl Bench<'_> {
     }
 }
 
+/// The beginning of every bench on interfaces.
+struct Start {
+    cases: Vec<&'static str>,
+    engines: Vec<&'static str>,
+    world: World,
+    fyke: PathBuf,
+    folder: Folder,
+    report: Report,
+}
+
+impl Start {
+    /// Chooses cases and engines among those that there are, and makes the world that they run in.
+    fn of(
+        options: &Options,
+        cases: &[&'static str],
+        engines: &[&'static str],
+    ) -> Result<Start, BenchError> {
+        let there = || format!("cases {}; engines {}", cases.join(", "), engines.join(", "));
+        let cases: Vec<_> = cases.iter().copied().filter(|case| options.wants_case(case)).collect();
+        if cases.is_empty() {
+            return Err(BenchError::NothingChosen { there: there() });
+        }
+        let wanted = |engine: &&&str| **engine == "none" || options.wants_engine(engine);
+        let mut report = Report::new(options);
+        if processors().is_ok_and(|list| list.len() < 2) {
+            report.note("there is one processor only: sender and captures share it".to_owned());
+        }
+        Ok(Start {
+            cases,
+            engines: engines.iter().filter(wanted).copied().collect(),
+            world: World::create(1, 1).map_err(other)?,
+            fyke: options.command.clone().map_or_else(std::env::current_exe, Ok).map_err(other)?,
+            folder: Folder::below(&std::env::temp_dir()).map_err(other)?,
+            report,
+        })
+    }
+}
+
+fn other(error: impl std::fmt::Display) -> BenchError {
+    BenchError::Other(error.to_string())
+}
+
 /// Runs the bench.
 ///
 /// # Errors
 /// [`BenchError`]; without namespaces or privilege the message states what is missing.
 pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> {
     let there: &[&str] = if options.smoke { &SMOKE_CASES } else { &CASES };
-    let cases: Vec<_> = there.iter().filter(|case| options.wants_case(case)).collect();
-    let mut engines = ENGINES.to_vec();
-    engines.retain(|engine| *engine == "none" || options.wants_engine(engine));
-    if cases.is_empty() {
-        let there = format!("cases {}; engines {}", there.join(", "), ENGINES.join(", "));
-        return Err(BenchError::NothingChosen { there });
-    }
-    let failed = |error: &dyn std::fmt::Display| BenchError::Other(error.to_string());
-    let fyke = match &options.command {
-        Some(path) => path.clone(),
-        None => std::env::current_exe().map_err(|error| failed(&error))?,
-    };
-    let mut bench = Bench {
-        world: World::create(1, 1).map_err(|error| failed(&error))?,
-        fyke,
-        folder: Folder::below(&std::env::temp_dir()).map_err(|error| failed(&error))?,
-        memory: Folder::in_memory().map_err(|error| failed(&error))?,
-        scale: Scale::of(options),
-        engines,
-        options,
-    };
-    let mut report = Report::new(options);
-    if processors().is_ok_and(|list| list.len() < 2) {
-        report.note("there is one processor only: sender and captures share it".to_owned());
-    }
+    let Start { cases, engines, world, fyke, folder, mut report } =
+        Start::of(options, there, &ENGINES)?;
+    let memory = Folder::in_memory().map_err(other)?;
+    let scale = Scale::of(options);
+    let mut bench = Bench { world, fyke, folder, memory, scale, engines, options };
     without_those_that_do_not_start(&mut bench, &mut report);
     for (index, case) in cases.iter().enumerate() {
         progress(case, index, cases.len());
-        match **case {
+        match *case {
             "first-loss" => loss::measure(&bench, &mut report)?,
             "start" => start::measure(&bench, &mut report)?,
             "edits" => edits::measure(&bench, &mut report)?,

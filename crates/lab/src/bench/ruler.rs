@@ -69,7 +69,7 @@ pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> 
 }
 
 /// Returns the packets of the trace, or generated ones that contain text.
-fn packets(options: &Options) -> Result<(Arena, &'static str), BenchError> {
+pub(super) fn packets(options: &Options) -> Result<(Arena, &'static str), BenchError> {
     let bytes = if options.smoke { 200_000 } else { 16 << 20 };
     if let Some(path) = &options.trace {
         return Ok((Arena::from_file(path, bytes)?, "real"));

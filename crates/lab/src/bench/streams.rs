@@ -55,7 +55,7 @@ fn segment(flow: u32, sequence: u32, flags: u8, payload: &'static [u8]) -> Segme
     let source = SocketAddr::from(([10, b, c, d], 1024 + u16::from(a)));
     let destination = SocketAddr::from(([192, 168, c, 7], 80));
     let payload_len = payload.len() as u32;
-    Segment { source, destination, sequence, flags, payload, payload_len }
+    Segment { source, destination, sequence, acknowledged: None, flags, payload, payload_len }
 }
 
 /// Result of an engine: delivered and missing bytes.

@@ -185,6 +185,23 @@ impl Database {
         (lowest != u32::MAX).then_some(lowest)
     }
 
+    /// Adds the numbers of all expressions that match in `bytes`, each once.
+    pub fn all(&mut self, bytes: &[u8], found: &mut Vec<u32>) {
+        let Ok(length) = c_uint::try_from(bytes.len()) else { return };
+        // SAFETY: as in `first`; `collect` gets the address of `found`, which outlives the call.
+        unsafe {
+            (self.calls.scan)(
+                self.database,
+                bytes.as_ptr().cast(),
+                length,
+                0,
+                self.scratch,
+                collect,
+                ptr::from_mut(found).cast(),
+            );
+        }
+    }
+
     /// Memory of the compiled expressions.
     pub fn bytes(&self) -> usize {
         let mut size = 0;
@@ -217,6 +234,19 @@ unsafe extern "C" fn note(
     let lowest = unsafe { &mut *context.cast::<u32>() };
     *lowest = number.min(*lowest);
     c_int::from(*lowest == 0)
+}
+
+/// Adds the number of an expression; each matches once in a scan.
+unsafe extern "C" fn collect(
+    number: c_uint,
+    _from: c_ulonglong,
+    _to: c_ulonglong,
+    _flags: c_uint,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: the context is the address of a vector that outlives the scan, and nothing else accesses it meanwhile.
+    unsafe { (*context.cast::<Vec<u32>>()).push(number) };
+    0
 }
 
 impl Calls {

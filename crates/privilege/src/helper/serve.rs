@@ -1,15 +1,15 @@
 //! Helper side of the channel: a loop that reads one request and sends one answer.
 
-use super::wire::{Answer, Kind, MAX_TEXT, NAME_LEN, Request};
-use super::{MAX_FILES, MAX_SOCKETS, Sockets};
+use super::wire::{self, Answer, Kind, MAX_TEXT, NAME_LEN, Request};
+use super::{Fetched, Group, MAX_FILES, MAX_SOCKETS, Opened, Sockets};
 use crate::sandbox::{self, Rules};
 use crate::user::UserError;
 use crate::{sys, user};
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg, send};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use std::ffi::OsStr;
-use std::io::{self, ErrorKind, IoSliceMut};
+use std::io::{self, ErrorKind, IoSlice};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -21,6 +21,29 @@ struct Socket {
     promiscuous: bool,
 }
 
+/// A thing that was handed over, by its number.
+enum Held {
+    Socket(Socket),
+    Group(Group),
+}
+
+impl Held {
+    fn interface(&self) -> &str {
+        match self {
+            Held::Socket(socket) => &socket.interface,
+            Held::Group(group) => group.interface(),
+        }
+    }
+
+    /// Number of sockets.
+    fn count(&self) -> usize {
+        match self {
+            Held::Socket(_) => 1,
+            Held::Group(group) => group.count(),
+        }
+    }
+}
+
 /// A file to remove.
 struct File {
     path: PathBuf,
@@ -30,7 +53,7 @@ struct File {
 
 struct Serving<'s> {
     sockets: &'s dyn Sockets,
-    held: Vec<Socket>,
+    held: Vec<Held>,
     files: Vec<File>,
     /// Error of the protection from other processes.
     closed: io::Result<()>,
@@ -54,7 +77,14 @@ pub(super) fn run(channel: i32, sockets: &dyn Sockets) {
     while let Ok((length, socket)) = receive(&channel, &mut bytes) {
         let parsed = Request::from_bytes(&bytes[..length]);
         let sequence = parsed.map_or(0, |(request, _)| request.sequence);
+        let mut fetched = None;
         let result = match parsed {
+            Some((request, text)) if request.kind == Kind::Fetch => {
+                serving.fetch(request.number, text).map(|(answer, socket)| {
+                    fetched = Some(socket);
+                    answer
+                })
+            }
             Some((request, text)) => serving.answer(request, text, socket),
             None if length == 0 => break,
             None => Err(ErrorKind::InvalidInput.into()),
@@ -64,7 +94,7 @@ pub(super) fn run(channel: i32, sockets: &dyn Sockets) {
             ..Answer::default()
         });
         let answer = Answer { sequence, ..answer };
-        if send(&channel, &answer.to_bytes(), SendFlags::NOSIGNAL).is_err() {
+        if answer_with(&channel, answer, fetched.as_ref()).is_err() {
             break;
         }
     }
@@ -73,22 +103,25 @@ pub(super) fn run(channel: i32, sockets: &dyn Sockets) {
 
 /// Receives the next request, and the first of the descriptors that come with it.
 fn receive(channel: &OwnedFd, bytes: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut rights = RecvAncillaryBuffer::new(&mut space);
-    let flags = RecvFlags::CMSG_CLOEXEC;
-    let received = loop {
-        match recvmsg(channel, &mut [IoSliceMut::new(bytes)], &mut rights, flags) {
+    loop {
+        match wire::receive(channel, bytes) {
             Err(rustix::io::Errno::INTR) => {}
-            other => break other?,
-        }
-    };
-    let mut socket = None;
-    for message in rights.drain() {
-        if let RecvAncillaryMessage::ScmRights(sockets) = message {
-            socket = socket.or(sockets.into_iter().next());
+            other => return Ok(other?),
         }
     }
-    Ok((received.bytes, socket))
+}
+
+/// Sends an answer, with a socket or without.
+fn answer_with(channel: &OwnedFd, answer: Answer, socket: Option<&Opened>) -> io::Result<()> {
+    let bytes = answer.to_bytes();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut rights = SendAncillaryBuffer::new(&mut space);
+    let sockets: Vec<BorrowedFd<'_>> = socket.iter().map(|one| one.socket.as_fd()).collect();
+    if !sockets.is_empty() {
+        rights.push(SendAncillaryMessage::ScmRights(&sockets));
+    }
+    sendmsg(channel, &[IoSlice::new(&bytes)], &mut rights, SendFlags::NOSIGNAL)?;
+    Ok(())
 }
 
 impl Serving<'_> {
@@ -98,12 +131,14 @@ impl Serving<'_> {
         text: &[u8],
         socket: Option<OwnedFd>,
     ) -> io::Result<Answer> {
-        let handed_over = [Kind::Hold, Kind::WillRemove, Kind::Seal].contains(&request.kind);
+        let handed_over =
+            matches!(request.kind, Kind::Hold | Kind::HoldGroup | Kind::WillRemove | Kind::Seal);
         if handed_over && self.sealed {
             return Err(io::Error::from_raw_os_error(libc::EPERM));
         }
         match request.kind {
             Kind::Hold => self.hold(request.flag, text, socket),
+            Kind::HoldGroup => self.hold_group(request, text),
             Kind::WillRemove => self.will_remove(Path::new(OsStr::from_bytes(text))),
             Kind::Seal => self.seal(),
             Kind::Name => {
@@ -115,17 +150,22 @@ impl Serving<'_> {
                 Ok(Answer { present: found.is_some(), name, ..Answer::default() })
             }
             Kind::Look => {
-                let found = self.sockets.look(&self.held(request.number)?.interface)?;
+                let found = self.sockets.look(self.held(request.number)?.interface())?;
                 let (present, presence) = (found.is_some(), found.unwrap_or_default());
                 Ok(Answer { present, presence, ..Answer::default() })
             }
             Kind::Bind => {
-                let Socket { socket, interface, promiscuous } = self.held(request.number)?;
+                let Held::Socket(held) = self.held(request.number)? else {
+                    return Err(ErrorKind::InvalidInput.into());
+                };
+                let Socket { socket, interface, promiscuous } = held;
                 let found = self.sockets.look(interface)?;
                 let presence = found.ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))?;
                 self.sockets.bind(socket.as_fd(), &presence, *promiscuous)?;
                 Ok(Answer { present: true, presence, ..Answer::default() })
             }
+            // Its answer comes with a socket.
+            Kind::Fetch => Err(ErrorKind::InvalidInput.into()),
             Kind::Remove => {
                 let path = Path::new(OsStr::from_bytes(text));
                 let place = self.files.iter().position(|file| file.path == path);
@@ -136,7 +176,7 @@ impl Serving<'_> {
         }
     }
 
-    fn held(&self, number: u32) -> io::Result<&Socket> {
+    fn held(&self, number: u32) -> io::Result<&Held> {
         let found = usize::try_from(number).ok().and_then(|number| self.held.get(number));
         found.ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF))
     }
@@ -148,11 +188,40 @@ impl Serving<'_> {
         socket: Option<OwnedFd>,
     ) -> io::Result<Answer> {
         let interface = String::from_utf8_lossy(text).into_owned();
-        let (Some(socket), true) = (socket, self.held.len() < MAX_SOCKETS) else {
+        let held: usize = self.held.iter().map(Held::count).sum();
+        let (Some(socket), true) = (socket, held < MAX_SOCKETS) else {
             return Err(io::Error::from_raw_os_error(libc::ENOSPC));
         };
-        self.held.push(Socket { socket, interface, promiscuous });
+        self.held.push(Held::Socket(Socket { socket, interface, promiscuous }));
         Ok(Answer { number: self.held.len() as u32 - 1, ..Answer::default() })
+    }
+
+    fn hold_group(&mut self, request: Request, text: &[u8]) -> io::Result<Answer> {
+        let (&len, text) = text.split_first().ok_or(ErrorKind::InvalidInput)?;
+        let (plan, name) = text.split_at_checked(len.into()).ok_or(ErrorKind::InvalidInput)?;
+        let count = request.number as usize;
+        let held: usize = self.held.iter().map(Held::count).sum();
+        if count > MAX_SOCKETS || held + count > MAX_SOCKETS {
+            return Err(io::Error::from_raw_os_error(libc::ENOSPC));
+        }
+        let group = Group::new(&String::from_utf8_lossy(name), request.flag, count, plan)?;
+        self.held.push(Held::Group(group));
+        Ok(Answer { number: self.held.len() as u32 - 1, ..Answer::default() })
+    }
+
+    fn fetch(&mut self, number: u32, member: &[u8]) -> io::Result<(Answer, Opened)> {
+        let member = member.try_into().map(u32::from_ne_bytes);
+        let member = member.map_err(|_| ErrorKind::InvalidInput)?;
+        let held = usize::try_from(number).ok().and_then(|number| self.held.get_mut(number));
+        let Some(Held::Group(group)) = held else {
+            return Err(io::Error::from_raw_os_error(libc::EBADF));
+        };
+        let Fetched { opened, generation, presence } =
+            group.fetch(self.sockets, member as usize)?;
+        let blocks = opened.blocks;
+        let answer =
+            Answer { number: generation, blocks, present: true, presence, ..Answer::default() };
+        Ok((answer, opened))
     }
 
     fn will_remove(&mut self, path: &Path) -> io::Result<Answer> {
@@ -163,17 +232,28 @@ impl Serving<'_> {
         Ok(Answer::default())
     }
 
-    /// Confines the helper: it keeps interface queries, `bind`, and removal of files from the folders of named files.
+    /// Confines the helper: it keeps interface queries, `bind`, packet sockets if it has a group, and removal of files
+    /// from the folders of named files.
     fn seal(&mut self) -> io::Result<Answer> {
         self.sealed = true;
         std::mem::replace(&mut self.closed, Ok(()))?;
-        user::give_up_capabilities().map_err(|error| match error {
+        let opens = self.held.iter().any(|held| matches!(held, Held::Group(_)));
+        let dropped = match opens {
+            true => user::keep_packet_sockets(),
+            false => user::give_up_capabilities(),
+        };
+        dropped.map_err(|error| match error {
             UserError::Capabilities(source) => source,
             other => io::Error::other(other),
         })?;
         let folder = |file: &File| file.path.parent().map(Path::to_owned);
         let removes = self.files.iter().filter_map(folder).collect();
-        let rules = Rules { removes, looks_at_interfaces: true, ..Rules::default() };
+        let rules = Rules {
+            removes,
+            looks_at_interfaces: true,
+            opens_packet_rings: opens,
+            ..Rules::default()
+        };
         sandbox::enter(rules).map_err(|error| match error.errno() {
             Some(errno) => io::Error::from_raw_os_error(errno),
             None => io::Error::other(error),

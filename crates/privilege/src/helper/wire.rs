@@ -1,6 +1,10 @@
 //! Messages between a process and its helper: a header of fixed size; in requests, a name or path may follow.
 
 use super::Presence;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use std::io::IoSliceMut;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
 
 /// Longest name or path.
 pub(super) const MAX_TEXT: usize = 4096;
@@ -9,19 +13,48 @@ pub(super) const MAX_TEXT: usize = 4096;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Hold,
+    HoldGroup,
     WillRemove,
     Seal,
     Name,
     Look,
     Bind,
+    Fetch,
     Remove,
 }
 
-const KINDS: [Kind; 7] =
-    [Kind::Hold, Kind::WillRemove, Kind::Seal, Kind::Name, Kind::Look, Kind::Bind, Kind::Remove];
+const KINDS: [Kind; 9] = [
+    Kind::Hold,
+    Kind::HoldGroup,
+    Kind::WillRemove,
+    Kind::Seal,
+    Kind::Name,
+    Kind::Look,
+    Kind::Bind,
+    Kind::Fetch,
+    Kind::Remove,
+];
 
 /// Bytes of the name of an interface, the final zero included.
 pub(super) const NAME_LEN: usize = 16;
+
+/// Receives a message, and the first of the descriptors that come with it; a length of zero means the end.
+pub(super) fn receive(
+    channel: &OwnedFd,
+    bytes: &mut [u8],
+) -> rustix::io::Result<(usize, Option<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut rights = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::CMSG_CLOEXEC;
+    let received = recvmsg(channel, &mut [IoSliceMut::new(bytes)], &mut rights, flags)?;
+    let mut socket = None;
+    for message in rights.drain() {
+        if let RecvAncillaryMessage::ScmRights(sockets) = message {
+            socket = socket.or(sockets.into_iter().next());
+        }
+    }
+    Ok((received.bytes, socket))
+}
 
 /// Header of a request; its text follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,8 +92,10 @@ impl Request {
 pub(super) struct Answer {
     /// Error number (errno); 0 means success.
     pub error: i32,
-    /// Number assigned to the socket that was handed over.
+    /// Number assigned to the socket or group that was handed over; number of a generation.
     pub number: u32,
+    /// Number of blocks of the ring of the socket that comes with the answer.
+    pub blocks: u32,
     /// True if the interface exists; `presence` is valid only then.
     pub present: bool,
     pub presence: Presence,
@@ -71,7 +106,7 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    pub const LEN: usize = 26 + NAME_LEN;
+    pub const LEN: usize = 30 + NAME_LEN;
 
     pub fn to_bytes(self) -> [u8; Answer::LEN] {
         let Presence { ifindex, link, loopback, up } = self.presence;
@@ -83,7 +118,8 @@ impl Answer {
         }
         (bytes[20], bytes[21]) = (u8::from(self.present), u8::from(up));
         bytes[22..26].copy_from_slice(&self.sequence.to_ne_bytes());
-        bytes[26..].copy_from_slice(&self.name);
+        bytes[26..30].copy_from_slice(&self.blocks.to_ne_bytes());
+        bytes[30..].copy_from_slice(&self.name);
         bytes
     }
 
@@ -94,7 +130,7 @@ impl Answer {
         };
         let (ifindex, link, loopback) = (number(8), number(12), number(16));
         let mut name = [0; NAME_LEN];
-        name.copy_from_slice(&bytes[26..]);
+        name.copy_from_slice(&bytes[30..]);
         Some(Answer {
             error: number(0) as i32,
             number: number(4),
@@ -102,6 +138,7 @@ impl Answer {
             presence: Presence { ifindex, link, loopback, up: bytes[21] != 0 },
             name,
             sequence: number(22),
+            blocks: number(26),
         })
     }
 }
@@ -121,7 +158,8 @@ mod tests {
         }
         let presence = Presence { ifindex: 7, link: 276, loopback: 1, up: true };
         let name = *b"eth0\0\0\0\0\0\0\0\0\0\0\0\0";
-        let answer = Answer { error: 13, number: 2, present: true, presence, name, sequence: 7 };
+        let answer =
+            Answer { error: 13, number: 2, blocks: 3, present: true, presence, name, sequence: 7 };
         assert_eq!(Answer::from_bytes(&answer.to_bytes()), Some(answer));
     }
 
@@ -129,7 +167,7 @@ mod tests {
     fn other_bytes_are_no_message() {
         assert_eq!(Request::from_bytes(&[]), None);
         assert_eq!(Request::from_bytes(&[0; Request::LEN - 1]), None);
-        assert_eq!(Request::from_bytes(&[7, 0, 0, 0, 0, 0, 0, 0, 0, 0]), None);
+        assert_eq!(Request::from_bytes(&[9, 0, 0, 0, 0, 0, 0, 0, 0, 0]), None);
         assert_eq!(Answer::from_bytes(&[0; Answer::LEN - 1]), None);
     }
 }

@@ -196,6 +196,16 @@ const SETSOCKOPT: &[c_long] = &[
     libc::SO_ATTACH_BPF as c_long,
 ];
 
+/// Options of packet sockets that share the frames of an interface, each with a ring.
+const RINGS: &[c_long] = &[
+    libc::PACKET_VERSION as c_long,
+    libc::PACKET_RESERVE as c_long,
+    libc::PACKET_RX_RING as c_long,
+    libc::PACKET_FANOUT as c_long,
+    libc::PACKET_FANOUT_DATA as c_long,
+    libc::PACKET_IGNORE_OUTGOING as c_long,
+];
+
 type List = BTreeMap<i64, Vec<SeccompRule>>;
 
 /// Builds a condition on the low 32 bits of an argument.
@@ -288,6 +298,13 @@ fn list(rules: &Rules) -> Result<List, SandboxError> {
         let level = when(1, Eq, libc::SOL_PACKET as c_long)?;
         let option = when(2, Eq, libc::PACKET_ADD_MEMBERSHIP as c_long)?;
         add(&mut list, libc::SYS_setsockopt, [vec![level, option]])?;
+    }
+    if rules.opens_packet_rings {
+        families.push(libc::AF_PACKET as c_long);
+        for &option in RINGS {
+            let level = when(1, Eq, libc::SOL_PACKET as c_long)?;
+            add(&mut list, libc::SYS_setsockopt, [vec![level, when(2, Eq, option)?]])?;
+        }
     }
     if !families.is_empty() {
         add_values(&mut list, libc::SYS_socket, 0, &families)?;

@@ -95,7 +95,8 @@ impl World {
             Ok(Box::new(source.lock().unwrap().take().expect("it is opened once")))
         });
         classes.register_with(fyke_serve::class::CLASS, fyke_serve::class::maker(&service));
-        let started = GraphHandle::start(&["(frames) > {serve}(serve)"], classes);
+        fyke_serve::graph::register(&mut classes, &service);
+        let started = GraphHandle::start(&["{capture}(frames) > {serve}(serve)"], classes);
         let (mut engine, handle) = started.unwrap();
         service.begin(handle.clone());
         let stop = Arc::new(AtomicBool::new(false));
@@ -235,6 +236,12 @@ impl Raw {
             }
             other => panic!("{other:?}"),
         }
+    }
+
+    /// True if the service refuses this connection at once.
+    pub fn is_refused(&mut self) -> bool {
+        self.send(r#"{"request":"hello","versions":[1]}"#);
+        matches!(self.answer(), Some((Response::Error { .. }, _)))
     }
 
     pub fn greet(&mut self) {

@@ -4,6 +4,7 @@
 //! An edit is a few stores there, too. The order keeps every rule in force in sight: bits before the look-up that reads
 //! them, and at the end the look-up before the bits.
 
+use super::counting::Bits;
 use super::space::{IpKind, PORT, SpaceKind, VLAN, Words, field_masks};
 use crate::hash::KeyHash;
 use std::fmt::Debug;
@@ -38,17 +39,15 @@ pub struct Probe {
     pub net: Words,
     /// Number of bits of the array.
     pub bits: u64,
-    /// The two hash functions.
+    /// The hash functions: one pair.
     pub hashes: [KeyHash; 2],
+    /// The second pair, if the array has two.
+    pub more_hashes: Option<[KeyHash; 2]>,
 }
 
 impl Probe {
-    pub(super) fn new(
-        array: usize,
-        kind: SpaceKind,
-        pattern: u8,
-        (bits, hashes): (u64, [KeyHash; 2]),
-    ) -> Probe {
+    pub(super) fn new(array: usize, kind: SpaceKind, pattern: u8, bits: &Bits) -> Probe {
+        let pair = |at: usize| bits.hashes()[at..].first_chunk().copied();
         Probe {
             array,
             pattern,
@@ -61,8 +60,9 @@ impl Probe {
             names_vlan: pattern & VLAN != 0,
             fields: field_masks(pattern),
             net: kind.net_masks(),
-            bits,
-            hashes,
+            bits: bits.bit_count(),
+            hashes: pair(0).unwrap_or_else(|| unreachable!("an array has a pair")),
+            more_hashes: if bits.hashes().len() > 2 { pair(2) } else { None },
         }
     }
 }

@@ -137,7 +137,7 @@ impl PrefilterReader {
     /// True if the frame passes; counts it.
     pub fn passes(&mut self, frame: &Frame<'_>) -> bool {
         self.counts.seen += 1;
-        let passes = !self.switches.enabled() || {
+        let passes = !self.switches.enabled() || self.plan.latest().spaces.is_empty() || {
             let answer = self.ask(frame);
             self.counts.undecided += u64::from(answer == Answer::Undecided);
             // In negative mode, an undecided frame must pass, because it may not match a rule.
@@ -152,7 +152,7 @@ impl PrefilterReader {
     pub fn decide(&mut self, batch: &Batch<'_>, among: Mask) -> Decided {
         let among = among & batch.all();
         let mut decided = Decided { passed: among, undecided: Mask::EMPTY };
-        if self.switches.enabled() {
+        if self.switches.enabled() && !self.plan.latest().spaces.is_empty() {
             let Answers { maybe, undecided } = self.ask_all(batch, among);
             let negative = self.switches.negative();
             decided.passed = if negative { among.without(maybe) } else { maybe | undecided };

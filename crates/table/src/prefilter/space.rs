@@ -158,8 +158,8 @@ fn key_of(kind: SpaceKind, rule: &Rule) -> Key {
 }
 
 impl Space {
-    pub fn new(array: usize, kind: SpaceKind, bits: u64, seed: &mut Seed) -> Self {
-        let bloom = CountingBloom::new(bits, seed);
+    pub fn new(array: usize, kind: SpaceKind, (bits, pairs): (u64, u8), seed: &mut Seed) -> Self {
+        let bloom = CountingBloom::with_pairs(bits, pairs, seed);
         Space { array, kind, bloom, counts: [0; PATTERNS], patterns: Arc::default() }
     }
 
@@ -221,8 +221,7 @@ impl Space {
     }
 
     fn probe(&self, pattern: u8) -> Probe {
-        let bits = self.bloom.bits();
-        Probe::new(self.array, self.kind, pattern, (bits.bit_count(), bits.hashes()))
+        Probe::new(self.array, self.kind, pattern, self.bloom.bits())
     }
 
     fn patterns_in_use(&self) -> impl Iterator<Item = u8> {
@@ -249,6 +248,12 @@ impl Space {
         }
     }
 
+    /// Number of look-ups of a frame with this address family and both ports.
+    fn look_ups(&self) -> u32 {
+        let has_ends = |pattern: u8| self.kind != SpaceKind::Any || pattern & PORT != 0;
+        self.patterns_in_use().map(|pattern| 1 + u32::from(has_ends(pattern))).sum()
+    }
+
     pub fn stats(&self) -> SpaceStats {
         let name = match self.kind {
             SpaceKind::Any => "any".to_owned(),
@@ -259,6 +264,7 @@ impl Space {
             name,
             rules: self.bloom.key_count(),
             bits: self.bloom.bits().bit_count(),
+            look_ups: self.look_ups(),
             expected_false_positives: self.bloom.expected_false_positives(),
             filled_false_positives: self.bloom.filled_false_positives(),
             collisions: self.bloom.collision_count(),

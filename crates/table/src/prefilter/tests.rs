@@ -133,7 +133,7 @@ fn switches_and_counts() {
     prefilter.apply(Command::Enable(true)).unwrap();
     prefilter.apply(Command::Negative(false)).unwrap();
     prefilter.apply(Command::Reset).unwrap();
-    assert_eq!(passes(&mut reader), [false, false], "on without rules: nothing is wanted");
+    assert_eq!(passes(&mut reader), [true, true], "on without rules: every frame passes");
 }
 
 #[test]
@@ -158,7 +158,8 @@ fn rules_are_listed_and_counted() {
 
 #[test]
 fn limits_refuse_and_change_nothing() {
-    let options = PrefilterOptions { bits: 1 << 10, max_spaces: 2, max_rules: 3 };
+    let options =
+        PrefilterOptions { bits: 1 << 10, max_spaces: 2, max_rules: 3, ..Default::default() };
     let mut prefilter = Prefilter::new(options, Seed::fixed(1));
     for text in ["ip=10.0.0.0/8", "ip=10.1.0.0/16"] {
         prefilter.add(Rule::parse(text).unwrap()).unwrap();
@@ -169,12 +170,22 @@ fn limits_refuse_and_change_nothing() {
     let fourth = prefilter.add(Rule::parse("ip=12.0.0.0/8").unwrap()).unwrap_err();
     assert_eq!(fourth, PrefilterError::TooManyRules { limit: 3 });
     assert_eq!((prefilter.len(), prefilter.stats().len()), (3, 2));
+    let prefixes = Some("ip/24,ip6/64".parse().unwrap());
+    let options = PrefilterOptions { prefixes, ..Default::default() };
+    let mut prefilter = Prefilter::new(options, Seed::fixed(1));
+    for text in ["ip=10.1.2.0/24", "ip=2001:db8::/64", "port=80"] {
+        prefilter.add(Rule::parse(text).unwrap()).unwrap();
+    }
+    let refused = prefilter.add(Rule::parse("ip=10.1.2.3").unwrap()).unwrap_err().to_string();
+    assert!(refused.contains("`ip=10.1.2.3`") && refused.contains("ip/24,ip6/64"), "{refused}");
+    assert_eq!(prefilter.len(), 3);
 }
 
 /// A rule never misses while a thousand other rules that share its bits are added and removed.
 #[test]
 fn no_false_negative_while_rules_are_edited() {
-    let options = PrefilterOptions { bits: 256, max_spaces: 4, max_rules: 10_000 };
+    let options =
+        PrefilterOptions { bits: 256, max_spaces: 4, max_rules: 10_000, ..Default::default() };
     let mut prefilter = Prefilter::new(options, Seed::random());
     let frames: Vec<Vec<u8>> = (0..50u8)
         .map(|n| Packet::ethernet().ipv4([10, 9, 0, n], [10, 0, 0, n]).udp(1000, 5060).build())

@@ -1,6 +1,7 @@
 //! The tracker on invented dialogues, and on damaged frames.
 
 use super::*;
+use crate::Tracker;
 use crate::{Cause, Closed, Reason};
 use fyke_frame::LinkType;
 use fyke_frame::walk::view::tcp_flags::ACK;

@@ -1,7 +1,7 @@
 //! The tracker on invented calls, and on damaged ones.
 
 use super::*;
-use crate::{Closed, Reason};
+use crate::{Closed, Reason, Tracker};
 use fyke_frame::LinkType;
 use fyke_testkit::packet::Packet;
 use fyke_testkit::random::rounds;
@@ -116,6 +116,7 @@ fn a_call_from_invite_to_bye() {
     bench.callee_sends(&message("BYE sip:a SIP/2.0", "a", "BYE", ""));
     assert_eq!(bench.udp((CALLER, 4000), (CALLEE, 5000), b"late"), Some(1));
     assert!(bench.closed().is_empty());
+    bench.caller_sends(&message("SIP/2.0 200 OK", "a", "BYE", ""));
     bench.wait(1);
     let closed = bench.closed();
     assert_eq!((closed.len(), bench.sip.expectation_count()), (4, 0));
@@ -170,6 +171,90 @@ fn cancel_ends_a_call_that_was_not_answered_only() {
     bench.wait(2);
     assert_eq!(bench.sip.expectation_count(), 6);
     assert_eq!(bench.sip.counters().calls, 3);
+}
+
+/// A message with tags: of its sender, and of the other end.
+fn tagged(start: &str, sequence: &str, tags: [&str; 2], body: &str) -> String {
+    let tag = |tag: &str| if tag.is_empty() { String::new() } else { format!(";tag={tag}") };
+    let fields =
+        format!("From: <sip:a@b>{}\r\nTo: <sip:c@d>{}\r\nCall-ID", tag(tags[0]), tag(tags[1]));
+    message(start, "t", sequence, body).replace("Call-ID", &fields)
+}
+
+#[test]
+fn a_bye_that_is_refused_or_of_another_dialogue_ends_nothing() {
+    const BYE: &str = "BYE sip:b SIP/2.0";
+    let mut bench = Bench::new();
+    let (offer, other) = ("m=audio 4000 RTP/AVP 0\r\n", "m=audio 6000 RTP/AVP 0\r\n");
+    bench.caller_sends(&tagged(
+        "INVITE sip:b SIP/2.0",
+        "INVITE",
+        ["x", ""],
+        &sdp(CALLER, 1, offer),
+    ));
+    let answer = sdp(CALLEE, 1, "m=audio 5000 RTP/AVP 0\r\n");
+    bench.callee_sends(&tagged("SIP/2.0 200 OK", "INVITE", ["x", "y"], &answer));
+    // From anywhere, with the Call-ID only, or with one tag that fits.
+    for tags in [["", ""], ["a", "b"], ["x", ""], ["x", "b"], ["a", "x"], ["y", "b"]] {
+        let (stranger, other) = ((STRANGER, 5060), ([192, 0, 2, 8], 5060));
+        bench.udp(stranger, other, tagged(BYE, "BYE", tags, "").as_bytes());
+        let cancel = tagged("CANCEL sip:b SIP/2.0", "CANCEL", tags, "");
+        bench.udp(stranger, other, cancel.as_bytes());
+        bench.udp(other, stranger, tagged("SIP/2.0 200 OK", "BYE", tags, "").as_bytes());
+    }
+    bench.wait(10);
+    assert_eq!(bench.udp((CALLER, 4000), (CALLEE, 5000), b"media"), Some(1));
+    assert!(bench.closed().is_empty());
+    // Another call with the same Call-ID is another call.
+    bench.caller_sends(&tagged(
+        "INVITE sip:b SIP/2.0",
+        "INVITE",
+        ["z", ""],
+        &sdp(CALLER, 1, other),
+    ));
+    assert_eq!((bench.sip.counters().calls, bench.sip.expectation_count()), (2, 6));
+    // The callee leaves: it is challenged first.
+    bench.callee_sends(&tagged(BYE, "BYE", ["y", "x"], ""));
+    bench.wait(2);
+    bench.caller_sends(&tagged("SIP/2.0 401 Unauthorized", "BYE", ["y", "x"], ""));
+    bench.wait(10);
+    assert_eq!(bench.udp((CALLER, 4000), (CALLEE, 5000), b"media"), Some(1));
+    assert!(bench.closed().is_empty());
+    bench.callee_sends(&tagged(BYE, "BYE", ["y", "x"], ""));
+    bench.caller_sends(&tagged("SIP/2.0 200 OK", "BYE", ["y", "x"], ""));
+    bench.wait(1);
+    assert_eq!((bench.closed().len(), bench.sip.expectation_count()), (4, 2));
+}
+
+#[test]
+fn a_bye_without_an_answer_ends_the_call_too() {
+    let mut bench = Bench::new();
+    bench.call("a");
+    bench.callee_sends(&message("BYE sip:a SIP/2.0", "a", "BYE", ""));
+    bench.wait(4);
+    assert!(bench.closed().is_empty());
+    bench.wait(2);
+    assert_eq!(bench.closed().len(), 4);
+}
+
+#[test]
+fn ends_at_which_no_media_can_be_are_refused_and_counted() {
+    let mut bench = Bench::new();
+    let ends = [(CALLER, 53), ([127, 0, 0, 1], 4000), ([255; 4], 4000), (CALLER, 1023)];
+    for (version, (host, port)) in (1..).zip(ends) {
+        let media = format!("m=audio {port} RTP/AVP 0\r\na=rtcp:{port}\r\n");
+        bench.caller_sends(&invite("a", &sdp(host, version, &media)));
+    }
+    let named = |notices: Vec<(&str, u64)>, name| {
+        notices.iter().find(|(known, _)| *known == name).map(|(_, count)| *count)
+    };
+    assert!(bench.events.is_empty());
+    assert_eq!(named(bench.sip.notices(), "refused_ends"), Some(8));
+    let many = "m=audio 4000 RTP/AVP 0\r\n".repeat(20);
+    bench.caller_sends(&invite("b", &sdp(CALLER, 1, &many)));
+    assert_eq!(named(bench.sip.notices(), "over_limit"), Some(4));
+    let known = |name: &str| crate::NOTICES.iter().any(|(known, _)| *known == name);
+    assert!(bench.sip.notices().iter().all(|(name, _)| known(name)));
 }
 
 #[test]
@@ -273,15 +358,21 @@ fn what_is_no_call_announces_nothing() {
 fn floods_are_bounded_and_every_open_gets_its_close() {
     let limits = Limits { control_connections: 50, data_connections: 200, ..Limits::default() };
     let mut bench = Bench { sip: Sip::at_ports(&[5060], limits), ..Bench::new() };
+    let media = |port| format!("m=audio {port} RTP/AVP 0\r\n");
+    bench.caller_sends(&invite("answered", &sdp(CALLEE, 1, &media(50_000))));
+    bench.callee_sends(&answer("answered", "200 OK", &sdp(CALLER, 1, &media(50_002))));
     for call in 0..2_000_u16 {
-        let media = format!("m=audio {} RTP/AVP 0\r\n", 1024 + call * 2);
-        bench.caller_sends(&invite(&call.to_string(), &sdp(CALLER, 1, &media)));
+        let body = sdp(CALLER, 1, &media(1_024 + call * 2));
+        bench.caller_sends(&invite(&call.to_string(), &body));
         assert!(bench.sip.call_count() <= 50 && bench.sip.expectation_count() <= 200);
     }
+    // The call that was answered is there, those that were not have made room for others.
+    assert_eq!(bench.udp((CALLEE, 50_000), (CALLER, 50_002), b"media"), Some(1));
+    assert_eq!(bench.sip.counters().calls_evicted, 1_951);
     // One call with more and more ends.
     for version in 0..200 {
-        let media = format!("m=audio {} RTP/AVP 0\r\n", 2_000 + version * 2);
-        bench.caller_sends(&invite("one", &sdp([10, 0, 1, version as u8], version, &media)));
+        let body = sdp([10, 0, 1, version as u8], version, &media(2_000 + version as u16 * 2));
+        bench.caller_sends(&invite("one", &body));
     }
     let of_one = bench.sip.expected();
     let calls: Vec<_> = of_one.iter().map(|one| one.connection.call).collect();

@@ -1,6 +1,6 @@
 //! Files of edits for `fyke ctl batch`, one a line, read by the same parser as the command line.
 
-use super::super::Failure;
+use super::super::{Failure, shortened};
 use crate::cli::AddArgs;
 use clap::Parser;
 use fyke_control::{Change, MAX_CHANGES};
@@ -37,8 +37,9 @@ pub fn read(
         if edit.is_empty() {
             continue;
         }
-        let refused =
-            |problem: String| Failure::Usage(format!("{name}:{number}: {problem}\n  {line}"));
+        let refused = |problem: String| {
+            Failure::Usage(format!("{name}:{number}: {problem}\n  {}", shortened(line)))
+        };
         let (word, rest) = edit.split_once(char::is_whitespace).unwrap_or((edit, ""));
         let rest = rest.trim();
         let change = match word {
@@ -54,11 +55,16 @@ pub fn read(
                         known = Some(ids()?);
                     }
                     let id = known.as_ref().and_then(|known| known.get(rest).copied());
-                    let id = id.ok_or_else(|| refused(format!("no filter has the name {rest:?}")));
+                    let id = id.ok_or_else(|| {
+                        refused(format!("no filter has the name \"{}\"", shortened(rest)))
+                    });
                     Change::Delete { id: id? }
                 }
             },
-            _ => return Err(refused(format!("{word:?} is none of: add, set, del"))),
+            _ => {
+                let problem = format!("\"{}\" is none of: add, set, del", shortened(word));
+                return Err(refused(problem));
+            }
         };
         changes.push(change);
         lines.push(number);
@@ -106,7 +112,12 @@ fn add(rest: &str) -> Result<Change, String> {
         return Err("the expression is missing; `set` without one accepts every frame".to_owned());
     }
     let for_ms = args.lifetime.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
-    Ok(Change::Add { text: args.expression.join(" "), name: args.name, for_ms })
+    Ok(Change::Add {
+        text: args.expression.join(" "),
+        name: args.name,
+        for_ms,
+        snaplen: args.snaplen,
+    })
 }
 
 fn next_word(text: &str) -> (&str, &str) {
@@ -142,6 +153,7 @@ mod tests {
             text: text.into(),
             name: name.map(str::to_owned),
             for_ms,
+            snaplen: None,
         };
         let set = |text: &str| Change::Set { text: text.into() };
         let expected = [

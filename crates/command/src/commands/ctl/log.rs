@@ -29,8 +29,15 @@ pub fn write(
 fn entry(out: &mut impl Write, entry: &LogEntry, full: bool) -> io::Result<()> {
     let time = date_and_time(entry.unix_ms);
     write!(out, "epoch {}  {time}  {}", entry.epoch, author(&entry.author))?;
-    if entry.edits > 1 {
-        write!(out, ", {} edits up to here", entry.edits)?;
+    match entry.pause {
+        Some(true) => write!(out, ", pauses the capture")?,
+        Some(false) => write!(out, ", ends the pause")?,
+        None => {}
+    }
+    match (entry.edits, &entry.author) {
+        (1, EditAuthor::Tracker { .. }) => write!(out, ", 1 edit")?,
+        (edits @ 2.., _) => write!(out, ", {edits} edits up to here")?,
+        _ => {}
     }
     if let Some(epoch) = entry.undoes {
         write!(out, ", takes back epoch {epoch}")?;
@@ -53,11 +60,13 @@ fn change(out: &mut impl Write, change: &LoggedChange, full: bool) -> io::Result
     let name = label.name.map(|name| format!(" {}", one_line(&name))).unwrap_or_default();
     let until = label.expires_unix_ms.map(|end| format!(", until {}", date_and_time(end)));
     let until = until.unwrap_or_default();
+    let bytes = label.snaplen.map(|bytes| format!(", at most {bytes} bytes each"));
+    let bytes = bytes.unwrap_or_default();
     let shown = show::text(&change.text, full);
     let cut = change.chars > change.text.chars().count() as u64;
     let cut = if cut { format!(" … ({} characters)", change.chars) } else { String::new() };
     let (id, accepted) = (change.id, change.accepted);
-    writeln!(out, "    {sign} filter {id}{name}: {accepted} accepted{until}  {shown}{cut}")
+    writeln!(out, "    {sign} filter {id}{name}: {accepted} accepted{bytes}{until}  {shown}{cut}")
 }
 
 fn author(author: &EditAuthor) -> String {
@@ -68,7 +77,12 @@ fn author(author: &EditAuthor) -> String {
         EditAuthor::Other => "an author that this version does not know".to_owned(),
         EditAuthor::Client { uid, pid, program } => {
             let name = fyke_privilege::user::name_of(*uid);
-            let user = name.unwrap_or_else(|| format!("user {uid}"));
+            // Refusals of the running fyke, which reads no list of users, have the number.
+            let user = match name {
+                Some(name) if *uid > 0 => format!("{name}, user {uid}"),
+                Some(name) => name,
+                None => format!("user {uid}"),
+            };
             let program = program.as_deref().map(one_line);
             let process = (*pid > 0).then(|| format!("process {pid}").into());
             let parts: Vec<_> = program.into_iter().chain(process).collect();

@@ -48,6 +48,7 @@ fn decided(reason: &Reason) -> String {
             let (decided, result) = (one_line(decided), one_line(&reason.result));
             match reason.before {
                 0 => format!("{decided}: {result}"),
+                1 => format!("{decided}: {result} (after 1 other)"),
                 before => format!("{decided}: {result} (after {before} others)"),
             }
         }

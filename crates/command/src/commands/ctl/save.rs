@@ -1,10 +1,11 @@
-//! Frames of the past as a file, for `fyke ctl save`: this process opens the file, the capture writes to it.
+//! Frames of the past as a file, for `fyke ctl save`: this process opens the file, the capture writes to it. The file
+//! takes its name when it is complete.
 
 use super::super::Failure;
 use super::{Shown, Target, connect, past, refused, write_response};
 use anyhow::Context;
-use fyke_control::{Request, Response, SaveFormat};
-use fyke_privilege::place::{Accepts, Place};
+use fyke_control::{FileId, Request, Response, SaveFormat};
+use fyke_privilege::place::Place;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -31,23 +32,32 @@ pub fn run(
         "pcap" | "cap" => SaveFormat::Pcap,
         _ => SaveFormat::Pcapng,
     };
+    if path == Path::new("-") {
+        let message =
+            "frames are saved to a file, not to standard output; `./-` is a file of this name";
+        return Err(Failure::Usage(format!("-: {message}")));
+    }
     let mut client = connect(pid)?;
-    let place = Place::of(path);
-    let opened = place.and_then(|place| place.open_to_write(Accepts::Ready, 0o600));
-    let (file, is_new) = opened.with_context(|| format!("cannot write {}", path.display()))?;
+    let cannot = || format!("cannot write {}", path.display());
+    let (draft, replaces) = match Place::of(path).and_then(|place| place.draft(0o600)) {
+        Ok(begun) => begun,
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+            let message = "frames are saved to regular files only";
+            return Err(Failure::Usage(format!("{}: {error}; {message}", path.display())));
+        }
+        Err(error) => return Err(Failure::Running(anyhow::Error::new(error).context(cannot()))),
+    };
     let last_ms = last.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
     let text = (!text.trim().is_empty()).then(|| text.to_owned());
-    let answer = client.call_with(&Request::Save { last_ms, text, format }, file.as_fd());
-    let response = answer.map_err(|error| {
-        if is_new {
-            let _others_removed_it = std::fs::remove_file(path);
-        }
-        refused(error)
-    })?;
+    let replaces = replaces.map(|(device, inode)| FileId { device, inode });
+    let request = Request::Save { last_ms, text, format, replaces };
+    let response = client.call_with(&request, draft.file.as_fd()).map_err(refused)?;
     if let Response::Saved { failed: Some(failed), .. } = &response {
-        let error =
-            anyhow::anyhow!("{failed}").context(format!("{} is not complete", path.display()));
-        return Err(Failure::Running(error));
+        let context = format!("{}; nothing is saved, and an older file is as it was", cannot());
+        return Err(Failure::Running(anyhow::anyhow!("{failed}").context(context)));
+    }
+    if let Response::Saved { .. } = &response {
+        draft.keep().with_context(cannot)?;
     }
     write_response(out, &response, &Target::of(&client), shown)
 }

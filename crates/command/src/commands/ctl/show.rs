@@ -47,7 +47,9 @@ pub fn passes(out: &mut impl Write, response: &Response, full: bool) -> io::Resu
     if filters.is_empty() && own_filter.is_none() {
         writeln!(out, "no filter: every frame is accepted (epoch {epoch})")?;
     }
-    filters.iter().try_for_each(|one| filter(out, one, nodes, full))
+    let (listed, more) = counts::listed(filters, full, |filter| (filter.kind, filter.accepted));
+    listed.into_iter().try_for_each(|one| filter(out, one, nodes, full))?;
+    more.map_or(Ok(()), |more| writeln!(out, "{more}; --full lists them"))
 }
 
 /// Reports that the program's own filter is in use; `fyke exec` counts only frames of its own filter.
@@ -78,8 +80,10 @@ fn filter(
     let own = label.and_then(|label| label.name.as_deref());
     let own = own.map(|name| format!(" {}", one_line(name))).unwrap_or_default();
     let left = label.and_then(|label| label.expires_unix_ms).map(left).unwrap_or_default();
+    let cut = label.and_then(|label| label.snaplen);
+    let cut = cut.map(|bytes| format!(", at most {bytes} bytes each")).unwrap_or_default();
     let shown = text(&filter.text, full);
-    writeln!(out, "{name}{own}  {:>10} frames{left}  {shown}", filter.accepted)?;
+    writeln!(out, "{name}{own}  {:>10} frames{cut}{left}  {shown}", filter.accepted)?;
     if filter.passes.len() > LISTED_PASSES && !full {
         let matched = filter.passes.iter().filter(|pass| pass.accepted > 0).count();
         let count = filter.passes.len();
@@ -133,6 +137,7 @@ pub fn stats(out: &mut impl Write, stats: &Stats, full: bool) -> io::Result<()> 
         counts::sum(&stats.accounting, 0, 0),
         stats.epoch
     )?;
+    write!(out, "{}", counts::interface_lines(&stats.accounting, "            "))?;
     own(out, stats.own_filter.as_ref())?;
     if stats.paused {
         writeln!(out, "            paused; `fyke ctl start` continues")?;
@@ -140,9 +145,14 @@ pub fn stats(out: &mut impl Write, stats: &Stats, full: bool) -> io::Result<()> 
     if let Some(kernel) = &stats.kernel {
         writeln!(out, "            {}", one_line(kernel))?;
     }
-    for filter in &stats.filters {
+    let (listed, more) =
+        counts::listed(&stats.filters, full, |filter| (filter.kind, filter.accepted));
+    for filter in listed {
         let name = counts::named(filter);
         writeln!(out, "            {name}: {} {}", filter.accepted, text(&filter.text, full))?;
+    }
+    if let Some(more) = more {
+        writeln!(out, "            {more}; --full lists them")?;
     }
     let is_graph = stats.filters.iter().any(|filter| filter.kind == EntryKind::Graph);
     for node in stats.nodes.iter().filter(|_| is_graph) {

@@ -148,12 +148,16 @@ impl Controlled for Live {
                     nodes: Vec::new(),
                     own_filter: None,
                     no_counts: None,
-                    kernel: None,
+                    kernel: placement(&self.handle),
                 }
             }
             Request::Pause | Request::Start => {
                 let epoch = self.handle.epoch();
-                pause(&self.handle, request == Request::Pause, epoch, started)
+                pause(&self.handle, request == Request::Pause, None, epoch, started)
+            }
+            Request::PauseReader { .. } => {
+                let message = "`fyke demux` has no readers; `fyke serve` has";
+                Response::Error { message: message.to_owned() }
             }
             Request::Try { .. } | Request::Why { .. } | Request::Save { .. } => {
                 Response::Error { message: edits::NO_FRAMES.to_owned() }

@@ -5,7 +5,9 @@
 //! edit, the sockets may keep the program's own filter; then nothing is counted.
 
 use super::super::Failure;
+use super::super::counts;
 use super::super::requests::{self, Editable};
+use super::rules::ExecRules;
 use anyhow::Context;
 use fyke_control::{
     Accounting, Controlled, Description, EntryKind, FilterCount, FilterPasses, OwnFilter,
@@ -26,6 +28,7 @@ use std::time::Instant;
 #[derive(Debug)]
 pub struct ExecFilter {
     filters: KernelFilters,
+    rules: Option<ExecRules>,
     /// Held while a socket gets its program and while an edit is applied, so that no edit can come in between.
     policy: Mutex<Policy>,
     description: Description,
@@ -51,6 +54,7 @@ impl ExecFilter {
         command: &[OsString],
         text: Option<&str>,
         own_text: Option<String>,
+        rules: Option<ExecRules>,
     ) -> Result<ExecFilter, Failure> {
         let filters = KernelFilters::open(LinkType::EN10MB)
             .context("this kernel cannot run the filter; fyke dump filters in user space")?;
@@ -60,14 +64,25 @@ impl ExecFilter {
         if let Some(text) = text.filter(|text| !text.trim().is_empty()) {
             filters.add(text).map_err(|error| Failure::Usage(error.to_string()))?;
         }
+        if let Some(rules) = &rules {
+            rules.precede(&filters)?;
+        }
         let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
         let source = format!("packet sockets of `{}`", words.join(" "));
+        let description = Description::of_this_process(source, LinkType::EN10MB.to_string());
+        let owned = rules.as_ref().and_then(ExecRules::owned);
         Ok(ExecFilter {
             filters,
+            rules,
             policy: Mutex::new(Policy { sockets: 0, keeps: 0, own_text, active: text.is_some() }),
-            description: Description::of_this_process(source, LinkType::EN10MB.to_string()),
+            description: Description { rules: owned, ..description },
             started: Instant::now(),
         })
+    }
+
+    /// Called once the program has been started.
+    pub fn begin(&self) {
+        self.rules.iter().for_each(ExecRules::begin);
     }
 
     fn lock(&self) -> MutexGuard<'_, Policy> {
@@ -82,7 +97,7 @@ impl ExecFilter {
     ) -> io::Result<()> {
         let mut policy = self.lock();
         let link = socket.link().map_err(unknown_link)?;
-        self.attach(&policy, socket, link)?;
+        self.attach(&policy, socket, link, 0)?;
         receive()?;
         policy.sockets += 1;
         Ok(())
@@ -98,7 +113,9 @@ impl ExecFilter {
         let policy = self.lock();
         // The kernel itself refuses an address without an interface.
         match socket.link_when_bound(address) {
-            Ok(link) => self.attach(&policy, socket, link)?,
+            Ok(link) => {
+                self.attach(&policy, socket, link, PacketSocket::interface_of(address))?;
+            }
             Err(error) if error.raw_os_error().is_some() => {}
             Err(error) => return Err(unknown_link(error)),
         }
@@ -123,7 +140,15 @@ impl ExecFilter {
         if !policy.active || policy.sockets == 0 {
             return;
         }
-        if let Err(error) = self.filters.tune(for_each_socket) {
+        // A socket with rules has the program of the rules; that gets the new one.
+        let without_rules = |each: &mut dyn FnMut(&PacketSocket)| {
+            for_each_socket(&mut |socket| {
+                if !self.has_rules(socket, socket.interface().unwrap_or(0)) {
+                    each(socket);
+                }
+            });
+        };
+        if let Err(error) = self.filters.tune(without_rules) {
             note!("fyke: a socket keeps its current filter program: {error}");
         }
     }
@@ -146,8 +171,12 @@ impl ExecFilter {
         let mut text = String::new();
         let _infallible = writeln!(
             text,
-            "{} seen in the kernel = {} accepted + {} rejected; {} edits; {sockets} packet sockets",
-            accounting.seen, accounting.delivered, accounting.rejected, stats.epoch
+            "{} seen in the kernel = {} accepted + {} rejected{}; {} edits; {sockets} packet sockets",
+            accounting.seen,
+            accounting.delivered,
+            accounting.rejected,
+            counts::parts(&[(accounting.rejected_by_rules, "by rules")]),
+            stats.epoch
         );
         for filter in stats.filters {
             let _infallible =
@@ -156,10 +185,28 @@ impl ExecFilter {
         text
     }
 
-    /// Attaches to a socket the program for its link type.
-    fn attach(&self, policy: &Policy, socket: &PacketSocket, link: LinkType) -> io::Result<()> {
+    /// True if a socket that is bound to an interface, or about to be, reads rules.
+    fn has_rules(&self, socket: &PacketSocket, interface: u32) -> bool {
+        let of_link =
+            |link| self.rules.as_ref().is_some_and(|it| it.are_for(socket, interface, link));
+        socket.link().is_ok_and(of_link)
+    }
+
+    /// Attaches to a socket the program for its link type, or the rules of its interface, which precede it.
+    fn attach(
+        &self,
+        policy: &Policy,
+        socket: &PacketSocket,
+        link: LinkType,
+        interface: u32,
+    ) -> io::Result<()> {
         if !policy.active {
             return Ok(());
+        }
+        if let Some(rules) =
+            self.rules.as_ref().filter(|rules| rules.are_for(socket, interface, link))
+        {
+            return rules.attach(socket);
         }
         self.filters.attach(socket.as_fd(), link).map_err(|error: SocketError| {
             note!("fyke: a packet socket is refused: {error}");
@@ -187,7 +234,9 @@ impl ExecFilter {
         let mut refused = Ok(());
         for_each_socket(&mut |socket| {
             let link = socket.link().map_err(unknown_link);
-            if let Err(error) = link.and_then(|link| self.attach(policy, socket, link)) {
+            let interface = socket.interface().unwrap_or(0);
+            let attached = link.and_then(|link| self.attach(policy, socket, link, interface));
+            if let Err(error) = attached {
                 refused = Err(anyhow::anyhow!("a socket keeps the program's own filter: {error}"));
             }
         });
@@ -197,8 +246,15 @@ impl ExecFilter {
     fn accounting(&self) -> Accounting {
         let tallies = self.filters.tallies();
         let delivered = tallies.accepted + tallies.unfiltered;
-        let rejected = tallies.rejected + tallies.capped;
-        Accounting { seen: delivered + rejected, delivered, rejected, ..Accounting::default() }
+        let rejected_by_rules = self.rules.as_ref().map(ExecRules::rejected);
+        let rejected = tallies.rejected + tallies.capped + rejected_by_rules.unwrap_or(0);
+        Accounting {
+            seen: delivered + rejected,
+            delivered,
+            rejected,
+            rejected_by_rules,
+            ..Accounting::default()
+        }
     }
 }
 
@@ -302,8 +358,10 @@ impl Editable for ExecFilter {
         }
     }
 
-    fn rules(&self, _: &str) -> Response {
-        Response::Error { message: "a filter in the kernel has no pre-filter".to_owned() }
+    fn rules(&self, command: &str) -> Response {
+        let message = "this fyke exec reads no rules; start it with --rules IF";
+        let none = || Response::Error { message: message.to_owned() };
+        self.rules.as_ref().map_or_else(none, |rules| rules.command(command))
     }
 }
 

@@ -14,7 +14,11 @@ use fyke_control::{
     Stats,
 };
 use fyke_ids::engine::Armed;
+use fyke_ids::rule::Test;
 use fyke_ids::{Dialect, Engine, Index, Rule, Translation, Variables};
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -45,6 +49,8 @@ pub struct Live {
     dialect: Option<Dialect>,
     variables: Variables,
     edits: (Sender<Wanted>, Mutex<Receiver<Wanted>>),
+    /// Wakes the packet loop: the end of the clients, and that of the loop.
+    wake: (UnixStream, UnixStream),
     shared: Mutex<Shared>,
 }
 
@@ -66,6 +72,9 @@ impl Live {
         let names: Vec<_> = interfaces.iter().map(|interface| interface.name.as_str()).collect();
         let link = interfaces.first().map_or_else(String::new, |first| first.link.to_string());
         let (sender, receiver) = channel();
+        let wake = UnixStream::pair()?;
+        wake.0.set_nonblocking(true)?;
+        wake.1.set_nonblocking(true)?;
         Ok(Arc::new(Live {
             description: Description {
                 live,
@@ -75,6 +84,7 @@ impl Live {
             dialect: dialect(args),
             variables: variables(args)?,
             edits: (sender, Mutex::new(receiver)),
+            wake,
             shared: Mutex::default(),
         }))
     }
@@ -83,8 +93,14 @@ impl Live {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Readable when an edit has arrived.
+    pub fn woken(&self) -> BorrowedFd<'_> {
+        self.wake.1.as_fd()
+    }
+
     /// Makes the edits that have arrived. Called by the packet loop between two batches.
     pub fn edit(&self, engine: &mut Engine) {
+        engine.settle();
         let receiver = self.edits.1.lock().unwrap_or_else(PoisonError::into_inner);
         let mut answers = Vec::new();
         while let Ok((edit, answer)) = receiver.try_recv() {
@@ -104,6 +120,8 @@ impl Live {
         if answers.is_empty() {
             return;
         }
+        // Bytes of edits that were made; one more wake-up is harmless.
+        let _ = (&self.wake.1).read(&mut [0; 64]);
         let rules = engine.rules().iter().cloned().collect();
         let mut shared = self.shared();
         shared.epoch += answers.iter().filter(|(_, changed)| *changed).count() as u64;
@@ -127,8 +145,7 @@ impl Live {
             rejected: counters.frames - counters.judged,
             taken: 0,
             lost: lost.map(|(why, count)| (why.to_owned(), count)).collect(),
-            rejected_in_kernel: None,
-            rejected_by_rules: None,
+            ..Accounting::default()
         };
         let mut shared = self.shared();
         if shared.rules.is_empty() && shared.epoch == 0 {
@@ -162,28 +179,63 @@ impl Live {
         Stats { epoch, filters: self.filters(), accounting, uptime_ms, ..Stats::default() }
     }
 
-    /// Translates a text; it is refused as a whole if one of its rules is.
-    fn translate(&self, text: &str) -> Result<Vec<Rule>, String> {
+    /// Translates a text; it is refused if none of its rules is judged.
+    fn translation(&self, text: &str) -> Result<Translation, String> {
         let found = Translation::new(text.as_bytes(), self.dialect, &self.variables);
         match found.refused.first() {
-            Some(refused) => Err(refused.to_string()),
+            Some(refused) if found.rules.is_empty() => Err(refused.to_string()),
             None if found.rules.is_empty() => Err("the text has no rule".to_owned()),
+            _ => Ok(found),
+        }
+    }
+
+    /// Translates a text; it is refused as a whole if one of its rules is.
+    fn translate(&self, text: &str) -> Result<Vec<Rule>, String> {
+        let found = self.translation(text)?;
+        match found.refused.first() {
+            Some(refused) => Err(format!(
+                "{refused}; nothing is added; `fyke snort2ruler -o` writes the rules that are judged"
+            )),
             None => Ok(found.rules),
+        }
+    }
+
+    /// The rules with their counts.
+    fn shown(&self) -> Response {
+        let entry = |FilterCount { id, text, kind, accepted, label }| FilterPasses {
+            id,
+            text,
+            kind,
+            accepted,
+            passes: Vec::new(),
+            label,
+        };
+        let epoch = self.shared().epoch;
+        Response::Passes {
+            epoch,
+            filters: self.filters().into_iter().map(entry).collect(),
+            nodes: Vec::new(),
+            own_filter: None,
+            no_counts: None,
+            kernel: None,
         }
     }
 
     fn request(&self, request: Request) -> Result<Response, String> {
         let begin = Instant::now();
+        let mut notes = Vec::new();
         let (edit, ids) = match request {
             Request::Add { text } => {
                 let rules = self.translate(&text)?;
+                prepare(&rules);
                 let ids = rules.iter().map(id).collect();
                 (Edit::Add(rules), ids)
             }
             Request::Set { text } => {
-                let rules = self.translate(&text)?;
-                let ids = rules.iter().map(id).collect();
-                (Edit::Set(Box::new(Index::new(rules))), ids)
+                let found = self.translation(&text)?;
+                let ids = found.rules.iter().map(id).collect();
+                notes.extend(left_out(&found));
+                (Edit::Set(Box::new(Index::new(found.rules))), ids)
             }
             Request::Delete { id } => {
                 let (group, sid) = ((id >> 32) as u32, id as u32);
@@ -192,26 +244,10 @@ impl Live {
             Request::Rules { .. } => {
                 return Err("`fyke ids` has no pre-filter; `fyke dump` has one".to_owned());
             }
-            Request::Show => {
-                let entry = |FilterCount { id, text, kind, accepted, label }| FilterPasses {
-                    id,
-                    text,
-                    kind,
-                    accepted,
-                    passes: Vec::new(),
-                    label,
-                };
-                let epoch = self.shared().epoch;
-                return Ok(Response::Passes {
-                    epoch,
-                    filters: self.filters().into_iter().map(entry).collect(),
-                    nodes: Vec::new(),
-                    own_filter: None,
-                    no_counts: None,
-                    kernel: None,
-                });
+            Request::Show => return Ok(self.shown()),
+            Request::Pause | Request::Start | Request::PauseReader { .. } => {
+                return Err(edits::NO_PAUSE.to_owned());
             }
-            Request::Pause | Request::Start => return Err(edits::NO_PAUSE.to_owned()),
             Request::Try { .. } | Request::Why { .. } | Request::Save { .. } => {
                 return Err(edits::NO_FRAMES.to_owned());
             }
@@ -229,15 +265,35 @@ impl Live {
         }
         let (answer, answered) = channel();
         self.edits.0.send((edit, answer)).map_err(|_| "the run has ended")?;
+        // If there is no room, the loop has been woken already.
+        let _ = (&self.wake.0).write(&[1]);
         match answered.recv_timeout(WAIT) {
             Ok(true) => {
                 let latency_ns = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
-                Ok(Response::Ok { epoch: self.shared().epoch, ids, latency_ns, notes: Vec::new() })
+                Ok(Response::Ok { epoch: self.shared().epoch, ids, latency_ns, notes })
             }
             Ok(false) => {
                 Err("there is no rule with this id; `fyke ctl show` lists them".to_owned())
             }
             Err(_) => Err("the packet loop does not answer".to_owned()),
+        }
+    }
+}
+
+/// Reports the number of rules of a text are not judged, if there are any.
+fn left_out(found: &Translation) -> Option<String> {
+    let (first, count) = (found.refused.first()?, found.refused_count());
+    Some(format!(
+        "{count} of {} rules are not judged (the first: {first}); `fyke snort2ruler` gives the reasons",
+        found.total()
+    ))
+}
+
+/// Builds the automata of the expressions; else the packet loop builds them at their first use.
+fn prepare(rules: &[Rule]) {
+    for test in rules.iter().flat_map(|rule| &rule.lists).flat_map(|list| &list.tests) {
+        if let Test::Pcre(pcre) = test {
+            pcre.pattern.is_regular();
         }
     }
 }

@@ -84,7 +84,7 @@ impl Controlled for Live {
                 let message = "`fyke ruler run` has no pre-filter; `fyke dump` has one";
                 Response::Error { message: message.to_owned() }
             }
-            Request::Pause | Request::Start => {
+            Request::Pause | Request::Start | Request::PauseReader { .. } => {
                 Response::Error { message: edits::NO_PAUSE.to_owned() }
             }
             Request::Try { .. } | Request::Why { .. } | Request::Save { .. } => {

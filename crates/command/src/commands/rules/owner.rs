@@ -1,8 +1,9 @@
-//! `fyke rules IF --own` and `--drop`: a process that has the rules of an interface until it ends.
+//! `fyke rules IF --own`, `--tcx` and `--drop`: a process that has the rules of an interface until it ends.
 //!
 //! ```text
 //! fyke rules IF +… ─▶ control socket ─┐                   ┌─▶ taps: captures with --rules, of any fyke
-//! echo +… > rules  ─▶ pipe ───────────┴─▶ rules ─▶ arrays ┴─▶ --drop: XDP
+//! echo +… > rules  ─▶ pipe ───────────┴─▶ rules ─▶ arrays ┼─▶ --tcx: counts and copies, both directions
+//!                                                         └─▶ --drop: XDP
 //! ```
 //!
 //! It stays root and reads no frame. When it ends, however, the kernel takes the XDP program off, and captures let
@@ -11,16 +12,16 @@
 use super::super::space::Claim;
 use super::super::{Failure, counts, signals};
 use super::pipes::Pipes;
-use super::refusal;
 use crate::cli::RulesArgs;
 use anyhow::{Context, anyhow};
 use fyke_control::{
     Accounting, Controlled, Description, Listening, OwnedRules, Request, Response, Server, Stats,
 };
 use fyke_graph::RuleSet;
-use fyke_kernel::prefilter::{Arrays, Dropper};
+use fyke_kernel::prefilter::{Arrays, Dropper, Watched, Watcher};
+use fyke_kernel::redirect::host_needs;
 use fyke_kernel::sys::objects;
-use fyke_table::prefilter::PrefilterOptions;
+use fyke_table::prefilter::{PrefilterOptions, expected_rate};
 use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -30,10 +31,14 @@ use std::time::{Duration, Instant};
 /// Interval between checks for signals and for the interface.
 const TICK: Duration = Duration::from_millis(50);
 
+/// Interval between checks whether the host uses the interface.
+const LOOK: Duration = Duration::from_secs(1);
+
 /// The rules, shared with the control socket.
 struct Owner {
     rules: RuleSet,
     dropper: Option<Dropper>,
+    watcher: Option<Watcher>,
     description: Description,
     started: Instant,
 }
@@ -43,7 +48,7 @@ pub fn run(args: &RulesArgs, command: Option<String>) -> Result<(), Failure> {
     let interface = super::super::numbered(&args.interface)?;
     check(args, &interface)?;
     let _lock = lock(&interface)?;
-    let options = options(args);
+    let options = options(args)?;
     let rules = RuleSet::with_options(options, false);
     if let Some(command) = &command {
         rules.command(command).map_err(|error| Failure::Usage(error.to_string()))?;
@@ -59,18 +64,33 @@ pub fn run(args: &RulesArgs, command: Option<String>) -> Result<(), Failure> {
         true => Some(Dropper::attach(&arrays, &interface).map_err(|e| Failure::Running(e.into()))?),
         false => None,
     };
+    let watcher = match args.tcx {
+        true => Some(Watcher::attach(&arrays, &interface, args.copy_to.as_deref())?),
+        false => None,
+    };
     let index = objects::interface_index(&interface).map_err(|_gone| absent(&interface))?;
     let owner = Arc::new(Owner {
         rules,
         dropper,
+        watcher,
         description: description(&interface, &arrays)?,
         started: Instant::now(),
     });
     let server = Server::serve(vec![listening], Arc::clone(&owner) as _);
     let server = server.map_err(|error| Failure::Running(error.into()))?;
-    owner.announce(&interface, &options, &pipes);
+    owner.announce(&interface, args.copy_to.as_deref(), &options, &pipes);
+    let mut looked = Instant::now();
+    // With --take, the user knows it.
+    let mut is_free = args.drop && !args.take;
     while !stop.load(Ordering::Relaxed) {
         thread::sleep(TICK);
+        if is_free && looked.elapsed() >= LOOK {
+            looked = Instant::now();
+            if let Ok(Some(why)) = host_needs(&interface) {
+                note!("fyke: {why} now: the host loses what the rules reject");
+                is_free = false;
+            }
+        }
         let is_gone = match &owner.dropper {
             Some(dropper) => dropper.is_detached().unwrap_or(false),
             None => objects::interface_index(&interface).ok() != Some(index),
@@ -86,13 +106,25 @@ pub fn run(args: &RulesArgs, command: Option<String>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn options(args: &RulesArgs) -> PrefilterOptions {
+fn options(args: &RulesArgs) -> Result<PrefilterOptions, Failure> {
     let default = PrefilterOptions::default();
-    PrefilterOptions {
+    // Rules without an address have an array, too.
+    let needed = args.prefixes.map(|prefixes| prefixes.len() + 1);
+    let max_spaces = match (args.arrays.map(usize::from), needed) {
+        (Some(given), Some(needed)) if given < needed => {
+            return Err(Failure::Usage(format!(
+                "--arrays {given}: --prefixes needs {needed} arrays, one of them for rules without an address"
+            )));
+        }
+        (given, needed) => given.or(needed).unwrap_or(default.max_spaces),
+    };
+    Ok(PrefilterOptions {
         bits: args.bits.unwrap_or(default.bits),
-        max_spaces: args.arrays.map_or(default.max_spaces, usize::from),
+        hash_pairs: args.hash_pairs.unwrap_or(default.hash_pairs),
+        max_spaces,
+        prefixes: args.prefixes,
         ..default
-    }
+    })
 }
 
 /// Refuses an interface that does not exist or is used by the host.
@@ -101,7 +133,7 @@ fn check(args: &RulesArgs, interface: &str) -> Result<(), Failure> {
     if !args.drop || args.take {
         return Ok(());
     }
-    let used = refusal::of(interface).with_context(|| format!("cannot look at {interface}"))?;
+    let used = host_needs(interface).with_context(|| format!("cannot look at {interface}"))?;
     match used {
         None => Ok(()),
         Some(why) => Err(Failure::Running(anyhow!(
@@ -136,20 +168,30 @@ fn description(interface: &str, arrays: &Arrays) -> Result<Description, Failure>
 }
 
 impl Owner {
-    fn announce(&self, interface: &str, options: &PrefilterOptions, pipes: &Pipes) {
-        let what = match &self.dropper {
-            Some(dropper) => format!("drops what they reject: {}", dropper.mode()),
-            None => "captures read them with --rules".to_owned(),
+    fn announce(
+        &self,
+        interface: &str,
+        copy_to: Option<&str>,
+        options: &PrefilterOptions,
+        pipes: &Pipes,
+    ) {
+        let what = match (&self.dropper, &self.watcher, copy_to) {
+            (Some(dropper), ..) => format!("drops what they reject: {}", dropper.mode()),
+            (None, Some(_), Some(to)) => {
+                format!("copies what passes them to {to}, of both directions (tcx)")
+            }
+            (None, Some(_), None) => "counts frames of both directions (tcx)".to_owned(),
+            (None, None, _) => "captures read them with --rules".to_owned(),
         };
         note!("fyke: rules of {interface}: {what}; edit: fyke rules {interface}");
         note!("fyke: pipes and refused lines: {}", pipes.folder().display());
-        let rate = |rules: u64| {
-            let load = rules as f64 * 2.0 / options.bits as f64;
-            format!("{:.1e} at {rules}", (1.0 - (-load).exp()).powi(2))
-        };
+        let hashes = 2 * u32::from(options.hash_pairs);
+        let rate =
+            |rules: u64| format!("{:.1e} at {rules}", expected_rate(rules, options.bits, hashes));
+        let prefixes = options.prefixes.map(|some| format!(" ({some})")).unwrap_or_default();
         note!(
-            "fyke: at most {} arrays of {} bits ({} KiB), 2 hash functions; expected false positives of a look-up by \
-             rules in an array: {}, {}, {}",
+            "fyke: at most {} arrays{prefixes} of {} bits ({} KiB), {hashes} hash functions; expected false positives \
+             of a look-up by rules in an array: {}, {}, {}",
             options.max_spaces,
             options.bits,
             options.bits.div_ceil(8192),
@@ -165,13 +207,23 @@ impl Owner {
     }
 
     fn accounting(&self) -> Accounting {
-        let (passed, dropped) =
-            self.dropper.as_ref().map_or((0, 0), |it| (it.passed(), it.dropped()));
+        let counts = match (&self.dropper, &self.watcher) {
+            (Some(dropper), _) => {
+                Some(Watched { passed: dropper.passed(), rejected: dropper.dropped() })
+            }
+            (None, Some(watcher)) => {
+                let [one, two] = watcher.counts();
+                let (passed, rejected) = (one.passed + two.passed, one.rejected + two.rejected);
+                Some(Watched { passed, rejected })
+            }
+            (None, None) => None,
+        };
+        let Watched { passed, rejected } = counts.unwrap_or_default();
         Accounting {
-            seen: passed + dropped,
+            seen: passed + rejected,
             delivered: passed,
-            rejected: dropped,
-            rejected_by_rules: self.dropper.as_ref().map(|_| dropped),
+            rejected,
+            rejected_by_rules: counts.map(|counts| counts.rejected),
             ..Accounting::default()
         }
     }
@@ -181,6 +233,19 @@ impl Owner {
         if let Some(dropper) = &self.dropper {
             let sum = counts::sum(&self.accounting(), 0, 0);
             note!("{sum}; {} with headers that XDP does not read", dropper.unread());
+        }
+        if let Some(watcher) = &self.watcher {
+            for (way, counts) in ["in", "out"].into_iter().zip(watcher.counts()) {
+                let Watched { passed, rejected } = counts;
+                note!(
+                    "{way}: {} seen = {passed} passed + {rejected} rejected by rules",
+                    passed + rejected
+                );
+            }
+            let (unread, failed) = (watcher.unread(), watcher.not_copied());
+            note!(
+                "{unread} passed with headers that the program does not read; {failed} not copied"
+            );
         }
     }
 }

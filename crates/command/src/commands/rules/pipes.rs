@@ -7,14 +7,19 @@
 //! | `reset` | `1` | removes all rules |
 //! | `rules.error` | (to read) | the lines that were refused, with the reason |
 //!
-//! They are in the folder `rules-IF` beside the control socket, mode 0600. Each pipe has a thread, which reads lines:
-//! writers of a whole line at a time (up to 4,096 bytes) do not mix. The files go when this value is dropped; after a
-//! kill, the next fyke replaces them.
+//! They are in the folder `rules-IF` beside the control socket, mode 0600; if a fyke has this folder for an interface
+//! of the same name in another network namespace, in `rules-IF-NAMESPACE`. Each pipe has a thread, which reads lines:
+//! writers of a whole line at a time (up to 4,096 bytes) do not mix, and a line without an end ends with its writer.
+//! The files go when this value is dropped; after a kill, the next fyke replaces them.
 
+use super::super::space::namespace;
+use fyke_control::RuntimeDir;
 use fyke_graph::RuleSet;
-use rustix::fs::{CWD, FileType, Mode, mknodat};
+use fyke_kernel::sys::objects::Watch;
+use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,6 +37,8 @@ const ERRORS: &str = "rules.error";
 /// The files of one interface.
 pub struct Pipes {
     folder: PathBuf,
+    /// Keeps others out of the folder.
+    _lock: Option<File>,
 }
 
 impl Pipes {
@@ -41,12 +48,18 @@ impl Pipes {
     /// # Errors
     /// The files cannot be made.
     pub fn open(runtime: &Path, interface: &str, rules: &RuleSet) -> io::Result<Pipes> {
-        let folder = runtime.join(format!("rules-{interface}"));
+        let name = format!("rules-{interface}");
+        let lock = RuntimeDir::try_lock(&format!("pipes-{interface}"))?;
+        let folder = match &lock {
+            Some(_) => runtime.join(name),
+            // Only one owner of the interface's rules is in this namespace.
+            None => runtime.join(format!("{name}-{}", namespace()?)),
+        };
         match DirBuilder::new().mode(0o700).create(&folder) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
-        let pipes = Pipes { folder };
+        let pipes = Pipes { folder, _lock: lock };
         pipes.remove_files();
         let path = pipes.folder.join(ERRORS);
         let errors = OpenOptions::new().append(true).create_new(true).mode(0o600).open(path)?;
@@ -70,8 +83,9 @@ impl Pipes {
     ) -> io::Result<()> {
         let path = self.folder.join(name);
         mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?;
-        // Open for writing, too, so that it never ends.
-        let pipe = OpenOptions::new().read(true).write(true).open(&path)?;
+        let flags = OFlags::NONBLOCK.bits() as i32;
+        let pipe = OpenOptions::new().read(true).custom_flags(flags).open(&path)?;
+        let watch = Watch::of(pipe.as_fd())?;
         let work = move || {
             let took = |line: Line<'_>| {
                 let refused = match line {
@@ -82,7 +96,7 @@ impl Pipes {
                     errors.lock().unwrap_or_else(PoisonError::into_inner).add(&refused);
                 }
             };
-            if let Err(error) = read_lines(pipe, took) {
+            if let Err(error) = read_lines(pipe, || watch.wait(), took) {
                 note!("fyke: the pipe {name} of the rules cannot be read: {error}");
             }
         };
@@ -131,14 +145,31 @@ enum Line<'a> {
     TooLong,
 }
 
-/// Calls `took` with each line, as long as the pipe can be read.
-fn read_lines(mut pipe: impl Read, mut took: impl FnMut(Line<'_>)) -> io::Result<()> {
+/// Calls `took` with each line, as long as the pipe can be read; `wait` waits for data, or for the end of a writer.
+fn read_lines(
+    mut pipe: impl Read,
+    mut wait: impl FnMut() -> io::Result<()>,
+    mut took: impl FnMut(Line<'_>),
+) -> io::Result<()> {
     let (mut buffer, mut line, mut is_long) = ([0; 4096], Vec::new(), false);
     loop {
         let count = match pipe.read(&mut buffer) {
-            Ok(0) => return Ok(()),
+            // The last writer has ended, and with it its line.
+            Ok(0) => {
+                if !line.is_empty() && !is_long {
+                    took(Line::Whole(&line));
+                }
+                line.clear();
+                is_long = false;
+                wait()?;
+                continue;
+            }
             Ok(count) => count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                wait()?;
+                continue;
+            }
             Err(error) => return Err(error),
         };
         for &byte in &buffer[..count] {
@@ -182,17 +213,22 @@ mod tests {
 
     fn lines(text: &[u8]) -> (Vec<String>, usize) {
         let (mut whole, mut long) = (Vec::new(), 0);
-        read_lines(text, |line| match line {
+        // The writer ends, and no other one comes.
+        let over = || Err(io::ErrorKind::UnexpectedEof.into());
+        let took = |line: Line<'_>| match line {
             Line::Whole(line) => whole.push(String::from_utf8_lossy(line).into_owned()),
             Line::TooLong => long += 1,
-        })
-        .unwrap();
+        };
+        assert_eq!(read_lines(text, over, took).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
         (whole, long)
     }
 
     #[test]
     fn lines_end_at_line_ends_and_long_ones_are_left_out() {
-        assert_eq!(lines(b"a\n\nbc\nrest"), (vec!["a".into(), String::new(), "bc".into()], 0));
+        assert_eq!(
+            lines(b"a\n\nbc\nrest"),
+            (vec!["a".into(), String::new(), "bc".into(), "rest".into()], 0)
+        );
         let long = [&b"x\n"[..], &[b'y'; 5000], b"\nz\n"].concat();
         assert_eq!(lines(&long), (vec!["x".into(), "z".into()], 1));
     }

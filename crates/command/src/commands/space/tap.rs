@@ -14,6 +14,7 @@ use fyke_graph::RuleSet;
 use fyke_graph::placement::RulesTap;
 use fyke_kernel::prefilter::{Arrays, Tap};
 use fyke_kernel::sys;
+use fyke_table::prefilter::shared::ArrayView;
 use std::fs::File;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -32,6 +33,7 @@ struct Owner {
     pid: u32,
     /// Refers to the process, even if its number is reused.
     process: OwnedFd,
+    rules: RuleSet,
 }
 
 /// State that the capture shares with the thread that waits for the end of the owner.
@@ -49,6 +51,8 @@ pub struct SocketTap {
     number: Option<u32>,
     owner: Mutex<Option<Owner>>,
     owner_pid: Option<u32>,
+    /// State of the owner's rules at the start.
+    state: &'static str,
     sockets: Mutex<Vec<Arc<FilterSocket>>>,
 }
 
@@ -144,8 +148,23 @@ impl SocketTap {
         let process = sys::open_process(pid).map_err(|error| refused(&error))?;
         let arrays = Arrays::of_number(owned.map).map_err(|error| refused(&error))?;
         let tap = Tap::open(&arrays, bytes).map_err(|error| refused(&error))?;
-        rules.leave_to(format!("process {pid}"));
-        Ok(SocketTap::new(tap, interface, None, Some(Owner { pid, process })))
+        let view = Arc::new(arrays.view().map_err(|error| refused(&error))?);
+        let state = match view.switches() {
+            (false, _) => "off",
+            (true, _) if view.probe_count() == 0 => "without a rule",
+            (true, _) => "on",
+        };
+        rules.leave_to(format!("process {pid}"), view);
+        let owner = Owner { pid, process, rules: rules.clone() };
+        Ok(SocketTap { state, ..SocketTap::new(tap, interface, None, Some(owner)) })
+    }
+
+    /// Makes it the first filter of a socket.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn attach(&self, socket: BorrowedFd<'_>) -> io::Result<()> {
+        self.program.tap.attach(socket).map_err(io::Error::other)
     }
 
     fn new(tap: Tap, interface: &str, number: Option<u32>, owner: Option<Owner>) -> SocketTap {
@@ -155,6 +174,7 @@ impl SocketTap {
             _lock: None,
             owner_pid: owner.as_ref().map(|owner| owner.pid),
             owner: Mutex::new(owner),
+            state: "",
             sockets: Mutex::default(),
         }
     }
@@ -164,6 +184,7 @@ impl SocketTap {
 fn outlive(owner: &Owner, program: &Program) {
     sys::objects::wait_for_end(&owner.process);
     program.tap.set_on(false);
+    owner.rules.end_owner();
     note!(
         "fyke: process {} with the rules of {} has ended: every frame passes",
         owner.pid,
@@ -215,7 +236,9 @@ impl RulesTap for SocketTap {
     fn describe(&self) -> String {
         let interface = &self.program.interface;
         match (self.owner_pid, self.number) {
-            (Some(pid), _) => format!("rules of {interface}: those of process {pid}"),
+            (Some(pid), _) => {
+                format!("rules of {interface}: those of process {pid} ({})", self.state)
+            }
             (None, Some(_)) => format!(
                 "rules of {interface}: owned by this fyke (process {}), edit: fyke rules {interface}",
                 std::process::id()

@@ -25,6 +25,8 @@ pub enum Input {
     Try(String),
     /// The filter with this id is removed if the answer is yes.
     Delete(u64),
+    /// The capture is paused if the answer is yes.
+    Pause,
 }
 
 /// A key, as far as this program uses it.
@@ -181,9 +183,25 @@ impl Model {
         match std::mem::replace(&mut self.input, Input::None) {
             Input::None => self.command(key),
             Input::Delete(id) => (key == Key::Letter('y')).then_some(Action::Delete(id)),
+            Input::Pause => (key == Key::Letter('y')).then_some(Action::Pause(true)),
             Input::Add(text) => self.typed(text, key, Input::Add, Action::Add),
             Input::Try(text) => self.typed(text, key, Input::Try, Action::Try),
         }
+    }
+
+    /// Takes the answer to an action. A text that was refused stays open, to be corrected.
+    pub fn answered(&mut self, action: Action, answer: Result<String, String>) {
+        self.message = match (action, answer) {
+            (_, Ok(message)) => message,
+            (action, Err(message)) => {
+                match action {
+                    Action::Add(text) => self.input = Input::Add(text),
+                    Action::Try(text) => self.input = Input::Try(text),
+                    _ => {}
+                }
+                message
+            }
+        };
     }
 
     fn typed(
@@ -194,7 +212,10 @@ impl Model {
         action: fn(String) -> Action,
     ) -> Option<Action> {
         match key {
-            Key::Enter if text.trim().is_empty() => return None,
+            Key::Enter if text.trim().is_empty() => {
+                self.message = "no filter was typed".to_owned();
+                return None;
+            }
             Key::Enter => return Some(action(text)),
             Key::Escape => return None,
             Key::Backspace => drop(text.pop()),
@@ -216,7 +237,9 @@ impl Model {
             Key::Letter('t') => self.input = Input::Try(String::new()),
             Key::Letter('u') => return Some(Action::Undo),
             Key::Letter('p') => self.shows_passes = !self.shows_passes,
-            Key::Letter(' ') => return Some(Action::Pause(!self.stats.paused)),
+            Key::Letter(' ') if self.stats.paused => return Some(Action::Pause(false)),
+            // A space that was meant for a text must not lose frames.
+            Key::Letter(' ') => self.input = Input::Pause,
             Key::Letter('d') => match self.selected_filter().map(|filter| filter.id) {
                 Some(id) => self.input = Input::Delete(id),
                 None => self.message = "this entry is no filter that can be removed".to_owned(),
@@ -273,6 +296,29 @@ mod tests {
         assert_eq!(press("vdy"), [Action::Delete(2)]);
         assert!(press("dn").is_empty());
         assert_eq!(press("a\nq"), [Action::Quit]);
-        assert_eq!(press(" "), [Action::Pause(true)]);
+        assert!(press(" n").is_empty());
+        assert_eq!(press(" y"), [Action::Pause(true)]);
+        model.stats.paused = true;
+        assert_eq!(model.key(Key::Letter(' ')), Some(Action::Pause(false)));
+    }
+
+    #[test]
+    fn a_refused_text_stays_to_be_corrected() {
+        let mut model = Model::new("x".into());
+        for (letter, action) in [('a', Action::Add as fn(String) -> Action), ('t', Action::Try)] {
+            let typed = |model: &mut Model, text: &str| {
+                text.chars().find_map(|letter| model.key(Key::Letter(letter)))
+            };
+            assert_eq!(typed(&mut model, &format!("{letter}udp dst port")), None);
+            let first = model.key(Key::Enter).unwrap();
+            assert_eq!(first, action("udp dst port".into()));
+            model.answered(first, Err("expected a port".into()));
+            assert_eq!(model.message, "expected a port");
+            assert_eq!(typed(&mut model, " 5002"), None);
+            let second = model.key(Key::Enter).unwrap();
+            assert_eq!(second, action("udp dst port 5002".into()));
+            model.answered(second, Ok("filter 2".into()));
+            assert_eq!((&model.input, model.message.as_str()), (&Input::None, "filter 2"));
+        }
     }
 }

@@ -10,10 +10,13 @@ use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row, Sparkline, Table, T
 
 /// Most lines of an answer.
 const MESSAGE_LINES: u16 = 8;
+/// Lines of a terminal below which the history is omitted.
+const SMALL_HEIGHT: u16 = 14;
 
 /// Draws everything.
 pub fn draw(frame: &mut Frame<'_>, model: &Model) {
-    let message = lines_of(&model.message).min(MESSAGE_LINES);
+    let message = wrapped(&model.message, usize::from(frame.area().width));
+    let lines = u16::try_from(message.len()).unwrap_or(u16::MAX).min(MESSAGE_LINES);
     let passes = match (&model.passes, model.shown_filter()) {
         (Some(passes), Some(_)) => (passes.passes.len() as u16 + 1).min(10),
         _ => 0,
@@ -23,11 +26,12 @@ pub fn draw(frame: &mut Frame<'_>, model: &Model) {
     let [head, sum, graph, filter_area, pass_area, node_area, text, keys] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(2),
-        Constraint::Length(4),
+        // The filters matter more.
+        Constraint::Length(if frame.area().height < SMALL_HEIGHT { 0 } else { 4 }),
         Constraint::Fill(filters),
         Constraint::Length(passes),
         Constraint::Max(nodes.min(16)),
-        Constraint::Length(message),
+        Constraint::Length(lines),
         Constraint::Length(1),
     ])
     .areas(frame.area());
@@ -39,17 +43,26 @@ pub fn draw(frame: &mut Frame<'_>, model: &Model) {
         pass_table(frame, model, pass_area);
     }
     node_table(frame, model, node_area);
-    frame.render_widget(Paragraph::new(safe_lines(&model.message)), text);
-    frame.render_widget(prompt(model), keys);
+    frame.render_widget(Paragraph::new(message), text);
+    frame.render_widget(prompt(model, usize::from(keys.width)), keys);
 }
 
-fn lines_of(text: &str) -> u16 {
-    u16::try_from(text.lines().count()).unwrap_or(u16::MAX)
-}
-
-/// An answer may have several lines and data of packets.
-fn safe_lines(text: &str) -> Vec<Line<'static>> {
-    text.lines().map(|line| Line::from(one_line(line).into_owned())).collect()
+/// The lines of an answer, which may have data of packets. Long ones continue in the next line.
+fn wrapped(text: &str, width: usize) -> Vec<Line<'static>> {
+    let mut lines = Vec::new();
+    for line in text.lines() {
+        let letters: Vec<char> = one_line(line).chars().collect();
+        let mut rest = &letters[..];
+        while rest.len() > width.max(1) {
+            let (head, _) = rest.split_at(width.max(1));
+            let word = head.iter().rposition(|letter| *letter == ' ').filter(|&at| at > 0);
+            let end = word.map_or(head.len(), |space| space + 1);
+            lines.push(Line::from(rest[..end].iter().collect::<String>()));
+            rest = &rest[end..];
+        }
+        lines.push(Line::from(rest.iter().collect::<String>()));
+    }
+    lines
 }
 
 fn title(model: &Model) -> Line<'static> {
@@ -152,14 +165,24 @@ fn node_table(frame: &mut Frame<'_>, model: &Model, area: Rect) {
 }
 
 /// The last line: keys, or the text that is typed.
-fn prompt(model: &Model) -> Line<'static> {
+fn prompt(model: &Model, width: usize) -> Line<'static> {
     let typed = |purpose: &str, text: &str| {
-        Line::from(format!("{purpose}: {}_   (Enter: go, Esc: leave)", one_line(text)))
+        let text = one_line(text);
+        let (count, room) = (text.chars().count(), width.saturating_sub(purpose.len() + 3));
+        // The end of a long text is being typed.
+        Line::from(match count > room {
+            true => {
+                let skipped = count - room.saturating_sub(1);
+                format!("{purpose}: …{}_", text.chars().skip(skipped).collect::<String>())
+            }
+            false => format!("{purpose}: {text}_   (Enter: go, Esc: leave)"),
+        })
     };
     match &model.input {
         Input::Add(text) => typed("add filter", text),
         Input::Try(text) => typed("try filter", text),
         Input::Delete(id) => Line::from(format!("remove filter {id}? (y: yes)")),
+        Input::Pause => Line::from("pause? frames that arrive meanwhile are lost (y: yes)"),
         Input::None => {
             Line::from("q quit  ↑↓ select  a add  t try  d remove  u undo  p passes  space pause")
         }
@@ -220,6 +243,21 @@ mod tests {
         assert!(shown.contains("add filter: tcp prot 1_") && shown.contains("^~~~"), "{shown}");
         model.stats.accounting.rejected = 5;
         assert!(drawn(&model, 100, 24).contains("the sum does not close"));
+    }
+
+    #[test]
+    fn long_texts_and_small_terminals_show_what_matters() {
+        let mut model = model();
+        model.message = format!("first line\n{}the end", "some words ".repeat(12));
+        model.input = Input::Add(format!("{} and port 5002", "host 10.0.0.1 or ".repeat(9)));
+        let shown = drawn(&model, 40, 20);
+        for part in ["first line", "the end", "add filter: …", " and port 5002_"] {
+            assert!(shown.contains(part), "{part}:\n{shown}");
+        }
+        assert!(shown.contains("seen per second, at most"), "{shown}");
+        (model.message, model.input) = (String::new(), Input::Pause);
+        let shown = drawn(&model, 80, 10);
+        assert!(shown.contains("filter 3") && shown.contains("pause? frames"), "{shown}");
     }
 
     #[test]

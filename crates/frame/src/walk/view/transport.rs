@@ -65,6 +65,11 @@ impl<'a> TcpView<'a> {
         Some(4 * usize::from(self.header.get(12)? >> 4))
     }
 
+    /// The captured header, as bytes.
+    pub fn header(&self) -> &'a [u8] {
+        self.header
+    }
+
     /// The flags, see [`tcp_flags`].
     pub fn flags(&self) -> Option<u8> {
         self.header.get(13).copied()
@@ -177,6 +182,11 @@ impl<'a> UdpView<'a> {
     /// Destination port.
     pub fn destination_port(&self) -> u16 {
         self.ports[1]
+    }
+
+    /// The captured header, as bytes.
+    pub fn header(&self) -> &'a [u8] {
+        self.header
     }
 
     /// Length of header and payload according to the header, in bytes.

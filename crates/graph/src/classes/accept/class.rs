@@ -1,6 +1,6 @@
 //! Class `accept`: passes every frame. Cost: nothing per frame.
 
-use crate::node::{Arrival, Class, Node, NodeError};
+use crate::node::{Arrival, Class, Node, NodeError, Opens};
 use fyke_frame::Mask;
 
 struct Accept;
@@ -20,5 +20,6 @@ pub const CLASS: Class = Class {
     make: |_| Ok(Box::new(Accept)),
     repeatable: true,
     parallel: true,
+    opens: Opens::nothing,
     ..Class::NODE
 };

@@ -9,11 +9,13 @@
 //! *High-Speed Dynamic Packet Filtering*.
 
 use crate::node::{
-    Arrival, Class, Counter, MakeError, Needs, Node, NodeError, Parameter, Settings,
+    Arrival, Class, Counter, MakeError, Needs, Node, NodeError, Opens, Parameter, Settings,
 };
 use crate::rules::{REJECTED_IN_KERNEL, RuleSet};
 use fyke_frame::Mask;
-use fyke_table::prefilter::{Command, PrefilterReader};
+use fyke_table::prefilter::{
+    Command, PrefilterOptions, PrefilterReader, PrefixLengths, shared,
+};
 
 struct Bloom {
     reader: PrefilterReader,
@@ -25,7 +27,10 @@ struct Bloom {
 
 impl Node for Bloom {
     fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
-        let decided = self.reader.decide(arrival.batch(), arrival.mask());
+        let decided = match self.rules.arrays_of_another() {
+            Some(arrays) => shared::decide(arrays, arrival.batch(), arrival.mask()),
+            None => self.reader.decide(arrival.batch(), arrival.mask()),
+        };
         self.open = decided.undecided;
         Ok(decided.passed)
     }
@@ -78,8 +83,34 @@ fn fill(rules: &RuleSet, settings: &Settings) -> Result<(), MakeError> {
     Ok(())
 }
 
+/// Most KiB of all arrays of a node, as in the kernel.
+const MAX_KIB: u64 = 64 << 10;
+
+/// Returns the sizes of the arrays.
+fn options(settings: &Settings) -> Result<PrefilterOptions, MakeError> {
+    let default = PrefilterOptions::default();
+    let prefixes: Option<PrefixLengths> = match settings.text("prefixes") {
+        None => None,
+        Some(text) => Some(text.parse().map_err(|error| MakeError::new("prefixes", error))?),
+    };
+    let needed = prefixes.map(|prefixes| prefixes.len() + 1);
+    let unsaid = needed.unwrap_or(default.max_spaces) as u64;
+    let max_spaces = settings.number_or("arrays", 1..=256, unsaid)? as usize;
+    if needed.is_some_and(|needed| max_spaces < needed) {
+        let why = "has to be one more than the lengths of `prefixes`, for rules without an address";
+        return Err(MakeError::new("arrays", why));
+    }
+    let bits = settings.number_or("bits", 64..=1 << 29, default.bits)?;
+    if bits.div_ceil(8192) * max_spaces as u64 > MAX_KIB {
+        let why = format!("{max_spaces} arrays of {bits} bits take more than 64 MiB");
+        return Err(MakeError::new("bits", why));
+    }
+    let hash_pairs = settings.number_or("pairs", 1..=2, default.hash_pairs.into())? as u8;
+    Ok(PrefilterOptions { bits, hash_pairs, max_spaces, prefixes, ..default })
+}
+
 fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
-    let rules = RuleSet::new(false);
+    let rules = RuleSet::with_options(options(settings)?, false);
     fill(&rules, settings)?;
     Ok(Box::new(Bloom { reader: rules.reader(), rules, open: Mask::EMPTY, undecided: 0 }))
 }
@@ -93,11 +124,16 @@ pub const CLASS: Class = Class {
         Parameter { name: "expression", summary: "a rule, ip=…,port=…; may be repeated" },
         Parameter { name: "enable", summary: "n: every frame passes (y if there is a rule)" },
         Parameter { name: "negative", summary: "y: passes frames that certainly match no rule" },
+        Parameter { name: "bits", summary: "bits of each array, 64 to 536870912 (2097152)" },
+        Parameter { name: "pairs", summary: "pairs of hash functions, 1 or 2 (1)" },
+        Parameter { name: "prefixes", summary: "prefix lengths of rules: ip/32,ip6/64 (any)" },
+        Parameter { name: "arrays", summary: "most arrays, one for each prefix length (16)" },
         Parameter { name: "own", summary: "y: rules of this node alone, in user space only" },
     ],
     repeatable: true,
     needs: |_| Needs::ThoseAfter,
     live: &["expression", "enable", "negative"],
     make,
+    opens: Opens::nothing,
     ..Class::NODE
 };

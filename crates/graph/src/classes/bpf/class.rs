@@ -8,14 +8,15 @@
 
 mod look_back;
 
-use fyke_filters::{FilterError, FilterReader, FilterSet, Tags};
-use crate::credits;
+use crate::{credits, cuts};
 use crate::fits::unfit;
 use crate::kept::{Keeper, Kept};
 use crate::node::{
-    Arrival, Class, Counter, Emitted, MakeError, Needs, Node, NodeError, Parameter, Settings,
+    Accepted, Arrival, Class, Counter, Emitted, MakeError, Needs, Node, NodeError, Opens,
+    Parameter, Settings, accepted,
 };
 use fyke_filter::{Options, Reading};
+use fyke_filters::{FilterError, FilterReader, FilterSet, Tags};
 use fyke_frame::{LinkType, Mask};
 use look_back::LookBack;
 
@@ -46,10 +47,11 @@ impl Node for Filter {
         let passed = self.reader.evaluate(arrival.batch(), arrival.mask());
         let passed = passed.map_err(NodeError::new)?;
         if self.credits {
-            credits::leave(arrival, &self.reader, passed.iter());
+            credits::leave(arrival.serial(), &self.reader, passed.iter());
         }
+        cuts::leave(arrival, self.reader.snap_lengths());
         if let Some(look_back) = &mut self.look_back {
-            look_back.judged(arrival, passed);
+            look_back.judged(arrival, &self.reader, passed);
         }
         Ok(passed)
     }
@@ -103,6 +105,7 @@ fn options(settings: &Settings) -> Result<Options, MakeError> {
         link: settings.link().unwrap_or(LinkType::EN10MB),
         snaplen: settings.number_or("snaplen", 1..=snaplen, snaplen)? as u32,
         live: settings.flag("live")?,
+        incoming_only: settings.incoming_only(),
         reading: if settings.flag("scoped")? { Reading::Scoped } else { Reading::Compat },
         netmask: Some(settings.netmask()),
         resolve: if settings.flag("names")? { Some(fyke_filter::system_resolver) } else { None },
@@ -154,6 +157,18 @@ fn needs(settings: &Settings) -> Needs {
     Needs::Filters { also: skips.then(|| WITH_TAGS.to_owned()) }
 }
 
+/// Frames that the text accepts, if it is read in the compat mode and names no hosts.
+fn accepts(settings: &Settings) -> Option<Vec<Accepted>> {
+    let options = options(settings).ok()?;
+    let plain = options.reading == Reading::Compat && options.resolve.is_none();
+    let reads_tags = settings.choice("tags", TAGS).ok()? == 0;
+    if !plain || !reads_tags || settings.flag("lookback").ok()? {
+        return None;
+    }
+    let text = fyke_filter::compile(settings.text("expression")?, &options).ok()?;
+    accepted::alternatives(text.root())
+}
+
 /// The class.
 pub const CLASS: Class = Class {
     name: "bpf",
@@ -173,9 +188,15 @@ pub const CLASS: Class = Class {
     cuts: |settings| settings.flag("lookback").unwrap_or(false),
     editable: true,
     needs,
+    accepts,
     live: &["expression"],
     check: Some(check),
     make,
     parallel: true,
+    // Names of hosts are looked up in the network.
+    opens: |settings| match settings.flag("names") {
+        Ok(false) => Opens::Nothing,
+        _ => Opens::Network,
+    },
     ..Class::NODE
 };

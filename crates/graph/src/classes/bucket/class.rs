@@ -3,7 +3,7 @@
 //! Word n of its memory is the count of the n-th interval before the current one, so that another program can plot
 //! it. Cost: a comparison and an addition per frame; 8 bytes per interval. Source: MAPI's BUCKET.
 
-use crate::node::{Arrival, Class, Counter, Memory, Node, NodeError, Parameter, always};
+use crate::node::{Arrival, Class, Counter, Memory, Node, NodeError, Opens, Parameter, always};
 use fyke_frame::Mask;
 use std::collections::VecDeque;
 
@@ -59,5 +59,6 @@ pub const CLASS: Class = Class {
     },
     memory: true,
     ordered: always,
+    opens: Opens::nothing,
     ..Class::NODE
 };

@@ -2,7 +2,7 @@
 //!
 //! Cost: some additions per frame. Source: MAPI's BURST.
 
-use crate::node::{Arrival, Class, Counter, Node, NodeError, Settings, always};
+use crate::node::{Arrival, Class, Counter, Node, NodeError, Opens, Settings, always};
 use fyke_frame::Mask;
 use std::ops::RangeInclusive;
 
@@ -67,5 +67,6 @@ pub const CLASS: Class = Class {
     },
     live: &["expression"],
     ordered: always,
+    opens: Opens::nothing,
     ..Class::NODE
 };

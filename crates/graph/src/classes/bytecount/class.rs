@@ -1,6 +1,6 @@
 //! Class `bytecount`: sums the lengths of frames and passes them. Cost: one addition per frame.
 
-use crate::node::{Arrival, Class, Counter, Memory, Node, NodeError};
+use crate::node::{Arrival, Class, Counter, Memory, Node, NodeError, Opens};
 use fyke_frame::Mask;
 
 struct ByteCount {
@@ -33,8 +33,7 @@ pub const CLASS: Class = Class {
     summary: "sums lengths on the wire and passes the frames; word 0 of its memory is the sum",
     parameters: &[],
     memory: true,
-    make: |settings| {
-        Ok(Box::new(ByteCount { bytes: 0, captured: 0, memory: settings.memory() }))
-    },
+    make: |settings| Ok(Box::new(ByteCount { bytes: 0, captured: 0, memory: settings.memory() })),
+    opens: Opens::nothing,
     ..Class::NODE
 };

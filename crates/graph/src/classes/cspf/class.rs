@@ -2,7 +2,7 @@
 //!
 //! Source: the CMU/Stanford packet filter, as the MPF paper describes it.
 
-use crate::node::{Arrival, Class, MakeError, Node, NodeError, Parameter, Settings};
+use crate::node::{Arrival, Class, MakeError, Node, NodeError, Opens, Parameter, Settings};
 use crate::programs::Loader;
 use fyke_frame::Mask;
 use fyke_machine::AnyProgram;
@@ -41,6 +41,7 @@ pub const CLASS: Class = Class {
     check: Some(|settings| program(settings).map(drop)),
     make: |settings| Ok(Box::new(Stack(program(settings)?))),
     parallel: true,
+    opens: |_| Opens::File,
     ..Class::NODE
 };
 

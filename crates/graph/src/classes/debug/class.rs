@@ -1,6 +1,6 @@
 //! Class `debug`: prints one line per frame to standard error, up to a limit, and passes the frame.
 
-use crate::node::{Arrival, Class, Counter, Node, NodeError, Parameter};
+use crate::node::{Arrival, Class, Counter, Node, NodeError, Opens, Parameter};
 use fyke_frame::Mask;
 use std::io::{Write, stderr};
 
@@ -46,5 +46,7 @@ pub const CLASS: Class = Class {
         let left = settings.number_or("limit", 0..=u64::MAX, 1000)?;
         Ok(Box::new(Debug { left, silent: 0 }))
     },
+    // Standard error.
+    opens: |_| Opens::File,
     ..Class::NODE
 };

@@ -4,7 +4,7 @@
 //! frames the hashes are wrongly equal). Time is that of the frames, so a file gives the same result as the live
 //! capture. Cost: a hash of the bytes.
 
-use crate::node::{Arrival, Class, MakeError, Node, NodeError, Parameter, Settings, always};
+use crate::node::{Arrival, Class, MakeError, Node, NodeError, Opens, Parameter, Settings, always};
 use fyke_frame::Mask;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -78,5 +78,6 @@ pub const CLASS: Class = Class {
     make,
     live: &["expression", "memory"],
     ordered: always,
+    opens: Opens::nothing,
     ..Class::NODE
 };

@@ -9,11 +9,11 @@
 mod links;
 mod scoped;
 
-use fyke_filters::FilterError;
 use crate::fits::unfit;
-use crate::node::{Arrival, Class, Counter, Emitted, MakeError, Node, NodeError};
+use crate::node::{Arrival, Class, Counter, Emitted, MakeError, Node, NodeError, Opens};
 use crate::node::{Needs, Parameter, Settings};
 use fyke_filter::{Options, Reading};
+use fyke_filters::FilterError;
 use fyke_flow::Bounds;
 use fyke_frame::{Batch, LinkType, Mask};
 use links::Links;
@@ -194,6 +194,7 @@ fn options(settings: &Settings) -> Result<Options, MakeError> {
     Ok(Options {
         link: settings.link().unwrap_or(LinkType::EN10MB),
         live: settings.flag("live")?,
+        incoming_only: settings.incoming_only(),
         snaplen: settings.number_or("snaplen", 1..=snaplen, snaplen)? as u32,
         reading: if settings.flag("scoped")? { Reading::Scoped } else { Reading::Compat },
         netmask: Some(settings.netmask()),
@@ -285,5 +286,10 @@ pub const CLASS: Class = Class {
     changes: |settings| !settings.flag("scoped").unwrap_or(true),
     check: Some(check),
     make,
+    // Names of hosts are looked up in the network.
+    opens: |settings| match settings.flag("names") {
+        Ok(false) => Opens::Nothing,
+        _ => Opens::Network,
+    },
     ..Class::NODE
 };

@@ -2,7 +2,7 @@
 //!
 //! Cost: a division per frame; 8 bytes per step. Source: MAPI's DIST.
 
-use crate::node::{Arrival, Class, Counter, MakeError, Memory, Node, NodeError};
+use crate::node::{Arrival, Class, Counter, MakeError, Memory, Node, NodeError, Opens};
 use crate::node::{Parameter, Settings};
 use fyke_frame::Mask;
 
@@ -99,5 +99,6 @@ pub const CLASS: Class = Class {
     memory: true,
     make,
     ordered: |settings| settings.choice("expression", &OF).is_ok_and(|of| OF[of] == "gap"),
+    opens: Opens::nothing,
     ..Class::NODE
 };

@@ -1,6 +1,6 @@
 //! Class `drop`: passes no frame. Cost: nothing per frame.
 
-use crate::node::{Arrival, Class, Node, NodeError};
+use crate::node::{Arrival, Class, Node, NodeError, Opens};
 use fyke_frame::Mask;
 
 struct Drop;
@@ -19,5 +19,6 @@ pub const CLASS: Class = Class {
     make: |_| Ok(Box::new(Drop)),
     repeatable: true,
     parallel: true,
+    opens: Opens::nothing,
     ..Class::NODE
 };

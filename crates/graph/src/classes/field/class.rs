@@ -3,7 +3,7 @@
 //! Frames without the field are rejected. Fields are those of the innermost packet. Cost: a header walk. Source:
 //! Streamline's `(sourceport) -80-> (inspect)`.
 
-use crate::node::{Arrival, Class, Node, NodeError, Parameter};
+use crate::node::{Arrival, Class, Node, NodeError, Opens, Parameter};
 use fyke_frame::{Frame, Mask, walk};
 
 const FIELDS: [&str; 4] = ["sourceport", "destport", "protocol", "ipversion"];
@@ -50,5 +50,6 @@ pub const CLASS: Class = Class {
     make: |settings| Ok(Box::new(Field(settings.choice("expression", &FIELDS)?))),
     repeatable: true,
     parallel: true,
+    opens: Opens::nothing,
     ..Class::NODE
 };

@@ -8,17 +8,17 @@
 
 mod ipfix;
 
-use crate::node::{Arrival, Class, Counter, Emitted, MakeError, Node, NodeError};
+use crate::node::{Arrival, Class, Counter, Emitted, FrameFlow, MakeError, Node, NodeError, Opens};
 use crate::node::{Parameter, Settings};
 use fyke_capture::Output;
 use fyke_flow::Flows;
-use fyke_flow::streams::Event;
 use fyke_flow::records::{End, Limits, Packet, Record, Side};
+use fyke_flow::streams::{Event, Flow, Piece};
 use fyke_frame::{Mask, walk};
 use ipfix::Exporter;
 use std::io;
 use std::io::Write as _;
-use std::net::{ToSocketAddrs, UdpSocket};
+use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -49,6 +49,7 @@ struct FlowNode {
     /// True if the last frames were as recent as the system's clock.
     is_live: bool,
     is_finished: bool,
+    connections: Connections,
 }
 
 /// The system's clock, in nanoseconds since 1970.
@@ -108,17 +109,43 @@ impl Records {
     }
 }
 
-/// Bytes that are missing before the pieces that each frame of a batch has completed; empty without streams.
-fn missing_bytes(arrival: &Arrival<'_>) -> Vec<u64> {
-    let Some(flows) = arrival.flows() else { return Vec::new() };
-    let batch = arrival.batch();
-    let mut missing = vec![0; batch.len()];
-    for one in (0..flows.len()).filter_map(|number| flows.event(number, batch)) {
-        if let (Event::Piece(piece), true) = (one.event, one.is_of_frame) {
-            missing[one.at] += piece.missing;
+/// The ends of the connection that has a flow number.
+#[derive(Debug, Clone, Copy)]
+struct Ends {
+    connection: u64,
+    /// The end that sent the first segment, and the other.
+    ends: [SocketAddr; 2],
+}
+
+/// The ends of the connections with streams, by the number of the flow. Memory: 80 bytes for each number.
+#[derive(Debug, Default)]
+struct Connections(Vec<Option<Ends>>);
+
+impl Connections {
+    fn note(&mut self, flow: Flow, packet: &Packet) {
+        let at = flow.number as usize;
+        if self.0.len() <= at {
+            self.0.resize(at + 1, None);
+        }
+        if self.0[at].is_none_or(|known| known.connection != flow.connection) {
+            let ends = match flow.forward {
+                true => [packet.source, packet.destination],
+                false => [packet.destination, packet.source],
+            };
+            self.0[at] = Some(Ends { connection: flow.connection, ends });
         }
     }
-    missing
+
+    /// Adds the bytes that are missing before a piece to the record of its connection.
+    fn piece(&self, piece: &Piece<'_>, flows: &mut Flows) {
+        let known = self.0.get(piece.flow as usize).copied().flatten();
+        if let Some(Ends { connection, ends: [first, second] }) = known
+            && connection == piece.connection
+        {
+            let (from, to) = if piece.forward { (first, second) } else { (second, first) };
+            flows.missing(from, to, piece.missing);
+        }
+    }
 }
 
 /// Letters of TCP flags, from the lowest bit.
@@ -159,18 +186,34 @@ fn json(record: &Record, out: &mut Vec<u8>) {
 
 impl Node for FlowNode {
     fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
-        let FlowNode { flows, records, other, is_live, .. } = self;
-        let missing = missing_bytes(arrival);
+        let FlowNode { flows, records, other, is_live, connections, .. } = self;
+        let (streams, batch) = (arrival.flows(), arrival.batch());
+        let mut next = 0;
+        let mut missing = |flows: &mut Flows, connections: &Connections, before: usize| {
+            let event = |number| streams.and_then(|streams| streams.event(number, batch));
+            while let Some(one) = event(next).filter(|one| one.at < before) {
+                if let Event::Piece(piece) = one.event
+                    && piece.missing > 0
+                {
+                    connections.piece(&piece, flows);
+                }
+                next += 1;
+            }
+        };
         for (index, frame) in arrival.frames() {
+            missing(flows, connections, index);
             match Packet::of(frame, &walk(frame)) {
                 Some(mut packet) => {
-                    packet.missing_bytes = missing.get(index).copied().unwrap_or(0);
+                    if let FrameFlow::Stream(flow) = arrival.flow(index) {
+                        connections.note(flow, &packet);
+                    }
                     packet.rule = arrival.class(index);
                     flows.packet(&packet, frame.timestamp_ns, &mut |record| records.add(record));
                 }
                 None => *other += 1,
             }
         }
+        missing(flows, connections, usize::MAX);
         if let Some((_, frame)) = arrival.frames().last() {
             let age = clock_ns().checked_sub(frame.timestamp_ns);
             *is_live = age.is_some_and(|age| age <= LIVE_NS);
@@ -237,6 +280,11 @@ fn limits(settings: &Settings) -> Result<Limits, MakeError> {
 fn is_ipfix(settings: &Settings) -> Result<bool, MakeError> {
     let target = settings.text("expression").unwrap_or("-");
     let format = settings.choice("format", &FORMATS)?;
+    let other = [".parquet", ".arrow", ".feather"].into_iter().find(|end| target.ends_with(end));
+    if let (Some(end), None) = (other, settings.text("format")) {
+        let message = format!("records are not written as `{end}`; expected .json or .ipfix, or a format=");
+        return Err(MakeError::new("expression", message));
+    }
     let is_collector = target.starts_with("udp:");
     if is_collector && format == 0 && settings.text("format").is_some() {
         return Err(MakeError::new("format", "a collector gets IPFIX; write JSON to a file"));
@@ -284,6 +332,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
         other: 0,
         is_live: false,
         is_finished: false,
+        connections: Connections::default(),
     }))
 }
 
@@ -304,9 +353,14 @@ pub const CLASS: Class = Class {
         Parameter { name: "domain", summary: "observation domain of IPFIX (1)" },
     ],
     ordered: |_| true,
+    reads_streams: true,
     lasting: true,
     waits: true,
     check: Some(check),
     make,
+    opens: |settings| match settings.text("expression").is_some_and(|to| to.starts_with("udp:")) {
+        true => Opens::Network,
+        false => Opens::File,
+    },
     ..Class::NODE
 };

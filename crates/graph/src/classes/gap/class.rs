@@ -2,7 +2,7 @@
 //!
 //! Cost: some additions per frame; memory 64 words. Source: MAPI's GAP, STATS, DIST and PKTINFO.
 
-use crate::node::{Arrival, Class, Counter, Node, NodeError, always};
+use crate::node::{Arrival, Class, Counter, Node, NodeError, Opens, always};
 use fyke_frame::Mask;
 
 #[derive(Default)]
@@ -80,5 +80,6 @@ pub const CLASS: Class = Class {
     parameters: &[],
     make: |_| Ok(Box::<Gap>::default()),
     ordered: always,
+    opens: Opens::nothing,
     ..Class::NODE
 };

@@ -3,7 +3,7 @@
 //!
 //! Cost: one population count per batch.
 
-use crate::node::{Arrival, Class, Counter, Node, NodeError, Parameter, Settings};
+use crate::node::{Arrival, Class, Counter, Node, NodeError, Opens, Parameter, Settings};
 use fyke_frame::Mask;
 
 struct Limit {
@@ -70,5 +70,7 @@ pub const CLASS: Class = Class {
         Ok(Box::new(Limit { left, passed: 0, cuts: cuts(settings) }))
     },
     live: &["expression"],
+    whole: Some("ends the whole graph"),
+    opens: Opens::nothing,
     ..Class::NODE
 };

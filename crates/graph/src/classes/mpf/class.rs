@@ -11,7 +11,7 @@
 
 mod held;
 
-use crate::node::{Arrival, Class, Counter, Emitted, MakeError, Node, NodeError};
+use crate::node::{Arrival, Class, Counter, Emitted, MakeError, Node, NodeError, Opens};
 use crate::node::{Parameter, Settings};
 use crate::programs::{Loader, isa_of};
 use fyke_frame::Mask;
@@ -164,5 +164,6 @@ pub const CLASS: Class = Class {
     make_checks: true,
     make,
     replaces: crate::node::always,
+    opens: |_| Opens::File,
     ..Class::NODE
 };

@@ -1,6 +1,6 @@
 //! Class `packetcount`: counts frames and passes them. Cost: one population count per batch.
 
-use crate::node::{Arrival, Class, Counter, Memory, Node, NodeError};
+use crate::node::{Arrival, Class, Counter, Memory, Node, NodeError, Opens};
 use fyke_frame::Mask;
 
 struct PacketCount {
@@ -32,5 +32,6 @@ pub const CLASS: Class = Class {
     memory: true,
     repeatable: true,
     make: |settings| Ok(Box::new(PacketCount { packets: 0, memory: settings.memory() })),
+    opens: Opens::nothing,
     ..Class::NODE
 };

@@ -1,7 +1,7 @@
 //! Class `pcapin`: frames of capture files (pcap, pcapng, gzip, zstd, lz4; `-` is standard input), of several merged by
 //! time. Cost: the files'.
 
-use crate::node::{Class, Kind, MakeError, Parameter, Settings};
+use crate::node::{Class, Kind, MakeError, Opens, Parameter, Settings};
 use fyke_capture::{FileOptions, FileSource, Interface, MAX_FILES, MergedFiles, Next, Source};
 use std::path::Path;
 
@@ -56,6 +56,7 @@ pub const CLASS: Class = Class {
         Ok(())
     },
     all_interfaces,
+    opens: |_| Opens::File,
     ..Class::NODE
 };
 

@@ -3,9 +3,11 @@
 //! The letters of tcpdump's options select the format: `(print, nevv)`. Lines are written after each batch; with `l`
 //! or on a terminal, after each line. Frames whose line is not consumed count as lost. Cost: about 1 µs a frame.
 
-use crate::credits;
+use crate::{credits, cuts};
 use crate::losses::Losses;
-use crate::node::{Arrival, Class, Counter, MakeError, Node, NodeError, Parameter, Settings};
+use crate::node::{
+    Arrival, Class, Counter, MakeError, Node, NodeError, Opens, Parameter, Settings,
+};
 use fyke_capture::Output;
 use fyke_frame::{Frame, Mask};
 use fyke_print::{Hex, PrintOptions, Printer, Services, TimeStyle};
@@ -37,12 +39,17 @@ impl Print {
 
 impl Node for Print {
     fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
+        let cut = cuts::frames(arrival);
         for (index, frame) in arrival.frames() {
+            let frame = cut.get(index).unwrap_or(frame);
             let data = &frame.data[..frame.data.len().min(self.snaplen)];
             self.line.clear();
             let frame = Frame { data, ..*frame };
             match self.json {
-                true => self.printer.object(&frame, credits::of(arrival, index), &mut self.line),
+                true => {
+                    let credit = credits::of(arrival.serial(), index);
+                    self.printer.object(&frame, credit, &mut self.line)
+                }
                 false => self.printer.line(&frame, &mut self.line),
             }
             self.line.push('\n');
@@ -166,6 +173,8 @@ pub const CLASS: Class = Class {
         Parameter { name: "lengths", summary: "y: captured and original length of each frame" },
     ],
     make,
+    // Standard output.
+    opens: |_| Opens::File,
     ..Class::NODE
 };
 

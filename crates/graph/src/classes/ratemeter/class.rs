@@ -2,7 +2,7 @@
 //!
 //! Intervals follow the time of the frames. Cost: a comparison and an addition per frame.
 
-use crate::node::{Arrival, Class, Counter, Node, NodeError, always};
+use crate::node::{Arrival, Class, Counter, Node, NodeError, Opens, always};
 use fyke_frame::Mask;
 
 #[derive(Default)]
@@ -67,5 +67,6 @@ pub const CLASS: Class = Class {
         Ok(Box::new(RateMeter { interval_ns, ..RateMeter::default() }))
     },
     ordered: always,
+    opens: Opens::nothing,
     ..Class::NODE
 };

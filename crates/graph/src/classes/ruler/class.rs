@@ -6,7 +6,9 @@
 
 mod streams;
 
-use crate::node::{Arrival, Class, Counter, MakeError, Node, NodeError, Parameter, Settings};
+use crate::node::{
+    Arrival, Class, Counter, MakeError, Node, NodeError, Opens, Parameter, Settings,
+};
 use crate::texts;
 use crate::waiting::{self, Bounds, Waiting};
 use fyke_frame::{Frame, LinkType, Mask, walk};
@@ -175,9 +177,7 @@ pub const CLASS: Class = Class {
         waiting::PARAMETERS[3],
     ],
     classifies: true,
-    replaces: |settings| {
-        !settings.flag("stream").unwrap_or(false) || waiting::is_wanted(settings)
-    },
+    replaces: |settings| !settings.flag("stream").unwrap_or(false) || waiting::is_wanted(settings),
     ordered: waiting::is_wanted,
     parallel: true,
     wants_pieces: |settings| settings.flag("stream").unwrap_or(false),
@@ -192,5 +192,10 @@ pub const CLASS: Class = Class {
     }),
     make_checks: true,
     make,
+    // A pattern is in the text; a program and a key are files.
+    opens: |settings| match (settings.text("pattern"), settings.text("key")) {
+        (Some(_), None) => Opens::Nothing,
+        _ => Opens::File,
+    },
     ..Class::NODE
 };

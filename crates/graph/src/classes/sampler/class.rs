@@ -5,7 +5,7 @@
 //! innermost packet, the same in both directions, so sampled conversations are complete. Cost: a counter or one
 //! multiplication per frame; `flow` walks the headers. Source: FFPF, Fig. 2.9; MAPI's SAMPLE and HASHSAMP.
 
-use crate::node::{Arrival, Class, MakeError, Node, NodeError, Parameter, Settings};
+use crate::node::{Arrival, Class, MakeError, Node, NodeError, Opens, Parameter, Settings};
 use fyke_frame::{Mask, walk};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::RangeInclusive;
@@ -99,5 +99,6 @@ pub const CLASS: Class = Class {
     live: &["expression"],
     // `flow` decides per conversation; the other modes depend on the order of all frames.
     ordered: |settings| !matches!(settings.choice("mode", &MODES), Ok(2)),
+    opens: Opens::nothing,
     ..Class::NODE
 };

@@ -1,7 +1,7 @@
 //! Class `snap`: cuts frames to a length; shorter frames pass unchanged. Cost: a copy of the kept bytes of a batch
 //! with cut frames.
 
-use crate::node::{Arrival, Class, Counter, Node, NodeError, Settings};
+use crate::node::{Arrival, Class, Counter, Node, NodeError, Opens, Settings};
 use fyke_frame::{Frame, Mask};
 use std::ops::RangeInclusive;
 
@@ -48,5 +48,6 @@ pub const CLASS: Class = Class {
     parallel: true,
     live: &["expression"],
     replaces: crate::node::always,
+    opens: Opens::nothing,
     ..Class::NODE
 };

@@ -10,7 +10,7 @@
 
 use crate::judged::{Answer, Judge, Judged};
 use crate::node::{
-    Arrival, Class, Counter, Emitted, MakeError, Node, NodeError, Parameter, Settings,
+    Arrival, Class, Counter, Emitted, MakeError, Node, NodeError, Opens, Parameter, Settings,
 };
 use crate::waiting::{self, Bounds, Waiting};
 use fyke_flow::Ageing;
@@ -303,7 +303,10 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
     let (automaton, names) = automaton(settings, lower)?;
     let stream = settings.flag("stream")?;
     if stream && (settings.text("offset").is_some() || settings.text("depth").is_some()) {
-        return Err(MakeError::new("stream", "`offset` and `depth` are for frames, not for streams"));
+        return Err(MakeError::new(
+            "stream",
+            "`offset` and `depth` are for frames, not for streams",
+        ));
     }
     let bounds = Bounds::read(settings)?;
     let found = vec![0; names.len()];
@@ -342,6 +345,7 @@ pub const CLASS: Class = Class {
     wants_pieces: |settings| settings.flag("stream").unwrap_or(false),
     parallel: true,
     live: &["expression"],
+    opens: Opens::nothing,
     ..Class::NODE
 };
 

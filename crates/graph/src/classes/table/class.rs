@@ -5,7 +5,9 @@
 //! one of these fields, and frames without a row, are rejected, or pass with class value `default`. Cost: a header
 //! walk and one hashed look-up, whatever the number of rows. Source: FFPF, section 3.4 (table-based classification).
 
-use crate::node::{Arrival, Class, Counter, MakeError, Node, NodeError, Parameter, Settings};
+use crate::node::{
+    Accepted, Arrival, Class, Counter, MakeError, Node, NodeError, Opens, Parameter, Settings,
+};
 use fyke_frame::{Frame, Mask, walk};
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -148,6 +150,33 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
     Ok(Box::new(Table { key, rows, default, scratch: Vec::new(), found: 0 }))
 }
 
+/// Frames of each row.
+fn accepts(settings: &Settings) -> Option<Vec<Accepted>> {
+    if settings.text("file").is_some() {
+        return None;
+    }
+    let key = key(settings).ok()?;
+    let (rows, default) = read(settings, &key).ok()?;
+    let accepted = |values: &Vec<Value>| {
+        let mut accepted = Accepted { is_ip: true, ..Accepted::default() };
+        for (&field, value) in key.iter().zip(values) {
+            match (FIELDS[field], *value) {
+                ("src" | "dst", Value::Address(address)) => {
+                    let bits = if address.is_ipv4() { 32 } else { 128 };
+                    accepted.nets[usize::from(FIELDS[field] == "dst")] = Some((address, bits));
+                }
+                ("proto", Value::Number(number)) => accepted.protocol = u8::try_from(number).ok(),
+                (name, Value::Number(port)) => {
+                    accepted.ports[usize::from(name == "dport")] = Some(port);
+                }
+                (_, Value::Address(_)) => {}
+            }
+        }
+        accepted
+    };
+    default.is_none().then(|| rows.keys().map(accepted).collect())
+}
+
 /// The class.
 pub const CLASS: Class = Class {
     name: "table",
@@ -164,8 +193,13 @@ pub const CLASS: Class = Class {
         key(settings)?;
         if settings.text("file").is_none() { make(settings).map(drop) } else { Ok(()) }
     }),
+    accepts,
     make,
     parallel: true,
     live: &["expression", "file", "default"],
+    opens: |settings| match settings.text("file") {
+        Some(_) => Opens::File,
+        None => Opens::Nothing,
+    },
     ..Class::NODE
 };

@@ -17,8 +17,8 @@ mod pieces;
 mod settings;
 
 use crate::node::{
-    Arrival, BatchFlows, Class, Counter, FrameFlow, MakeError, Node, NodeError, Parameter, Pause,
-    Settings,
+    Arrival, BatchFlows, Class, Counter, FrameFlow, MakeError, Node, NodeError, Opens, Parameter,
+    Pause, Settings,
 };
 use fyke_flow::records::Packet;
 use fyke_flow::streams::{Event, Flow, On, Piece, Segment};
@@ -37,6 +37,8 @@ struct Table {
     reassembler: Reassembler,
     /// True if the last frames were as recent as the system's clock.
     is_live: bool,
+    /// True if segments with a wrong checksum are ignored.
+    checks: bool,
 }
 
 /// The system's clock, in nanoseconds since 1970.
@@ -49,7 +51,8 @@ impl Table {
     fn new(settings: &Settings) -> Result<Table, MakeError> {
         let (limits, handling) = settings::read(settings)?;
         let reassembler = Reassembler::new(Default::default(), handling.policies.clone());
-        Ok(Table { streams: Streams::with(limits, handling), reassembler, is_live: false })
+        let (streams, checks) = (Streams::with(limits, handling), settings.flag("checksum")?);
+        Ok(Table { streams, reassembler, is_live: false, checks })
     }
 
     /// Notes whether the last frame that arrives is recent.
@@ -79,6 +82,7 @@ impl Table {
             ("outside", counters.outside),
             ("refused", counters.refused),
             ("ignored", counters.ignored),
+            ("damaged", counters.damaged),
             ("fragments", packets.fragments),
             ("packets_of_fragments", packets.packets),
             ("fragments_given_up", packets.given_up + packets.refused),
@@ -92,6 +96,8 @@ impl Table {
 /// Content of a frame.
 enum Found<'a> {
     Segment(Segment<'a>),
+    /// A segment with a wrong checksum.
+    Damaged(Segment<'a>),
     /// A fragment of an IP packet.
     Fragment,
     /// Another packet with ports.
@@ -99,10 +105,14 @@ enum Found<'a> {
     Other,
 }
 
-fn read<'a>(frame: &Frame<'a>) -> Found<'a> {
+/// Reads a frame; with `checks`, also the checksum of a segment.
+fn read<'a>(frame: &Frame<'a>, checks: bool) -> Found<'a> {
     let layers = walk(frame);
     if let Some(segment) = Segment::of(&layers) {
-        return Found::Segment(segment);
+        return match checks && Segment::is_damaged(&layers) {
+            true => Found::Damaged(segment),
+            false => Found::Segment(segment),
+        };
     }
     if Fragment::of(&layers).is_some() {
         return Found::Fragment;
@@ -124,14 +134,15 @@ impl Tcp {
         found: &Found<'_>,
         flows: &mut BatchFlows,
     ) -> FrameFlow {
-        let Table { streams, reassembler, .. } = &mut self.0;
+        let Table { streams, reassembler, checks, .. } = &mut self.0;
         let time = frame.timestamp_ns;
         let mut add = |event: Event<'_>| flows.add(index, frame.data, &event);
         match found {
             Found::Segment(segment) => {
                 let flow = streams.segment_events(segment, time, &mut add);
-                flow.map_or(FrameFlow::Unknown, FrameFlow::Stream)
+                known(flow)
             }
+            Found::Damaged(segment) => known(streams.ignore(segment)),
             Found::Datagram(packet) => {
                 FrameFlow::Datagram(datagram(streams, packet, time, &mut add))
             }
@@ -142,10 +153,11 @@ impl Tcp {
                 let Some(whole) = reassembler.made(frame).filter(|_| is_whole) else {
                     return FrameFlow::Part(packet);
                 };
-                match read(&whole) {
+                match read(&whole, *checks) {
+                    Found::Damaged(segment) => known(streams.ignore(&segment)),
                     Found::Segment(segment) => {
                         let flow = streams.segment_events(&segment, time, &mut add);
-                        flow.map_or(FrameFlow::Unknown, FrameFlow::Stream)
+                        known(flow)
                     }
                     Found::Datagram(packet) => {
                         let flow = datagram(streams, &packet, time, &mut add);
@@ -168,6 +180,10 @@ impl Tcp {
     }
 }
 
+fn known(flow: Option<Flow>) -> FrameFlow {
+    flow.map_or(FrameFlow::Unknown, FrameFlow::Stream)
+}
+
 fn datagram(streams: &mut Streams, packet: &Packet, time_ns: u64, on: On<'_>) -> Flow {
     let Packet { protocol, source, destination, .. } = *packet;
     streams.datagram(protocol, source, destination, time_ns, on)
@@ -177,7 +193,10 @@ impl Node for Tcp {
     fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
         self.0.note_time(arrival);
         let (mask, batch, pause) = (arrival.mask(), arrival.batch(), arrival.pause());
-        let all: Vec<Found<'_>> = arrival.frames().map(|(_, frame)| read(frame)).collect();
+        let all: Vec<Found<'_>> = {
+            let checks = self.0.checks;
+            arrival.frames().map(|(_, frame)| read(frame, checks)).collect()
+        };
         if self.0.streams.len() >= MANY {
             let segments = all.iter().filter_map(|found| match found {
                 Found::Segment(segment) => Some(*segment),
@@ -239,7 +258,10 @@ pub const CLASS: Class = Class {
     summary: "passes frames with the TCP streams beside them, for nodes with stream=y",
     parameters: &[
         Parameter { name: "payload", summary: "y: emits the bytes of the streams instead" },
-        Parameter { name: "policy", summary: "bytes that count in overlaps: first (default), …" },
+        Parameter {
+            name: "policy",
+            summary: "bytes that count in overlaps: first (default), linux@10.0.0.0/8, …",
+        },
         Parameter { name: "connections", summary: "most connections known at a time (65536)" },
         Parameter { name: "held", summary: "most bytes held per direction (1048576)" },
         Parameter { name: "segments", summary: "most segments held per direction (65536)" },
@@ -248,6 +270,7 @@ pub const CLASS: Class = Class {
         Parameter { name: "idle", summary: "seconds after which a silent connection ends (300)" },
         Parameter { name: "midstream", summary: "n: ignore connections without a captured SYN" },
         Parameter { name: "renewal", summary: "n: ignore a new SYN of a known connection" },
+        Parameter { name: "checksum", summary: "y: ignore segments with a wrong checksum" },
         Parameter { name: "profile", summary: "thesis: limits and drops of Hruby's reassembler" },
     ],
     classifies: true,
@@ -256,5 +279,6 @@ pub const CLASS: Class = Class {
     // All segments of a connection are on one worker.
     parallel: true,
     make,
+    opens: Opens::nothing,
     ..Class::NODE
 };

@@ -13,6 +13,7 @@ use super::{Table, clock_ns};
 use crate::node::{Arrival, Counter, Emitted, Node, NodeError, PIECES};
 use fyke_flow::Fragment;
 use fyke_flow::streams::{Piece, Segment};
+use fyke_frame::walk::Layers;
 use fyke_frame::{Frame, Mask, walk};
 use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroU64;
@@ -101,10 +102,15 @@ impl Node for Pieces {
     fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
         self.table.note_time(arrival);
         let Pieces { table, numbers, source, pieces } = self;
-        let Table { streams, reassembler, .. } = table;
+        let Table { streams, reassembler, checks, .. } = table;
+        let checks = *checks;
         *source = arrival.source();
         for (index, frame) in arrival.frames() {
-            let mut give = |segment: &Segment<'_>| {
+            let mut give = |segment: &Segment<'_>, layers: &Layers<'_>| {
+                if checks && Segment::is_damaged(layers) {
+                    streams.ignore(segment);
+                    return;
+                }
                 streams.segment(segment, frame.timestamp_ns, &mut |piece| {
                     put(numbers, pieces, *source, frame, &piece);
                 });
@@ -112,13 +118,14 @@ impl Node for Pieces {
             let layers = walk(frame);
             if let Some(segment) = Segment::of(&layers) {
                 arrival.take(index);
-                give(&segment);
+                give(&segment, &layers);
             } else if Fragment::of(&layers).is_some()
                 && let Some(whole) = reassembler.add(frame, &layers)
-                && let Some(segment) = Segment::of(&walk(&whole))
+                && let layers = walk(&whole)
+                && let Some(segment) = Segment::of(&layers)
             {
                 arrival.take(index);
-                give(&segment);
+                give(&segment, &layers);
             }
         }
         arrival.emit_all(&mut self.pieces);

@@ -3,7 +3,9 @@
 //! Intervals follow the time of the frames, without gaps between them. Cost: a comparison per frame. Source: MAPI's
 //! THRESHOLD, for a rising count.
 
-use crate::node::{Arrival, Class, Counter, MakeError, Node, NodeError, Parameter, Settings, always};
+use crate::node::{
+    Arrival, Class, Counter, MakeError, Node, NodeError, Opens, Parameter, Settings, always,
+};
 use fyke_frame::Mask;
 
 struct Threshold {
@@ -55,13 +57,7 @@ fn read(settings: &Settings) -> Result<(u64, u64), MakeError> {
 
 fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
     let (limit, interval_ns) = read(settings)?;
-    Ok(Box::new(Threshold {
-        limit,
-        interval_ns,
-        end: 0,
-        count: 0,
-        exceeded: 0,
-    }))
+    Ok(Box::new(Threshold { limit, interval_ns, end: 0, count: 0, exceeded: 0 }))
 }
 
 /// The class.
@@ -75,5 +71,6 @@ pub const CLASS: Class = Class {
     make,
     live: &["expression", "interval"],
     ordered: always,
+    opens: Opens::nothing,
     ..Class::NODE
 };

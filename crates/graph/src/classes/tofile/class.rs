@@ -3,11 +3,14 @@
 //! A frame that is not complete in the file at the end (a full disk, a pipe without a reader) counts as lost. If other
 //! nodes get the frames, too, each batch is written before it passes, and lost frames do not pass.
 
+use crate::cuts;
 use crate::fits::PASSED_OVER;
 use crate::losses::Losses;
-use crate::node::{Arrival, Class, Counter, Emitted, MakeError, Node, NodeError};
+use crate::node::{Arrival, Class, Counter, Emitted, MakeError, Node, NodeError, Opens};
 use crate::node::{Parameter, Settings};
-use fyke_capture::{Account, Compression, Format, Interface, PRIVATE, Rotation, Sink, WriteOptions};
+use fyke_capture::{
+    Account, Compression, Format, Interface, PRIVATE, Rotation, Sink, WriteOptions,
+};
 use fyke_frame::{Frame, Mask};
 use fyke_privilege::runner;
 use std::cell::Cell;
@@ -34,6 +37,7 @@ impl Node for ToFile {
         let beyond = arrival.mask().iter().nth(left);
         // Index of the last frame, and number of frames before it.
         let (at, written) = (Cell::new(0), Cell::new(0));
+        let cut = cuts::frames(arrival);
         let mut frames = arrival.frames().take(left).peekable();
         while let Some(first) = frames.peek().map(|(_, frame)| frame.interface) {
             let same = move |next: &(usize, &Frame<'_>)| next.1.interface == first;
@@ -42,7 +46,7 @@ impl Node for ToFile {
                 written.set(self.taken - before);
                 at.set(index);
                 self.taken += 1;
-                Some(frame)
+                Some(cut.get(index).unwrap_or(frame))
             });
             if self.failed.is_none() {
                 let interface = &arrival.interfaces()[first as usize];
@@ -262,5 +266,9 @@ pub const CLASS: Class = Class {
     check: Some(check),
     check_edit,
     make,
+    opens: |settings| match settings.text("command") {
+        Some(_) => Opens::Program,
+        None => Opens::File,
+    },
     ..Class::NODE
 };

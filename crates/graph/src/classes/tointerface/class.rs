@@ -3,7 +3,7 @@
 //! If the interface's queue is full, the node waits at most 20 ms per batch; after that, frames are lost and do not
 //! pass. Frames are also lost while the interface is down or gone. The graph continues.
 
-use crate::node::{Arrival, Class, Counter, MakeError, Node, NodeError, Parameter};
+use crate::node::{Arrival, Class, Counter, MakeError, Node, NodeError, Opens, Parameter};
 use crate::snaplen::{SNAPLEN, cut, snaplen};
 use fyke_capture::{InterfaceSink, Sink};
 use fyke_frame::Mask;
@@ -52,5 +52,6 @@ pub const CLASS: Class = Class {
         let sink = sink.map_err(|error| MakeError::refused("expression", error))?;
         Ok(Box::new(ToInterface { sink, snaplen: snaplen(settings)? }))
     },
+    opens: |_| Opens::Device,
     ..Class::NODE
 };

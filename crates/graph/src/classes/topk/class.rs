@@ -9,7 +9,9 @@
 //! Memory: some 70 bytes for each of the `keys` values. Cost: a header walk and a look-up per frame; a pass over the
 //! values once for every `keys`/2 new ones. Source: MAPI's TOP.
 
-use crate::node::{Arrival, Class, Counter, MakeError, Node, NodeError, Parameter, Settings};
+use crate::node::{
+    Arrival, Class, Counter, MakeError, Node, NodeError, Opens, Parameter, Settings,
+};
 use fyke_frame::{Frame, Mask, walk};
 use std::collections::HashMap;
 use std::fmt;
@@ -88,12 +90,10 @@ impl TopK {
         let layers = walk(frame);
         let field = FIELDS[self.field];
         let ends = match field.ends_with("port") {
-            true => layers.ports().map(|ports| {
-                [ports.source, ports.destination].map(Value::Port)
-            }),
-            false => layers.innermost_ip().map(|ip| {
-                [ip.source(), ip.destination()].map(Value::Address)
-            }),
+            true => layers.ports().map(|ports| [ports.source, ports.destination].map(Value::Port)),
+            false => {
+                layers.innermost_ip().map(|ip| [ip.source(), ip.destination()].map(Value::Address))
+            }
         };
         let Some([source, destination]) = ends else { return };
         if field.starts_with("src") {
@@ -141,7 +141,10 @@ fn read(settings: &Settings) -> Result<(usize, usize), MakeError> {
     let places = settings.number_or("expression", 1..=1_000, 10)?;
     let keys = settings.number_or("keys", 2..=16_777_216, 65_536)?;
     if keys < 2 * places {
-        return Err(MakeError::new("keys", format!("{keys} is less than twice the {places} shown")));
+        return Err(MakeError::new(
+            "keys",
+            format!("{keys} is less than twice the {places} shown"),
+        ));
     }
     Ok((places as usize, keys as usize))
 }
@@ -164,6 +167,7 @@ pub const CLASS: Class = Class {
     ],
     make,
     live: &["expression", "keys"],
+    opens: Opens::nothing,
     ..Class::NODE
 };
 

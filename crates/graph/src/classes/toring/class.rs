@@ -4,7 +4,7 @@
 use crate::credits;
 use crate::export::{BUFFER, Export, FRAMES, Options, PREFER, Passed};
 use crate::node::{
-    Arrival, Class, Counter, Emitted, MakeError, Node, NodeError, Parameter, Settings,
+    Arrival, Class, Counter, Emitted, MakeError, Node, NodeError, Opens, Parameter, Settings,
 };
 use crate::snaplen::SNAPLEN;
 use fyke_frame::Mask;
@@ -68,5 +68,7 @@ pub const CLASS: Class = Class {
         Options::read(settings).map(drop)
     }),
     make,
+    // A socket at a path, for other processes.
+    opens: |_| Opens::Network,
     ..Class::NODE
 };

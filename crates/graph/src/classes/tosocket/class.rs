@@ -3,8 +3,10 @@
 //! The receiver gets the captured bytes and nothing else. The node does not wait: a datagram that the system does not
 //! accept at once counts as refused. Cost: one system call per frame.
 
+use crate::node::{
+    Arrival, Class, Counter, MakeError, Node, NodeError, Opens, Parameter, Settings,
+};
 use crate::snaplen::{SNAPLEN, cut, snaplen};
-use crate::node::{Arrival, Class, Counter, MakeError, Node, NodeError, Parameter, Settings};
 use fyke_frame::Mask;
 use std::io;
 use std::net::{ToSocketAddrs, UdpSocket};
@@ -105,14 +107,12 @@ pub const CLASS: Class = Class {
     name: "tosocket",
     aliases: &["to_socket"],
     summary: "sends each frame as a datagram to `expression` and passes it",
-    parameters: &[
-        Parameter { name: "expression", summary: "udp:HOST:PORT or unix:PATH" },
-        SNAPLEN,
-    ],
+    parameters: &[Parameter { name: "expression", summary: "udp:HOST:PORT or unix:PATH" }, SNAPLEN],
     check: Some(|settings| {
         target(settings)?;
         snaplen(settings).map(drop)
     }),
     make,
+    opens: |_| Opens::Network,
     ..Class::NODE
 };

@@ -2,7 +2,7 @@
 
 use super::super::outcome::{Outcome, WRITER};
 use super::super::view::NodeView;
-use super::Nodes;
+use super::{Input, Nodes, PAUSED};
 use crate::node::Settled;
 use fyke_capture::{Account, Interface};
 use fyke_frame::Mask;
@@ -16,8 +16,30 @@ pub(in crate::runtime) struct Counted {
     pub nodes: Vec<NodeView>,
     /// Outcomes of the frames of each source, by its number.
     pub outcomes: BTreeMap<u32, Outcome>,
+    /// The same for each interface of the sources that merge several.
+    pub by_interface: BTreeMap<u32, Vec<Outcome>>,
     /// Number of frames that the ends of each text have accepted.
     pub texts: BTreeMap<u64, u64>,
+}
+
+/// Passes the frames of a mask to `count`, by interface.
+fn each_interface(
+    input: &Input<'_>,
+    frames: Mask,
+    all: &mut [Outcome],
+    count: impl Fn(&mut Outcome, Mask),
+) {
+    let mut rest = frames;
+    while !rest.is_empty() {
+        let (mut its, mut indices) = (Mask::EMPTY, rest.iter());
+        let first = indices.next().unwrap_or_default();
+        let of = input.batch.frames()[first].interface;
+        let same = |&index: &usize| input.batch.frames()[index].interface == of;
+        its.set(first);
+        indices.filter(same).for_each(|index| its.set(index));
+        all.get_mut(of as usize).into_iter().for_each(|one| count(one, its));
+        rest = rest.without(its);
+    }
 }
 
 impl Nodes {
@@ -42,8 +64,47 @@ impl Nodes {
         Nodes { never_read: Some(HashMap::new()), paused: Some(paused), ..Nodes::default() }
     }
 
-    /// Returns the counts of a source so far; `None` with several workers.
+    /// Decides the outcome of the frames of a window.
+    pub(super) fn decide(&mut self, input: &Input<'_>, window: Mask) {
+        let outcome = self.outcomes.entry(input.source).or_default();
+        self.fate.decide(window, outcome);
+        self.fate.count_texts(window, &mut self.texts);
+        let fate = &self.fate;
+        if let Some(all) = self.by_interface.get_mut(&input.source) {
+            each_interface(input, window, all, |one, frames| fate.decide(frames, one));
+        }
+    }
+
+    /// Counts the frames of a batch as lost, because the graph is paused.
+    pub(super) fn lose_paused(&mut self, from: usize, input: &Input<'_>) {
+        let count = input.batch.len() as u64;
+        let counts = &mut self.slots[from].counts;
+        counts.arrived += count;
+        counts.lost += count;
+        self.outcomes.entry(input.source).or_default().lose(PAUSED, count);
+        if let Some(all) = self.by_interface.get_mut(&input.source) {
+            let lose = |one: &mut Outcome, frames: Mask| one.lose(PAUSED, frames.count() as u64);
+            each_interface(input, input.batch.all(), all, lose);
+        }
+    }
+
+    /// Removes the first frames of a batch from the rejected ones: they have another outcome now.
+    pub(super) fn leave_rejected(&mut self, input: &Input<'_>, count: usize) {
+        let leave = |one: &mut Outcome, frames: Mask| {
+            one.rejected = one.rejected.saturating_sub(frames.count() as u64);
+        };
+        let frames = Mask::first(count);
+        self.outcomes.get_mut(&input.source).into_iter().for_each(|one| leave(one, frames));
+        if let Some(all) = self.by_interface.get_mut(&input.source) {
+            each_interface(input, frames, all, leave);
+        }
+    }
+
+    /// Returns the counts of a source so far; `None` with several workers, and for several interfaces.
     pub(super) fn settled(&self, source: u32) -> Option<Settled> {
+        if self.by_interface.contains_key(&source) {
+            return None;
+        }
         let never_read = self.never_read.as_ref()?.get(&source).copied().unwrap_or(0);
         let outcome = self.outcomes.get(&source);
         let received = never_read + outcome.map_or(0, Outcome::seen);
@@ -77,7 +138,12 @@ impl Nodes {
     /// The counts; with `filters`, also those of filters. `None` if an edit of these is being committed.
     pub fn counted(&self, filters: bool) -> Option<Counted> {
         let nodes = self.slots.iter().map(|slot| slot.view(filters)).collect::<Option<_>>()?;
-        Some(Counted { nodes, outcomes: self.outcomes.clone(), texts: self.texts.clone() })
+        Some(Counted {
+            nodes,
+            outcomes: self.outcomes.clone(),
+            by_interface: self.by_interface.clone(),
+            texts: self.texts.clone(),
+        })
     }
 
     /// True if every path from a source to an end leads through a node.
@@ -89,6 +155,11 @@ impl Nodes {
                 at != index && (feeds.is_empty() || feeds.iter().any(|feed| around[feed.from]));
         }
         !around.iter().zip(&self.slots).any(|(&around, slot)| around && !slot.plan.ends.is_empty())
+    }
+
+    /// True if a node with this tag has failed.
+    pub fn has_failed(&self, tag: &str) -> bool {
+        self.slots.iter().any(|slot| slot.failed.is_some() && slot.plan.tags.contains(tag))
     }
 
     /// True if a frame could still reach the end of a branch.

@@ -75,7 +75,7 @@ impl Nodes {
         }
     }
 
-    /// Lets the streams that a node gives continue without frames, and calls the nodes that judge them.
+    /// Lets the streams that a node gives continue without frames, and calls the nodes that judge or read them.
     pub(super) fn pause_streams(&mut self, index: usize, pause: Pause) {
         let Some((board, Role::Gives)) = self.slots[index].streams else { return };
         let batch = Batch::new();
@@ -88,7 +88,13 @@ impl Nodes {
         self.ask(index, Mask::EMPTY, &input, &mut Cut::default());
         if !self.boards[board].flows.is_empty() {
             for after in index + 1..self.slots.len() {
-                if self.slots[after].streams == Some((board, Role::Votes)) {
+                let slot = &self.slots[after];
+                let is_asked = match slot.streams {
+                    Some((own, Role::Votes)) => own == board,
+                    Some((own, Role::Passes)) => own == board && slot.plan.class.reads_streams,
+                    Some((_, Role::Gives)) | None => false,
+                };
+                if is_asked {
                     self.ask(after, Mask::EMPTY, &input, &mut Cut::default());
                 }
             }

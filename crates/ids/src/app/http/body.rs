@@ -6,7 +6,9 @@
 use super::MAX_BODY;
 use std::io::Read;
 
-/// Longest line with the length of a chunk.
+/// Most compressions of one body, as in Suricata.
+pub const MAX_LAYERS: usize = 2;
+/// Bytes of a line with the length of a chunk that are read.
 const MAX_LINE: usize = 1024;
 
 /// The rule by which the end of a body is found.
@@ -23,8 +25,6 @@ pub enum Framing {
 /// Compression of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encoding {
-    /// Not.
-    Plain,
     /// By gzip.
     Gzip,
     /// By deflate, with or without the header of zlib.
@@ -53,15 +53,21 @@ pub struct Body {
     in_chunks: bool,
     line: Vec<u8>,
     kept: Vec<u8>,
-    encoding: Encoding,
+    /// The compressions, the last one first; none if one of them is not known.
+    encodings: Option<Vec<Encoding>>,
     decoded: Option<Vec<u8>>,
+    /// A compression could not be undone.
+    pub is_encoded: bool,
+    /// The length of a chunk is wrong.
+    pub is_damaged: bool,
     /// The message with this body was given.
     pub given: bool,
+    to_server: bool,
 }
 
 impl Body {
     /// A body that begins.
-    pub fn new(framing: Framing, encoding: Encoding) -> Body {
+    pub fn new(to_server: bool, framing: Framing, encodings: Option<Vec<Encoding>>) -> Body {
         let state = match framing {
             Framing::Len(len) => State::Data(len),
             Framing::Chunks => State::Line,
@@ -72,9 +78,12 @@ impl Body {
             in_chunks: framing == Framing::Chunks,
             line: Vec::new(),
             kept: Vec::new(),
-            encoding,
+            is_encoded: encodings.is_none(),
+            encodings,
             decoded: None,
+            is_damaged: false,
             given: false,
+            to_server,
         }
     }
 
@@ -88,8 +97,8 @@ impl Body {
         self.state == State::Over
     }
 
-    /// True if its form is wrong.
-    pub fn is_damaged(&self) -> bool {
+    /// True if the place after the body is not known.
+    pub fn is_lost(&self) -> bool {
         self.state == State::Damaged
     }
 
@@ -149,52 +158,73 @@ impl Body {
     fn line_of(&mut self, bytes: &[u8]) -> usize {
         let end = memchr::memchr(b'\n', bytes);
         let count = end.map_or(bytes.len(), |end| end + 1);
-        if self.line.len() + count > MAX_LINE {
-            self.state = State::Damaged;
-            return count;
-        }
-        self.line.extend_from_slice(&bytes[..count]);
+        // The rest of a long line means nothing.
+        let kept = count.min(MAX_LINE - self.line.len());
+        self.line.extend_from_slice(&bytes[..kept]);
         if end.is_none() {
             return count;
         }
         let line = std::mem::take(&mut self.line);
-        let line = line.trim_ascii();
+        let text = line.trim_ascii();
         self.state = match self.state {
-            State::Trailer if line.is_empty() => State::Over,
+            State::Trailer if text.is_empty() => State::Over,
             State::Trailer => State::Trailer,
-            State::AfterChunk if line.is_empty() => State::Line,
+            State::Line if text.is_empty() => State::Line,
             State::Line => {
-                let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
-                let text = std::str::from_utf8(&line[..digits]).unwrap_or_default();
-                match u64::from_str_radix(text, 16) {
+                let digits = text.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+                match u64::from_str_radix(std::str::from_utf8(&text[..digits]).unwrap_or("x"), 16) {
                     Ok(0) => State::Trailer,
                     Ok(len) => State::Data(len),
-                    Err(_) => State::Damaged,
+                    Err(_) => self.lose(&line),
                 }
             }
-            _ => State::Damaged,
+            // The end of a chunk, whatever is before it.
+            _ => State::Line,
         };
         count
     }
 
-    /// The body without its compression; if that is damaged, what could be decoded of it.
-    pub fn decoded(&mut self) -> &[u8] {
-        if self.encoding == Encoding::Plain {
-            return &self.kept;
+    /// A line without a length: a client reads what follows as the body, a server refuses the request.
+    fn lose(&mut self, line: &[u8]) -> State {
+        self.is_damaged = true;
+        if self.to_server {
+            return State::Damaged;
         }
-        let (kept, encoding) = (&self.kept, self.encoding);
-        self.decoded.get_or_insert_with(|| {
-            let decoded = match encoding {
-                Encoding::Gzip => read(flate2::read::GzDecoder::new(&**kept)),
-                Encoding::Plain | Encoding::Deflate => {
-                    match read(flate2::read::ZlibDecoder::new(&**kept)) {
-                        whole if !whole.is_empty() => whole,
-                        _ => read(flate2::read::DeflateDecoder::new(&**kept)),
-                    }
+        self.keep(line);
+        State::UntilEnd
+    }
+
+    /// The body without its compressions; if one is damaged, what could be decoded of it.
+    pub fn decoded(&mut self) -> &[u8] {
+        let Some(encodings) = self.encodings.as_ref().filter(|all| !all.is_empty()) else {
+            return &self.kept;
+        };
+        if self.decoded.is_none() {
+            let mut whole = self.kept.clone();
+            for encoding in encodings {
+                let decoded = encoding.undo(&whole);
+                if decoded.is_empty() && !whole.is_empty() {
+                    self.is_encoded = true;
+                    break;
                 }
-            };
-            if decoded.is_empty() { kept.clone() } else { decoded }
-        })
+                whole = decoded;
+            }
+            self.decoded = Some(whole);
+        }
+        self.decoded.as_deref().unwrap_or_default()
+    }
+}
+
+impl Encoding {
+    /// Decompresses bytes, up to the limit and up to the first error.
+    fn undo(self, bytes: &[u8]) -> Vec<u8> {
+        match self {
+            Encoding::Gzip => read(flate2::read::GzDecoder::new(bytes)),
+            Encoding::Deflate => match read(flate2::read::ZlibDecoder::new(bytes)) {
+                whole if !whole.is_empty() => whole,
+                _ => read(flate2::read::DeflateDecoder::new(bytes)),
+            },
+        }
     }
 }
 

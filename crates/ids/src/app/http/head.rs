@@ -1,11 +1,12 @@
 //! The head of a request or a response: its first line, its fields, and the buffers made of them.
 
-use super::body::{Encoding, Framing};
+use super::body::{Encoding, Framing, MAX_LAYERS};
 use super::uri::{Uri, normalise};
 use crate::buffer::Buffer;
+use std::collections::HashMap;
 
-/// Most fields of a head; the head is given up if it has more.
-const MAX_FIELDS: usize = 1024;
+/// Fields of a head from which on a table finds the repeated ones.
+const MANY_FIELDS: usize = 32;
 
 /// Most parts of a form.
 const MAX_PARTS: usize = 256;
@@ -39,41 +40,82 @@ pub fn split_head(bytes: &[u8], from: usize) -> Option<usize> {
     None
 }
 
+/// Fields while they are read.
+#[derive(Default)]
+struct Fields {
+    all: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Places of the names in small letters, if there are [`MANY_FIELDS`].
+    places: HashMap<Vec<u8>, usize>,
+}
+
+impl Fields {
+    /// Adds a line: a field, or the continuation of the last one.
+    fn add(&mut self, line: &[u8]) {
+        if let (Some(b' ' | b'\t'), Some((_, value))) = (line.first(), self.all.last_mut()) {
+            if !value.is_empty() {
+                value.push(b' ');
+            }
+            value.extend_from_slice(line.trim_ascii());
+            return;
+        }
+        // A line without a colon has no name.
+        let (name, value) = match line.iter().position(|byte| *byte == b':') {
+            Some(colon) => (line[..colon].trim_ascii(), line[colon + 1..].trim_ascii()),
+            None => (&b""[..], line.trim_ascii()),
+        };
+        match self.place(name) {
+            // Of two lengths, the first counts.
+            Some(_) if name.eq_ignore_ascii_case(b"content-length") => {}
+            Some(at) => {
+                self.all[at].1.extend_from_slice(b", ");
+                self.all[at].1.extend_from_slice(value);
+            }
+            None => {
+                if self.all.len() >= MANY_FIELDS && !name.is_empty() {
+                    self.places.insert(name.to_ascii_lowercase(), self.all.len());
+                }
+                self.all.push((name.to_vec(), value.to_vec()));
+            }
+        }
+    }
+
+    /// Place of the field with a name.
+    fn place(&self, name: &[u8]) -> Option<usize> {
+        if name.is_empty() {
+            return None;
+        }
+        let first = &self.all[..self.all.len().min(MANY_FIELDS)];
+        let found = first.iter().position(|(own, _)| own.eq_ignore_ascii_case(name));
+        found.or_else(|| match self.places.is_empty() {
+            true => None,
+            false => self.places.get(&name.to_ascii_lowercase()).copied(),
+        })
+    }
+}
+
+/// True if a line has a field that a buffer is made of, or that gives the length of the body.
+pub fn is_important(line: &[u8]) -> bool {
+    let Some(colon) = line.iter().position(|byte| *byte == b':') else { return false };
+    let name = line[..colon].trim_ascii();
+    let framing = ["transfer-encoding", "content-encoding", "host"];
+    let names = FIELDS.iter().map(|(_, own, _)| *own).chain(framing);
+    names.into_iter().any(|own| own.as_bytes().eq_ignore_ascii_case(name))
+}
+
 impl Head {
     /// Reads a head; none if it is no head of HTTP.
     pub fn read(text: &[u8], to_server: bool) -> Option<Head> {
         let line_len = memchr::memchr(b'\n', text)? + 1;
         let line = without_end(&text[..line_len]).to_vec();
         let parts = if to_server { request_line(&line)? } else { response_line(&line)? };
-        let mut fields: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+        let mut fields = Fields::default();
         for line in text[line_len..].split_inclusive(|byte| *byte == b'\n').map(without_end) {
             if line.is_empty() {
                 break;
             }
-            if line.starts_with(b" ") || line.starts_with(b"\t") {
-                let (_, value) = fields.last_mut()?;
-                value.push(b' ');
-                value.extend_from_slice(line.trim_ascii());
-                continue;
-            }
-            // A line without a colon has no name.
-            let colon = line.iter().position(|byte| *byte == b':');
-            let (name, value) = match colon {
-                Some(colon) => (line[..colon].trim_ascii(), line[colon + 1..].trim_ascii()),
-                None => (&b""[..], line.trim_ascii()),
-            };
-            let is_same =
-                |(own, _): &(Vec<u8>, Vec<u8>)| !name.is_empty() && own.eq_ignore_ascii_case(name);
-            match fields.iter().position(is_same) {
-                Some(at) => {
-                    fields[at].1.extend_from_slice(b", ");
-                    fields[at].1.extend_from_slice(value);
-                }
-                None if fields.len() == MAX_FIELDS => return None,
-                None => fields.push((name.to_vec(), value.to_vec())),
-            }
+            fields.add(line);
         }
-        Some(Head { text: text.to_vec(), line, parts, fields, line_len })
+        Some(Head { text: text.to_vec(), line, parts, fields: fields.all, line_len })
     }
 
     /// Bytes that it holds: the text, and its parts once more.
@@ -110,9 +152,12 @@ impl Head {
         if has("transfer-encoding", b"chunked") {
             return Framing::Chunks;
         }
+        // Junk around the number is read over, as Suricata does.
         let digits = self.field("content-length").map(|value| {
-            let count = value.iter().take_while(|byte| byte.is_ascii_digit()).count();
-            std::str::from_utf8(&value[..count]).unwrap_or_default().parse().unwrap_or(0)
+            let from = value.iter().position(u8::is_ascii_digit).unwrap_or(value.len());
+            let count = value[from..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+            let digits = std::str::from_utf8(&value[from..from + count]).unwrap_or_default();
+            if digits.is_empty() { 0 } else { digits.parse().unwrap_or(u64::MAX) }
         });
         match (digits, answers_head) {
             (Some(len), _) => Framing::Len(len),
@@ -121,15 +166,21 @@ impl Head {
         }
     }
 
-    /// Compression of the body. Bodies of requests stay as they are.
-    pub fn encoding(&self, to_server: bool) -> Encoding {
-        let value = self.field("content-encoding").unwrap_or_default().to_ascii_lowercase();
-        match &*value {
-            _ if to_server => Encoding::Plain,
-            b"gzip" | b"x-gzip" => Encoding::Gzip,
-            b"deflate" => Encoding::Deflate,
-            _ => Encoding::Plain,
+    /// Compressions of the body, the last one first; none if one is not known, or there are more than
+    /// [`MAX_LAYERS`]. Bodies of requests stay as they are.
+    pub fn encodings(&self, to_server: bool) -> Option<Vec<Encoding>> {
+        let mut found = Vec::new();
+        let field = |name| self.field(name).filter(|_| !to_server).unwrap_or_default();
+        let values = [field("transfer-encoding"), field("content-encoding")];
+        for word in values.iter().flat_map(|value| value.split(|byte| *byte == b',').rev()) {
+            match &*word.trim_ascii().to_ascii_lowercase() {
+                b"" | b"identity" | b"chunked" => {}
+                b"gzip" | b"x-gzip" => found.push(Encoding::Gzip),
+                b"deflate" => found.push(Encoding::Deflate),
+                _ => return None,
+            }
         }
+        (found.len() <= MAX_LAYERS).then_some(found)
     }
 
     /// The buffers of the head.

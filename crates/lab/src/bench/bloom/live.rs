@@ -8,14 +8,17 @@
 //! |---|---|
 //! | `fyke-tap` | the first filter of a monitoring socket, reading frames in place if the kernel permits it |
 //! | `fyke-tap-copied` | the same, with a call that copies the head |
+//! | `fyke-tcx` | the rules at tcx, counting |
 //! | `fyke-xdp` | the rules at XDP |
 //! | `fyke-kernel` | the pass engine in the kernel, with the same rules as filters |
 //! | `libpcap-jit` | libpcap's program of the same rules, as the kernel's JIT runs it |
 //!
-//! Cases: `array1` to `array3`: one to three arrays with a rule in each, no wildcard; `array1-more`: 300 more rules
-//! in the array; `edit`: rules added and removed in the memory that the kernel reads.
+//! Cases: `table2-…`: whole paths, see [`table2`]. `array1` to `array3`: one to three arrays with a rule in each, no
+//! wildcard; `array1-more`: 300 more rules in the array; `edit`: rules added and removed in the memory that the kernel
+//! reads;
+//! `never-missed`: a frame that matches a rule, judged while other rules come and go.
 
-use super::BENCH;
+use super::{BENCH, table2};
 use crate::bench::measure::{Samples, Turn, rounds, time_of};
 use crate::bench::report::{Measurement, Report};
 use crate::bench::traffic::Random;
@@ -24,27 +27,38 @@ use crate::peers::kernel_jit::KernelJit;
 use crate::peers::libpcap::Libpcap;
 use fyke_frame::LinkType;
 use fyke_kernel::direct::Access;
-use fyke_kernel::prefilter::{Arrays, Dropper, Tap};
+use fyke_kernel::prefilter::{Arrays, Dropper, Tap, Watcher};
 use fyke_kernel::{Mirror, Space, TestRun};
 use fyke_pass::PassSet;
 use fyke_table::Seed;
 use fyke_table::prefilter::{Prefilter, PrefilterOptions, Rule};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Engines of these cases.
-pub const LIVE_ENGINES: [&str; 5] =
-    ["fyke-tap", "fyke-tap-copied", "fyke-xdp", "fyke-kernel", "libpcap-jit"];
+pub const LIVE_ENGINES: [&str; 7] = [
+    "fyke-tap",
+    "fyke-tap-copied",
+    "fyke-tcx",
+    "fyke-xdp",
+    "fyke-kernel",
+    "libpcap-jit",
+    "af_packet",
+];
 /// Cases: arrays, and further rules in the first.
 const CASES: [(&str, usize, usize); 4] =
     [("array1", 1, 0), ("array2", 2, 0), ("array3", 3, 0), ("array1-more", 1, 300)];
 const EDIT: &str = "edit";
+const NEVER_MISSED: &str = "never-missed";
+/// Frames of one call of the kernel.
+const REPEAT: u32 = 10_000;
 /// Rules that are added together.
 const MANY: usize = 1_000;
 
 /// Measures all cases.
 pub(super) fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> {
     let mut report = Report::new(options);
-    let total = CASES.len() + 1;
+    let total = CASES.len() + table2::CASES.len() + 2;
     for (step, (case, arrays, more)) in CASES.into_iter().enumerate() {
         if options.wants_case(case) {
             progress(case, step, total);
@@ -55,10 +69,21 @@ pub(super) fn run(options: &Options, progress: Progress) -> Result<Report, Bench
         progress(EDIT, CASES.len(), total);
         edits(options, &mut report)?;
     }
+    if options.wants_case(NEVER_MISSED) {
+        progress(NEVER_MISSED, CASES.len() + 1, total);
+        never_missed(options, &mut report)?;
+    }
+    for (step, (case, bytes)) in table2::CASES.into_iter().enumerate() {
+        if options.wants_case(case) {
+            progress(case, CASES.len() + 2 + step, total);
+            table2::measure(options, case, bytes, &mut report)?;
+        }
+    }
     progress("done", total, total);
     if report.measurements.is_empty() && report.notes.is_empty() {
-        let cases = CASES.map(|(case, ..)| case).join(", ");
-        return Err(BenchError::NothingChosen { there: format!("{cases}, {EDIT}") });
+        let cases = CASES.map(|(case, ..)| case).into_iter().chain([EDIT, NEVER_MISSED]);
+        let cases = cases.chain(table2::CASES.map(|(case, _)| case)).collect::<Vec<_>>();
+        return Err(BenchError::NothingChosen { there: cases.join(", ") });
     }
     Ok(report)
 }
@@ -106,7 +131,7 @@ fn text_of(rules: &[Rule]) -> String {
     rules.iter().filter_map(one).collect::<Vec<_>>().join(" or ")
 }
 
-fn other(error: impl std::fmt::Display) -> BenchError {
+pub(super) fn other(error: impl std::fmt::Display) -> BenchError {
     BenchError::Other(error.to_string())
 }
 
@@ -141,6 +166,14 @@ fn frames(
     };
     tap.set_on(true);
     copied.set_on(true);
+    let watcher = Watcher::detached(&arrays).map_err(other)?;
+    // It counts every frame and lets it pass.
+    let watched = |frame: &[u8], n| {
+        let before = watcher.counts()[0].rejected;
+        let mut run = watcher.test_run(frame, n)?;
+        run.returned = u32::from(watcher.counts()[0].rejected == before);
+        Ok(run)
+    };
     let dropper = Dropper::detached(&arrays).map_err(other)?;
     let space = passes(&text_of(rules))?;
     let program = libpcap(&text_of(rules), report);
@@ -153,6 +186,7 @@ fn frames(
             |f, n| copied.test_run(f, n),
             |f, n| copied.test_run_empty(f, n),
         ),
+        engine("fyke-tcx", 0, watched, |f, n| watcher.test_run_empty(f, n)),
         engine("fyke-xdp", 1, |f, n| dropper.test_run(f, n), |f, n| dropper.test_run_empty(f, n)),
         engine("fyke-kernel", 0, |f, n| space.test_run(f, n), |f, n| space.test_run_empty(f, n)),
     ];
@@ -183,7 +217,7 @@ fn engine<'a>(
     Engine { name, run: Box::new(run), empty: Box::new(empty), rejects }
 }
 
-fn passes(text: &str) -> Result<Space, BenchError> {
+pub(super) fn passes(text: &str) -> Result<Space, BenchError> {
     let mut space = Space::open(fyke_kernel::Options::default()).map_err(other)?;
     let mut set = PassSet::new(LinkType::EN10MB);
     let predicate = fyke_filter::compile(text, &fyke_filter::Options::default()).map_err(other)?;
@@ -282,6 +316,54 @@ fn edits(options: &Options, report: &mut Report) -> Result<(), BenchError> {
     for (setting, samples) in settings.iter().zip(&times) {
         let one = Measurement::value(BENCH, EDIT, LIVE_ENGINES[0], setting, samples.median(), "ns");
         report.push(one.runs(samples.len()));
+    }
+    Ok(())
+}
+
+/// Judges a frame that matches a rule 10⁸ times while other rules come and go, and reports how often it was rejected.
+fn never_missed(options: &Options, report: &mut Report) -> Result<(), BenchError> {
+    let mut prefilter = Prefilter::new(PrefilterOptions::default(), Seed::fixed(options.seed));
+    let arrays = match Arrays::new(prefilter.options()) {
+        Ok(arrays) => arrays,
+        Err(error) => return without(report, &error),
+    };
+    arrays.follow(&mut prefilter).map_err(other)?;
+    let tap = match Tap::open(&arrays, 1500) {
+        Ok(tap) => tap,
+        Err(error) => return without(report, &error),
+    };
+    tap.set_on(true);
+    let list = rules(3, MANY, options.seed);
+    prefilter.add(list[0]).map_err(other)?;
+    let (frames, over) =
+        (if options.smoke { 1_000_000 } else { 100_000_000 }, AtomicBool::new(false));
+    let (wanted, mut edits) = (frame(true, 64), 0_u64);
+    let judge = || {
+        let done = (0..frames / REPEAT).try_for_each(|_| tap.test_run(&wanted, REPEAT).map(drop));
+        over.store(true, Ordering::Relaxed);
+        done
+    };
+    std::thread::scope(|scope| {
+        let judged = scope.spawn(judge);
+        let mut edited = Ok(());
+        while !over.load(Ordering::Relaxed) && edited.is_ok() {
+            let come = || list[1..].iter();
+            edited = come().try_for_each(|rule| prefilter.add(*rule));
+            edited = edited.and_then(|()| come().try_for_each(|rule| prefilter.remove(rule)));
+            edits += 2 * come().count() as u64;
+        }
+        edited.map_err(other)?;
+        judged.join().map_err(|_| other("the judge panicked"))?.map_err(other)
+    })?;
+    let figures = [
+        ("frames that match a rule", u64::from(frames)),
+        ("edits meanwhile", edits),
+        ("of these frames rejected", tap.rejected()),
+    ];
+    for (setting, value) in figures {
+        let engine = LIVE_ENGINES[0];
+        let unit = if setting.starts_with("edits") { "edits" } else { "frames" };
+        report.push(Measurement::value(BENCH, NEVER_MISSED, engine, setting, value as f64, unit));
     }
     Ok(())
 }

@@ -204,7 +204,7 @@ impl Plain {
 }
 
 /// Compiles a filter to the kernel's classic BPF, by libpcap, as programs with a plain ring do.
-fn program(text: &str) -> Result<Vec<SockFilter>, String> {
+pub(in crate::bench) fn program(text: &str) -> Result<Vec<SockFilter>, String> {
     let libpcap = Libpcap::load().map_err(|error| error.to_string())?;
     let program = libpcap.compile(LinkType::EN10MB, 262_144, text, true)?;
     let program = program.instructions();

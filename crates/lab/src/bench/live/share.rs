@@ -18,9 +18,10 @@
 //! In every run, what a reader accepted and lost must be what was sent for it. Bytes that the writer stores for all
 //! readers are compared with those of one reader (`all-N`) that gets the same frames.
 
+use super::Start;
 use super::engines::{Counts, counts};
 use super::traffic::{End, Order, Pattern, Sender, send_all};
-use super::world::{Folder, Running, processors};
+use super::world::{Folder, Running};
 use crate::bench::measure::{Samples, engine_at};
 use crate::bench::report::{Measurement, Report};
 use crate::bench::{BenchError, Options, Progress};
@@ -90,18 +91,8 @@ struct Run {
 /// [`BenchError`]; without namespaces or privilege the message states what is missing.
 pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> {
     let there: &[&str] = if options.smoke { &SMOKE_CASES } else { &CASES };
-    let cases: Vec<_> = there.iter().filter(|case| options.wants_case(case)).collect();
-    let mut engines = ENGINES.to_vec();
-    engines.retain(|engine| *engine == "none" || options.wants_engine(engine));
-    if cases.is_empty() {
-        let there = format!("cases {}; engines {}", there.join(", "), ENGINES.join(", "));
-        return Err(BenchError::NothingChosen { there });
-    }
-    let failed = |error: &dyn std::fmt::Display| BenchError::Other(error.to_string());
-    let fyke = match &options.command {
-        Some(path) => path.clone(),
-        None => std::env::current_exe().map_err(|error| failed(&error))?,
-    };
+    let Start { cases, engines, world, fyke, folder, mut report } =
+        Start::of(options, there, &ENGINES)?;
     let scale = match options.smoke {
         true => Scale {
             first: 1_000,
@@ -120,21 +111,13 @@ pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> 
             joins: 500,
         },
     };
-    let bench = Bench {
-        world: World::create(1, 1).map_err(|error| failed(&error))?,
-        fyke,
-        folder: Folder::below(&std::env::temp_dir()).map_err(|error| failed(&error))?,
-        scale: Scale { rounds: options.rounds.unwrap_or(scale.rounds), ..scale },
-    };
-    let mut report = Report::new(options);
-    if processors().is_ok_and(|list| list.len() < 2) {
-        report.note("there is one processor only: sender and captures share it".to_owned());
-    }
+    let scale = Scale { rounds: options.rounds.unwrap_or(scale.rounds), ..scale };
+    let bench = Bench { world, fyke, folder, scale };
     for (index, case) in cases.iter().enumerate() {
         progress(case, index, cases.len());
         let done = match case.rsplit_once('-').map(|(kind, size)| (kind, size.parse())) {
             Some((kind, Ok(readers))) => bench.cost(kind, readers, &engines, &mut report),
-            _ if **case == "stop" => bench.stop(&mut report),
+            _ if *case == "stop" => bench.stop(&mut report),
             _ => bench.join(&mut report),
         };
         done.map_err(|why| BenchError::Other(format!("{case}: {why}")))?;

@@ -96,7 +96,7 @@ impl Running {
     ///
     /// # Errors
     /// The last lines of an engine that ends or is not ready in time.
-    pub(super) fn start(
+    pub(in crate::bench) fn start(
         namespace: &Namespace,
         command: Command,
         ready: &str,
@@ -147,12 +147,12 @@ impl Running {
     }
 
     /// Text on standard error so far.
-    pub(super) fn printed(&self) -> String {
+    pub(in crate::bench) fn printed(&self) -> String {
         self.printed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Processor time of all threads of the process so far.
-    pub(super) fn processor_time(&self) -> Duration {
+    pub(in crate::bench) fn processor_time(&self) -> Duration {
         let clock = ClockId::pid_cpu_clock_id(self.pid());
         clock.and_then(clock_gettime).map(Duration::from).unwrap_or_default()
     }
@@ -172,7 +172,7 @@ impl Running {
     ///
     /// # Errors
     /// It does not end, or fails.
-    pub(super) fn stop(mut self) -> Result<String, String> {
+    pub(in crate::bench) fn stop(mut self) -> Result<String, String> {
         let _ended_already = kill(self.pid(), Signal::SIGINT);
         let begin = Instant::now();
         while !self.has_ended()? {

@@ -48,7 +48,12 @@ impl Bits {
         query: &Query<'_, ADDRESS>,
         lanes: u64,
     ) -> u64 {
-        self.test(1, query, self.test(0, query, lanes))
+        let hits = self.test(1, query, self.test(0, query, lanes));
+        // With one pair, this is a comparison.
+        (2..self.hash_count).fold(hits, |hits, function| match hits {
+            0 => 0,
+            hits => self.test(function, query, hits),
+        })
     }
 
     /// Returns the lanes of `lanes` for which the bit of one hash function is set.
@@ -114,8 +119,8 @@ mod tests {
     #[test]
     fn lanes_are_answered_as_keys_are() {
         let mut random = Seed::fixed(5);
-        for keys in [0, 400, 20_000] {
-            let mut filter = CountingBloom::new(2_000, &mut Seed::fixed(6));
+        for (keys, pairs) in [(0, 1), (400, 1), (400, 2), (20_000, 1)] {
+            let mut filter = CountingBloom::with_pairs(2_000, pairs, &mut Seed::fixed(6));
             (0..keys).for_each(|key| filter.add(&[key % 7, key, 0xff00 & key]));
             let words: [Lanes; 3] =
                 std::array::from_fn(|_| [0; LANES].map(|_| random.next() as u32));

@@ -109,7 +109,8 @@ fn bases() -> Vec<Packet> {
 /// Makes rules of all wildcard patterns, some that match the frames and some that do not; sometimes all with a VLAN or
 /// a port, sometimes enough to fill the arrays: then a field is absent only if it is not looked up.
 fn rules(random: &mut Random, frames: &[Captured]) -> Prefilter {
-    let options = PrefilterOptions { bits: [64, 1 << 16][random.below(2)], ..Default::default() };
+    let (bits, hash_pairs) = ([64, 1 << 16][random.below(2)], 1 + random.below(2) as u8);
+    let options = PrefilterOptions { bits, hash_pairs, ..Default::default() };
     let mut prefilter = Prefilter::new(options, Seed::fixed(random.number()));
     let count = if random.chance(4) { 300 } else { random.below(12) };
     let (all_tagged, all_ported) = (random.chance(4), random.chance(4));

@@ -1,0 +1,266 @@
+//! A capture of a service: the connection, the texts in force, and the frames that wait for the program.
+//!
+//! ```text
+//! ring of the service ─▶ batch ─▶ filters ─▶ chunk of accepted frames ─▶ one frame after the other ─▶ the program
+//!                                    ▲ edits: pcap_setfilter, fyke ctl       └ evaluated again after an edit
+//! ```
+//!
+//! The texts are a [`FilterSet`], which the service has, too: it stores no frames that they reject. The set decides
+//! again here, so after `pcap_setfilter` a program gets only frames of the new filter, whatever the ring still holds.
+//! Locks are held for moments, never while the program runs or this thread waits.
+
+use crate::reading::{Reading, Taken};
+use crate::wakes::Wakes;
+use fyke_capture::{FrameServer, SharedSource, Source};
+use fyke_control::{Accounting, Description, FilterCount, Stats};
+use fyke_filter::Options;
+use fyke_filters::{FilterSet, Inputs, Tags};
+use fyke_frame::LinkType;
+use fyke_machine::bpf::run::Program;
+use fyke_serve::lower::Lower;
+use fyke_serve::{ConnectError, Connection};
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+/// Longest wait for a thread that reads, in calls that may run in a signal handler.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// Reasons why there is no capture.
+#[derive(Debug)]
+pub enum OpenError {
+    /// There is no such service.
+    NotThere(String),
+    /// It does not serve this user.
+    Refused(String),
+    /// Anything else.
+    Other(String),
+}
+
+impl From<ConnectError> for OpenError {
+    fn from(error: ConnectError) -> OpenError {
+        let text = error.to_string();
+        match error {
+            ConnectError::NotThere { .. } => OpenError::NotThere(text),
+            ConnectError::Refused { .. } | ConnectError::Stranger { .. } => {
+                OpenError::Refused(text)
+            }
+            _ => OpenError::Other(text),
+        }
+    }
+}
+
+/// Counts of libpcap.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Counts {
+    /// Frames that the filter has accepted, with the lost ones.
+    pub received: u64,
+    /// Frames that were lost.
+    pub lost: u64,
+}
+
+/// A capture.
+#[derive(Debug)]
+pub struct Live {
+    peer: Arc<Connection>,
+    filters: FilterSet,
+    reading: Mutex<Reading>,
+    last: Mutex<Counts>,
+    /// Descriptors by which a thread waits.
+    pub wakes: Wakes,
+    description: Description,
+    started: Instant,
+}
+
+impl Live {
+    /// Connects to a service. From now on it stores every frame, until there is a filter.
+    ///
+    /// # Errors
+    /// It is not there, or refuses.
+    pub fn open(name: &str) -> Result<Live, OpenError> {
+        let system = |error: std::io::Error| OpenError::Other(format!("fyke:{name}: {error}"));
+        let peer = Arc::new(Connection::open(name, None)?);
+        let reader = peer.buffers(Vec::new(), 0)?;
+        let hello = peer.hello();
+        let link = LinkType(hello.link);
+        let netmask = (hello.netmask != 0).then_some(hello.netmask);
+        let options = Options { link, netmask, live: true, ..Options::default() };
+        let inputs = Inputs { links: vec![link] };
+        let filters = FilterSet::over(inputs, options, Tags::Read);
+        let server: Arc<dyn FrameServer> = Arc::<Connection>::clone(&peer);
+        let mut source = SharedSource::served(&format!("fyke:{name}"), reader, server);
+        source.set_patience(Duration::ZERO);
+        let lower = Arc::new(Lower::default());
+        filters.add_superset(Arc::<Lower>::clone(&lower));
+        source.set_filter(lower).map_err(system)?;
+        let mut wakes = Wakes::new().map_err(system)?;
+        if let Some(event) = source.event() {
+            wakes.add(event).map_err(system)?;
+        }
+        wakes.add(peer.as_fd()).map_err(system)?;
+        let reading = Mutex::new(Reading::new(source, filters.reader(), link));
+        let description = Description::of_this_process(format!("fyke:{name}"), link.to_string());
+        let (last, started) = (Mutex::default(), Instant::now());
+        Ok(Live { peer, filters, reading, last, wakes, description, started })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Reading> {
+        self.reading.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The lock of the frames, unless a thread holds it for long, which may be the one that this call has interrupted.
+    fn lock_soon(&self) -> Option<MutexGuard<'_, Reading>> {
+        let start = Instant::now();
+        loop {
+            match self.reading.try_lock() {
+                Ok(reading) => return Some(reading),
+                Err(TryLockError::Poisoned(reading)) => return Some(reading.into_inner()),
+                Err(TryLockError::WouldBlock) if start.elapsed() > PATIENCE => return None,
+                Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
+    }
+
+    /// The next frame for the program; `direction` is a `PCAP_D_` number.
+    pub fn take(&self, direction: i32) -> Taken {
+        self.lock().take(&self.filters, direction)
+    }
+
+    /// Prepares the descriptor for the program's own `poll`. Returns true if there is nothing to read.
+    pub fn arm(&self) -> bool {
+        let is_empty = {
+            let reading = self.lock();
+            // The messages of earlier frames are void: what is left is looked at afterwards.
+            reading.end_sleep();
+            reading.begin_sleep()
+        };
+        self.wakes.set_ready(!is_empty);
+        is_empty
+    }
+
+    /// Ends what [`arm`](Self::arm) began.
+    pub fn disarm(&self) {
+        self.lock().end_sleep();
+    }
+
+    /// Time for which frames may gather after some have arrived.
+    pub fn nap(&self) -> Duration {
+        self.lock().nap()
+    }
+
+    /// True if the service wakes this process; if not, it has to look for frames.
+    pub fn is_woken(&self) -> bool {
+        self.lock().is_woken()
+    }
+
+    /// The data link type in libpcap's numbers.
+    pub fn dlt(&self) -> i32 {
+        // The numbers in files differ for these.
+        match self.peer.hello().link {
+            100 => 11,
+            101 => 12,
+            102 => 15,
+            103 => 16,
+            link => i32::from(link),
+        }
+    }
+
+    /// Options for the texts of this capture.
+    pub fn options(&self) -> Options {
+        self.filters.reading().0
+    }
+
+    /// Replaces all filters by a text; an empty one accepts every frame.
+    ///
+    /// # Errors
+    /// The text is refused, or the service is gone.
+    pub fn set_text(&self, text: &str) -> Result<(), String> {
+        self.filters.set(text).map_err(|error| error.to_string())?;
+        self.is_there()
+    }
+
+    /// Replaces all filters by a program, which decides here about every frame of the service.
+    ///
+    /// # Errors
+    /// The service is gone.
+    pub fn set_program(&self, program: Program) -> Result<(), String> {
+        {
+            // No frame is taken between the edit and the program that belongs to it.
+            let mut reading = self.lock();
+            self.filters.set("").map_err(|error| error.to_string())?;
+            reading.set_program(Some((self.filters.epoch(), program)));
+        }
+        self.is_there()
+    }
+
+    fn is_there(&self) -> Result<(), String> {
+        match self.peer.is_gone() && !self.peer.is_over() {
+            true => Err(format!("{}: the service has ended", self.description.source)),
+            false => Ok(()),
+        }
+    }
+
+    /// The counts of libpcap; earlier ones if this call has interrupted a thread that reads.
+    pub fn counts(&self) -> Counts {
+        let lock = |mutex: &Mutex<Counts>| match mutex.try_lock() {
+            Ok(counts) => *counts,
+            Err(_) => Counts::default(),
+        };
+        let Some(mut reading) = self.lock_soon() else { return lock(&self.last) };
+        let (stats, tally) = (reading.stats(), reading.tally());
+        let lost = stats.dropped + stats.unreadable + tally.foreign;
+        let counts = Counts { received: tally.accepted + tally.waiting + lost, lost };
+        drop(reading);
+        if let Ok(mut last) = self.last.try_lock() {
+            *last = counts;
+        }
+        counts
+    }
+
+    /// The texts in force.
+    pub fn filters(&self) -> &FilterSet {
+        &self.filters
+    }
+    /// The description for clients.
+    pub fn description(&self) -> &Description {
+        &self.description
+    }
+
+    /// The counts for clients.
+    pub fn stats(&self) -> Stats {
+        let mut reading = self.lock();
+        let (stats, tally) = (reading.stats(), reading.tally());
+        let own_filter = reading.has_program(self.filters.epoch()).then(Default::default);
+        drop(reading);
+        let rejected = tally.rejected + stats.filtered;
+        let named = [
+            ("ring full", stats.dropped),
+            ("too long", stats.unreadable),
+            ("other link type", tally.foreign),
+        ];
+        let lost = named.iter().filter(|(_, count)| *count > 0);
+        let accounting = Accounting {
+            seen: tally.accepted + rejected + named.iter().map(|(_, count)| count).sum::<u64>(),
+            delivered: tally.accepted,
+            rejected,
+            lost: lost.map(|(name, count)| ((*name).to_owned(), *count)).collect(),
+            ..Accounting::default()
+        };
+        let labels = self.filters.labels();
+        let count = |filter: fyke_filters::FilterCount| FilterCount {
+            id: filter.id,
+            text: filter.text.to_string(),
+            accepted: filter.accepted,
+            label: labels.get(&filter.id).map(fyke_filters::clients::label),
+            ..FilterCount::default()
+        };
+        Stats {
+            epoch: self.filters.epoch(),
+            uptime_ms: u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
+            accounting,
+            filters: self.filters.counts().into_iter().map(count).collect(),
+            own_filter,
+            ..Stats::default()
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! The handles that programs have: addresses of slots in one static array.
+//!
+//! So a handle of ours is told from one of the system's libpcap by its address alone, in a signal handler too, and a
+//! handle that was closed is refused instead of used. Slots are used again as late as possible.
+
+use crate::c::{ERRBUF_SIZE, ERROR, ERROR_NOT_ACTIVATED, Pcap};
+use crate::forward::real;
+use crate::handle::Handle;
+use libc::{c_char, c_int, c_uint};
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, TryLockError};
+
+/// Most handles at a time.
+pub const MAX_HANDLES: usize = 256;
+/// Attempts to look at a slot that another thread is changing.
+const TRIES: usize = 10_000;
+/// No descriptor.
+const NONE: c_int = -1;
+
+/// A place for a handle.
+#[derive(Debug)]
+pub struct Slot {
+    /// True after `pcap_breakloop`, until a call has returned for it.
+    pub breaking: AtomicBool,
+    /// Descriptor that wakes the thread that waits for frames.
+    waker: AtomicI32,
+    handle: Mutex<Option<Arc<Handle>>>,
+    /// True if the last error is that of the twin.
+    is_of_twin: AtomicBool,
+    error: Text,
+}
+
+/// The text of the last error, which programs read at their leisure.
+#[derive(Debug)]
+struct Text(UnsafeCell<[c_char; ERRBUF_SIZE]>);
+
+// SAFETY: bytes; the last one is always NUL. As in libpcap, a program that uses a handle in several threads at once may
+// read a mixture of two errors.
+unsafe impl Sync for Text {}
+
+static SLOTS: [Slot; MAX_HANDLES] = [const { Slot::new() }; MAX_HANDLES];
+static NEXT: AtomicUsize = AtomicUsize::new(0);
+
+impl Slot {
+    const fn new() -> Slot {
+        Slot {
+            breaking: AtomicBool::new(false),
+            waker: AtomicI32::new(NONE),
+            handle: Mutex::new(None),
+            is_of_twin: AtomicBool::new(false),
+            error: Text(UnsafeCell::new([0; ERRBUF_SIZE])),
+        }
+    }
+
+    /// The handle; `None` if it was closed. Never waits, so that it may be called in a signal handler.
+    pub fn handle(&self) -> Option<Arc<Handle>> {
+        for _ in 0..TRIES {
+            match self.handle.try_lock() {
+                Ok(handle) => return handle.clone(),
+                Err(TryLockError::Poisoned(handle)) => return handle.into_inner().clone(),
+                Err(TryLockError::WouldBlock) => std::thread::yield_now(),
+            }
+        }
+        None
+    }
+
+    /// Takes the handle out, for closing.
+    fn take(&self) -> Option<Arc<Handle>> {
+        let taken = self.handle.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        self.waker.store(NONE, Ordering::Release);
+        taken
+    }
+
+    /// Remembers the descriptor that wakes the thread which waits.
+    pub fn set_waker(&self, descriptor: c_int) {
+        self.waker.store(descriptor, Ordering::Release);
+    }
+
+    /// Ends the call that reads frames, or the next one. Safe in a signal handler.
+    pub fn break_loop(&self) {
+        self.breaking.store(true, Ordering::Release);
+        let waker = self.waker.load(Ordering::Acquire);
+        if waker != NONE {
+            let one = 1_u64.to_ne_bytes();
+            // SAFETY: eight readable bytes; `write` is safe in a signal handler.
+            unsafe { libc::write(waker, one.as_ptr().cast(), one.len()) };
+        }
+    }
+
+    /// Stores an error; returns the status.
+    pub fn fail(&self, status: c_int, text: &str) -> c_int {
+        write_error(self.error.0.get().cast(), text);
+        self.is_of_twin.store(false, Ordering::Relaxed);
+        status
+    }
+
+    /// The text of the last error.
+    pub fn error(&self) -> *mut c_char {
+        let twin = self.handle().and_then(|handle| handle.twin());
+        match twin.filter(|_| self.is_of_twin.load(Ordering::Relaxed)) {
+            Some(twin) => {
+                let own = self.error.0.get().cast();
+                real!(pcap_geterr(twin => *mut Pcap) -> *mut c_char, own)
+            }
+            None => self.error.0.get().cast(),
+        }
+    }
+
+    /// The address that programs have.
+    fn address(&self) -> *mut Pcap {
+        std::ptr::from_ref(self).cast_mut().cast()
+    }
+}
+
+/// Writes an error into a buffer of libpcap's size, cut to it; not if the buffer is NULL.
+pub fn write_error(buffer: *mut c_char, text: &str) {
+    if buffer.is_null() {
+        return;
+    }
+    let mut end = text.len().min(ERRBUF_SIZE - 1);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    let text = text[..end].replace('\0', " ");
+    // SAFETY: the buffer has `ERRBUF_SIZE` bytes, as libpcap's manual demands, and the text is shorter.
+    unsafe {
+        std::ptr::copy_nonoverlapping(text.as_ptr().cast(), buffer, text.len());
+        *buffer.add(text.len()) = 0;
+    }
+}
+
+/// The slot of a handle; `None` for a handle of the system's libpcap. Looks at the address only.
+pub fn slot(pcap: *mut Pcap) -> Option<&'static Slot> {
+    let (at, first) = (pcap as usize, SLOTS.as_ptr() as usize);
+    let distance = at.checked_sub(first)?;
+    let slot = SLOTS.get(distance / size_of::<Slot>())?;
+    distance.is_multiple_of(size_of::<Slot>()).then_some(slot)
+}
+
+/// Gives a handle an address; `None` if there are too many.
+pub fn enter(handle: Handle) -> Option<*mut Pcap> {
+    for _ in 0..MAX_HANDLES {
+        let slot = &SLOTS[NEXT.fetch_add(1, Ordering::Relaxed) % MAX_HANDLES];
+        let Ok(mut place) = slot.handle.try_lock() else { continue };
+        if place.is_none() {
+            *place = Some(Arc::new(handle));
+            slot.breaking.store(false, Ordering::Relaxed);
+            slot.fail(0, "");
+            return Some(slot.address());
+        }
+    }
+    None
+}
+
+/// Takes a handle away from its address. `None` if it was closed before.
+pub fn leave(slot: &Slot) -> Option<Arc<Handle>> {
+    // Before the descriptor is forgotten: a thread that waits for frames then finds that the handle is gone.
+    slot.break_loop();
+    let handle = slot.take();
+    if handle.is_none() {
+        slot.fail(ERROR, "the handle is closed");
+    }
+    handle
+}
+
+/// The handle for a function that the system's libpcap carries out: the same, or the twin of one of ours. `None` if
+/// there is none.
+pub fn real_or_twin(pcap: *mut Pcap) -> Option<*mut Pcap> {
+    if pcap.is_null() {
+        return None;
+    }
+    let Some(slot) = slot(pcap) else { return Some(pcap) };
+    let twin = slot.handle()?.twin();
+    slot.is_of_twin.store(twin.is_some(), Ordering::Relaxed);
+    twin
+}
+
+/// Fails a function on a handle that is not activated, or closed.
+pub fn not_activated(pcap: *mut Pcap) -> c_int {
+    match slot(pcap) {
+        Some(slot) if slot.handle().is_some() => {
+            slot.fail(ERROR_NOT_ACTIVATED, "the handle is not activated")
+        }
+        Some(slot) => slot.fail(ERROR, "the handle is closed"),
+        None => ERROR,
+    }
+}
+
+/// Fails a function that returns a file; returns NULL.
+pub fn no_file<T>(pcap: *mut Pcap) -> *mut T {
+    not_activated(pcap);
+    std::ptr::null_mut()
+}
+
+/// Opens a twin, which knows a link type and its language but captures nothing.
+pub fn open_twin(link: c_int, snaplen: c_int, is_nano: bool) -> *mut Pcap {
+    let none = std::ptr::null_mut();
+    let precision = c_uint::from(is_nano);
+    real!(pcap_open_dead_with_tstamp_precision(
+        link => c_int, snaplen => c_int, precision => c_uint) -> *mut Pcap, none)
+}
+
+/// Closes a twin.
+pub fn close_twin(twin: *mut Pcap) {
+    real!(pcap_close(twin => *mut Pcap) -> (), ());
+}

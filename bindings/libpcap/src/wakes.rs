@@ -1,0 +1,104 @@
+//! Descriptors by which a thread waits for frames, or a program's own `poll` does.
+//!
+//! There is one descriptor for all: it is readable when the service wakes this process, when frames are left, and when
+//! the connection ends. The thread that waits also returns after `pcap_breakloop`.
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+/// The descriptors.
+#[derive(Debug)]
+pub struct Wakes {
+    /// All of the others.
+    all: OwnedFd,
+    /// Readable after `pcap_breakloop`.
+    broken: OwnedFd,
+    /// Readable while frames are left.
+    ready: OwnedFd,
+    count: u64,
+}
+
+impl Wakes {
+    /// Descriptors of our own only.
+    ///
+    /// # Errors
+    /// The process has too many descriptors.
+    pub fn new() -> io::Result<Wakes> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let all = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let (broken, ready) = (eventfd(0, flags)?, eventfd(0, flags)?);
+        let mut wakes = Wakes { all, broken, ready, count: 0 };
+        wakes.add_own()?;
+        Ok(wakes)
+    }
+
+    fn add_own(&mut self) -> io::Result<()> {
+        for own in [&self.broken, &self.ready] {
+            epoll::add(
+                &self.all,
+                own,
+                epoll::EventData::new_u64(self.count),
+                epoll::EventFlags::IN,
+            )?;
+            self.count += 1;
+        }
+        Ok(())
+    }
+
+    /// Adds a descriptor, which must stay open as long as this set.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn add(&mut self, other: BorrowedFd<'_>) -> io::Result<()> {
+        let data = epoll::EventData::new_u64(self.count);
+        self.count += 1;
+        Ok(epoll::add(&self.all, other, data, epoll::EventFlags::IN)?)
+    }
+
+    /// The descriptor for the program's own `poll`.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.all.as_fd()
+    }
+
+    /// The descriptor that `pcap_breakloop` writes to.
+    pub fn waker(&self) -> i32 {
+        self.broken.as_raw_fd()
+    }
+
+    /// Makes the descriptor readable, or not.
+    pub fn set_ready(&self, is_ready: bool) {
+        match is_ready {
+            true => drop(rustix::io::write(&self.ready, &1_u64.to_ne_bytes())),
+            false => clear(&self.ready),
+        }
+    }
+
+    /// Forgets a `pcap_breakloop`.
+    pub fn clear_break(&self) {
+        clear(&self.broken);
+    }
+
+    /// Waits until there may be frames; with `None` as long as it takes. Returns after signals, too.
+    pub fn wait(&self, patience: Option<Duration>) {
+        wait_for(&self.all, patience);
+    }
+
+    /// Waits for `pcap_breakloop` only.
+    pub fn rest(&self, patience: Duration) {
+        wait_for(&self.broken, Some(patience));
+    }
+}
+
+fn clear(event: &OwnedFd) {
+    let _nothing_there = rustix::io::read(event, &mut [0_u8; 8]);
+}
+
+fn wait_for(descriptor: &OwnedFd, patience: Option<Duration>) {
+    let limit = patience.map(|patience| Timespec {
+        tv_sec: i64::try_from(patience.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(patience.subsec_nanos()),
+    });
+    let _interrupted = poll(&mut [PollFd::new(descriptor, PollFlags::IN)], limit.as_ref());
+}

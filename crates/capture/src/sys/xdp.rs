@@ -1,0 +1,425 @@
+//! AF_XDP sockets and the memory that they share with the kernel. Source: the kernel's af_xdp.rst.
+//!
+//! The memory ([`Umem`]) is divided into frames. A frame belongs to the kernel while its number is in a fill ring or a
+//! frame is being received, and to this process once its descriptor was read from a receive ring. [`Umem::bytes`]
+//! works only for frames of this process, and returning one to the kernel needs `&mut`, so no borrow of its bytes
+//! exists then. Both rings have one producer and one consumer: the kernel at one end, this process at the other.
+//!
+//! Minimum kernel versions: 5.4 (need_wakeup), 5.10 (one memory for the sockets of several queues), 6.6 (packets in
+//! several frames).
+
+use super::option::{self, Plain};
+use std::io;
+use std::mem;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Bytes of a frame of the memory: a page, so that the kernel accepts it on every machine with such pages.
+pub(crate) const FRAME: usize = 4096;
+/// Bytes that the kernel reserves at the start of each frame.
+const KERNEL_HEADROOM: usize = 256;
+/// Bytes reserved after them: with a link header of 14 bytes, the IP header begins at a multiple of 16.
+const HEADROOM: usize = 2;
+/// Offset of a packet in its frame.
+pub(crate) const PACKET_AT: usize = KERNEL_HEADROOM + HEADROOM;
+/// Bytes before a packet in which the program at XDP stores its time of arrival: nanoseconds of the monotonic clock,
+/// and [`ARRIVAL`]. `kernel/bpf/redirect.h` is the other side.
+const ARRIVAL_LEN: usize = 16;
+/// Mark of such a time.
+const ARRIVAL: u64 = 0x6679_6b65_7469_6d65;
+/// Most bytes of a packet in one frame.
+pub(crate) const LONGEST: u32 = (FRAME - PACKET_AT) as u32;
+/// Entries of a ring for frames to send; the kernel requires one.
+const COMPLETIONS: u32 = 64;
+
+/// The frames of all sockets.
+pub(crate) struct Umem {
+    memory: NonNull<u8>,
+    /// True for the frames of this process.
+    ours: Vec<bool>,
+    /// Keeps the memory's name for other processes that map it read-only.
+    _memory_file: OwnedFd,
+}
+
+// SAFETY: the mapping belongs to this value alone and can be used and unmapped from any thread.
+unsafe impl Send for Umem {}
+
+// SAFETY: through `&self` only frames of this process are read, which the kernel does not access.
+unsafe impl Sync for Umem {}
+
+impl Umem {
+    /// Makes memory of `frames` frames, all of this process. No other process can ever map it writable.
+    pub(crate) fn new(frames: u32) -> io::Result<Umem> {
+        let len = frames as usize * FRAME;
+        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+        // SAFETY: the name ends with zero.
+        let file = unsafe { libc::memfd_create(c"fyke-frames".as_ptr(), flags) };
+        let file = owned(file)?;
+        let size = libc::off_t::try_from(len).map_err(io::Error::other)?;
+        // SAFETY: no memory is passed.
+        done(unsafe { libc::ftruncate(file.as_raw_fd(), size) })?;
+        let memory = map(file.as_fd(), len, 0)?;
+        let umem = Umem { memory, ours: vec![true; frames as usize], _memory_file: file };
+        let seals =
+            libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_FUTURE_WRITE | libc::F_SEAL_SEAL;
+        let file = umem._memory_file.as_raw_fd();
+        // SAFETY: no memory is passed.
+        done(unsafe { libc::fcntl(file, libc::F_ADD_SEALS, seals) })?;
+        Ok(umem)
+    }
+
+    /// The bytes of a frame of this process.
+    pub(crate) fn bytes(&self, frame: u32) -> &[u8] {
+        let start = self.start(frame);
+        // SAFETY: the frame is in the mapping; it belongs to this process, so nothing writes to it while `self` is
+        // borrowed.
+        unsafe { std::slice::from_raw_parts(start.as_ptr(), FRAME) }
+    }
+
+    /// The bytes of a packet, or of a part of one.
+    pub(crate) fn packet(&self, place: Received) -> &[u8] {
+        let at = place.at as usize;
+        &self.bytes(place.frame)[at..at + place.len as usize]
+    }
+
+    /// The time of the monotonic clock at which a packet arrived, in nanoseconds; `None` if the driver had no room for
+    /// it.
+    pub(crate) fn arrival_ns(&self, place: Received) -> Option<u64> {
+        let end = place.at as usize;
+        let start = end.checked_sub(ARRIVAL_LEN)?;
+        let words = self.bytes(place.frame)[start..end].as_chunks::<8>().0;
+        let [ns, mark] = [words[0], words[1]].map(u64::from_ne_bytes);
+        (mark == ARRIVAL).then_some(ns)
+    }
+
+    /// Clears the place of a time of arrival in a frame of this process.
+    fn forget_arrival(&mut self, frame: u32) {
+        let start = self.start(frame);
+        // SAFETY: in the frame, which belongs to this process; `&mut self`, so nothing else reads it.
+        unsafe { std::ptr::write_bytes(start.as_ptr().add(PACKET_AT - 8), 0, 8) };
+    }
+
+    /// The bytes of a packet that came in parts.
+    pub(crate) fn gathered(&self, parts: &[Received]) -> Box<[u8]> {
+        let all: Vec<&[u8]> = parts.iter().map(|&part| self.packet(part)).collect();
+        all.concat().into_boxed_slice()
+    }
+
+    fn start(&self, frame: u32) -> NonNull<u8> {
+        assert!(self.ours[frame as usize], "only a frame that is ours can be read");
+        // SAFETY: `ours` has an entry for each frame of the mapping, so the address is within it.
+        unsafe { self.memory.add(frame as usize * FRAME) }
+    }
+
+    /// Takes a frame over from the kernel; false if there is none of this number or it is not the kernel's.
+    fn take(&mut self, frame: usize) -> bool {
+        match self.ours.get_mut(frame) {
+            Some(ours) => !mem::replace(ours, true),
+            None => false,
+        }
+    }
+}
+
+impl Drop for Umem {
+    fn drop(&mut self) {
+        let len = self.ours.len() * FRAME;
+        // SAFETY: mapped with this length in `new`; no borrow outlives `self`, and sockets hold the pages themselves.
+        unsafe { libc::munmap(self.memory.as_ptr().cast(), len) };
+    }
+}
+
+/// A frame that was received.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Received {
+    /// Number of the frame.
+    pub(crate) frame: u32,
+    /// Offset of the packet in it.
+    pub(crate) at: u32,
+    /// Bytes of the packet, or of this part of it.
+    pub(crate) len: u32,
+    /// True if the next one has more of the packet.
+    pub(crate) continues: bool,
+}
+
+/// The way in which the kernel stores frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Storing {
+    /// The driver stores them in the memory itself.
+    ZeroCopy,
+    /// The kernel copies them, packets longer than a frame of the memory into several ones. Linux 6.6.
+    CopyParts,
+    /// The kernel copies them; it drops longer packets.
+    Copy,
+}
+
+impl Storing {
+    fn flags(self) -> u16 {
+        match self {
+            Storing::ZeroCopy => libc::XDP_ZEROCOPY,
+            Storing::CopyParts => libc::XDP_COPY | libc::XDP_USE_SG,
+            Storing::Copy => libc::XDP_COPY,
+        }
+    }
+}
+
+/// One end of a ring.
+struct Ring {
+    memory: NonNull<u8>,
+    len: usize,
+    offsets: libc::xdp_ring_offset,
+    mask: u32,
+    /// The position of this process.
+    at: u32,
+}
+
+// SAFETY: the mapping belongs to this value alone and can be used and unmapped from any thread.
+unsafe impl Send for Ring {}
+
+// SAFETY: through `&self` only atomic words are read.
+unsafe impl Sync for Ring {}
+
+impl Ring {
+    fn map(
+        socket: &OwnedFd,
+        offsets: libc::xdp_ring_offset,
+        entries: u32,
+        entry_len: usize,
+        place: libc::off_t,
+    ) -> io::Result<Ring> {
+        let len = offsets.desc as usize + entries as usize * entry_len;
+        let memory = map(socket.as_fd(), len, place)?;
+        Ok(Ring { memory, len, offsets, mask: entries - 1, at: 0 })
+    }
+
+    /// A word of the ring's head.
+    fn word(&self, at: u64) -> &AtomicU32 {
+        assert!(at.is_multiple_of(4) && at as usize + 4 <= self.len, "word outside of the ring");
+        // SAFETY: inside the mapping and aligned (checked; the start is a page); the kernel and this process access it
+        // as one word.
+        unsafe { AtomicU32::from_ptr(self.memory.as_ptr().add(at as usize).cast()) }
+    }
+
+    /// Address of an entry.
+    fn entry<T>(&self, position: u32) -> *mut T {
+        let at = self.offsets.desc as usize + (position & self.mask) as usize * mem::size_of::<T>();
+        assert!(at + mem::size_of::<T>() <= self.len, "entry outside of the ring");
+        // SAFETY: inside the mapping (checked); entries are aligned as the kernel's structure is.
+        unsafe { self.memory.as_ptr().add(at).cast() }
+    }
+
+    fn needs_wakeup(&self) -> bool {
+        self.word(self.offsets.flags).load(Ordering::Relaxed) & libc::XDP_RING_NEED_WAKEUP != 0
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: mapped with this length in `map`; no reference outlives `self`.
+        unsafe { libc::munmap(self.memory.as_ptr().cast(), self.len) };
+    }
+}
+
+/// Counts of a socket since it was opened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    /// Frames dropped without a free frame in the fill ring, or longer than a frame of the memory.
+    pub(crate) dropped: u64,
+    /// Frames dropped because the receive ring was full.
+    pub(crate) ring_full: u64,
+    /// Times that the fill ring was empty; part of `dropped`.
+    pub(crate) fill_empty: u64,
+    /// Entries of the fill ring that the kernel refused.
+    pub(crate) invalid: u64,
+}
+
+/// An AF_XDP socket that receives the frames of a queue.
+pub(crate) struct XdpSocket {
+    socket: OwnedFd,
+    receive: Ring,
+    fill: Ring,
+}
+
+impl XdpSocket {
+    /// Opens a socket with rings of `entries` entries, a power of two. The first socket registers the memory; others
+    /// have it from their `bind`.
+    pub(crate) fn open(umem: Option<&Umem>, entries: u32) -> io::Result<XdpSocket> {
+        // SAFETY: no memory is passed.
+        let socket = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+        let socket = owned(socket)?;
+        if let Some(umem) = umem {
+            let request = libc::xdp_umem_reg_v1 {
+                addr: umem.memory.as_ptr() as u64,
+                len: (umem.ours.len() * FRAME) as u64,
+                chunk_size: FRAME as u32,
+                headroom: HEADROOM as u32,
+            };
+            set(&socket, libc::XDP_UMEM_REG, &request)?;
+        }
+        set(&socket, libc::XDP_UMEM_FILL_RING, &entries)?;
+        set(&socket, libc::XDP_UMEM_COMPLETION_RING, &COMPLETIONS)?;
+        set(&socket, libc::XDP_RX_RING, &entries)?;
+        // SAFETY: all zeros is a valid xdp_mmap_offsets.
+        let mut offsets: libc::xdp_mmap_offsets = unsafe { mem::zeroed() };
+        get(&socket, libc::XDP_MMAP_OFFSETS, &mut offsets)?;
+        let entry_len = mem::size_of::<libc::xdp_desc>();
+        let receive = Ring::map(&socket, offsets.rx, entries, entry_len, libc::XDP_PGOFF_RX_RING)?;
+        let place = libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t;
+        let fill = Ring::map(&socket, offsets.fr, entries, mem::size_of::<u64>(), place)?;
+        Ok(XdpSocket { socket, receive, fill })
+    }
+
+    /// Binds to a queue of an interface; EBUSY if another socket has it or has just left it. After a refusal of
+    /// `storing`, another way may be tried.
+    pub(crate) fn bind(
+        &self,
+        ifindex: u32,
+        queue: u32,
+        storing: Storing,
+        first: Option<&XdpSocket>,
+    ) -> io::Result<()> {
+        let address = libc::sockaddr_xdp {
+            sxdp_family: libc::AF_XDP as u16,
+            sxdp_flags: match first {
+                // The kernel takes the other flags from the first socket.
+                Some(_) => libc::XDP_SHARED_UMEM,
+                None => libc::XDP_USE_NEED_WAKEUP | storing.flags(),
+            },
+            sxdp_ifindex: ifindex,
+            sxdp_queue_id: queue,
+            sxdp_shared_umem_fd: first.map_or(0, |first| first.socket.as_raw_fd() as u32),
+        };
+        let len = mem::size_of::<libc::sockaddr_xdp>() as libc::socklen_t;
+        // SAFETY: `address` is a sockaddr_xdp, which begins as every sockaddr does, and `len` is its size.
+        done(unsafe { libc::bind(self.socket.as_raw_fd(), (&raw const address).cast(), len) })
+    }
+
+    /// Returns frames to the kernel, which may have been received by this socket only.
+    pub(crate) fn fill(&mut self, umem: &mut Umem, frames: impl IntoIterator<Item = u32>) {
+        for frame in frames {
+            assert!(umem.ours[frame as usize], "only a frame that is ours can be given back");
+            let consumed = self.fill.word(self.fill.offsets.consumer).load(Ordering::Acquire);
+            let used = self.fill.at.wrapping_sub(consumed);
+            assert!(used <= self.fill.mask, "the ring has an entry for each frame of the queue");
+            umem.forget_arrival(frame);
+            umem.ours[frame as usize] = false;
+            let entry: *mut u64 = self.fill.entry(self.fill.at);
+            // SAFETY: an aligned entry of the mapping; the kernel reads it only after the store of the position.
+            unsafe { entry.write(u64::from(frame) * FRAME as u64) };
+            self.fill.at = self.fill.at.wrapping_add(1);
+        }
+        self.fill.word(self.fill.offsets.producer).store(self.fill.at, Ordering::Release);
+    }
+
+    /// Number of frames that the kernel can fill.
+    pub(crate) fn free(&self) -> u32 {
+        let consumed = self.fill.word(self.fill.offsets.consumer).load(Ordering::Relaxed);
+        self.fill.at.wrapping_sub(consumed).min(self.fill.mask + 1)
+    }
+
+    /// True if the driver sleeps until a call of `poll` for this socket.
+    pub(crate) fn needs_wakeup(&self) -> bool {
+        self.fill.needs_wakeup()
+    }
+
+    fn received(&self) -> u32 {
+        let produced = self.receive.word(self.receive.offsets.producer).load(Ordering::Acquire);
+        produced.wrapping_sub(self.receive.at).min(self.receive.mask + 1)
+    }
+
+    /// Takes over received packets, at most `limit`, each with all of its parts. Fails with the descriptor's position
+    /// if the kernel has written one that names no frame of its own.
+    pub(crate) fn receive(
+        &mut self,
+        umem: &mut Umem,
+        limit: usize,
+        to: &mut Vec<Received>,
+    ) -> Result<(), u32> {
+        let (mut packets, mut whole) = (0, to.len());
+        let mut at = self.receive.at;
+        for _ in 0..self.received() {
+            if packets == limit {
+                break;
+            }
+            let entry: *const libc::xdp_desc = self.receive.entry(at);
+            // SAFETY: an aligned entry of the mapping, which the kernel has written before it moved its position; any
+            // bytes are a descriptor.
+            let given = unsafe { entry.read_volatile() };
+            let (frame, place) = (given.addr as usize / FRAME, given.addr as usize % FRAME);
+            if place + given.len as usize > FRAME || !umem.take(frame) {
+                return Err(at);
+            }
+            let continues = given.options & libc::XDP_PKT_CONTD != 0;
+            to.push(Received { frame: frame as u32, at: place as u32, len: given.len, continues });
+            at = at.wrapping_add(1);
+            if !continues {
+                (packets, whole, self.receive.at) = (packets + 1, to.len(), at);
+            }
+        }
+        // The rest of a packet comes later: until then, its parts are the kernel's.
+        to.drain(whole..).for_each(|part| umem.ours[part.frame as usize] = false);
+        self.receive.word(self.receive.offsets.consumer).store(self.receive.at, Ordering::Release);
+        Ok(())
+    }
+
+    /// Counts of the kernel since the socket was opened.
+    pub(crate) fn counts(&self) -> io::Result<Counts> {
+        // SAFETY: all zeros is a valid xdp_statistics.
+        let mut counts: libc::xdp_statistics = unsafe { mem::zeroed() };
+        get(&self.socket, libc::XDP_STATISTICS, &mut counts)?;
+        Ok(Counts {
+            dropped: counts.rx_dropped,
+            ring_full: counts.rx_ring_full,
+            fill_empty: counts.rx_fill_ring_empty_descs,
+            invalid: counts.rx_invalid_descs,
+        })
+    }
+
+    /// Reads the pending error, if any, which clears it: ENETDOWN once the interface is gone.
+    pub(crate) fn take_error(&self) -> io::Result<Option<io::Error>> {
+        let mut number: libc::c_int = 0;
+        option::get(&self.socket, libc::SOL_SOCKET, libc::SO_ERROR, &mut number)?;
+        Ok((number != 0).then(|| io::Error::from_raw_os_error(number)))
+    }
+}
+
+impl AsFd for XdpSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+fn owned(fd: libc::c_int) -> io::Result<OwnedFd> {
+    done(fd)?;
+    // SAFETY: the caller's call has just returned this descriptor, and nothing else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn done(result: libc::c_int) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Maps `len` bytes of a descriptor, shared, all pages present.
+fn map(fd: BorrowedFd<'_>, len: usize, place: libc::off_t) -> io::Result<NonNull<u8>> {
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
+    // SAFETY: a new mapping at an address that the kernel chooses; nothing is overwritten.
+    let memory =
+        unsafe { libc::mmap(std::ptr::null_mut(), len, access, flags, fd.as_raw_fd(), place) };
+    if memory == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    NonNull::new(memory.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+}
+
+fn set<T>(socket: &OwnedFd, option: libc::c_int, value: &T) -> io::Result<()> {
+    option::set(socket, libc::SOL_XDP, option, value)
+}
+
+fn get<T: Plain>(socket: &OwnedFd, option: libc::c_int, value: &mut T) -> io::Result<()> {
+    option::get(socket, libc::SOL_XDP, option, value)
+}
+
+impl Plain for libc::xdp_mmap_offsets {}
+
+impl Plain for libc::xdp_statistics {}

@@ -1,0 +1,83 @@
+//! The things that a service gets from the process before it by the service manager, and leaves to the next
+//! ([`Store`]).
+
+use super::super::Failure;
+use anyhow::Context;
+use fyke_kernel::CountReader;
+use fyke_privilege::given::Keeper;
+use fyke_serve::store::KeptReader;
+use fyke_serve::{Left, Policy, Restoration, Service, Store};
+use std::io;
+use std::sync::Arc;
+
+const STORE: &str = "the store of the service manager";
+const MANAGER: &str = "the service manager (NOTIFY_SOCKET)";
+
+/// The store, if there is one, and what was in it.
+pub struct Kept {
+    /// A service manager without a store.
+    manager: Option<Keeper>,
+    store: Option<Arc<Store>>,
+    readers: Vec<KeptReader>,
+    /// Number of maps with the counters of the filter that the process before had in the kernel, and a reader for them.
+    counts: (usize, io::Result<Option<CountReader>>),
+    /// Readers that continue.
+    restored: usize,
+}
+
+impl Kept {
+    /// Opens the store. Call it before the capture is opened, and before the sandbox.
+    pub fn open(mut left: Left) -> Result<Kept, Failure> {
+        let mut manager = Keeper::connect().context(MANAGER)?;
+        let (mut store, mut readers) = (None, Vec::new());
+        if let Some(keeper) = manager.take_if(|manager| manager.keeps()) {
+            let opened = Store::open(keeper, &mut left).context(STORE)?;
+            (store, readers) = (Some(Arc::new(opened.0)), opened.1);
+        }
+        let maps: Vec<_> = std::mem::take(&mut left.counts).into_values().collect();
+        let reader = (!maps.is_empty()).then(|| CountReader::of(&maps)).transpose();
+        Ok(Kept { manager, store, readers, counts: (maps.len(), reader), restored: 0 })
+    }
+
+    /// The store.
+    pub fn store(&self) -> Option<Arc<Store>> {
+        self.store.clone()
+    }
+
+    /// Restores the readers.
+    pub fn restore(&mut self, service: &Service, policy: &Policy) -> Restoration {
+        let Some(store) = &self.store else { return Restoration::default() };
+        let readers = std::mem::take(&mut self.readers);
+        let restored = fyke_serve::restore(service, policy, store, readers);
+        self.restored = restored.len();
+        restored
+    }
+
+    /// Has the open capture kept.
+    pub fn keep_capture(&self) -> Result<(), Failure> {
+        let kept = self.store.as_ref().map_or(Ok(()), |store| store.keep_capture());
+        Ok(kept.context(STORE)?)
+    }
+
+    /// Continues with the counts of the process before; its filter is no longer attached.
+    pub fn count_on(&self, service: &Service) -> Result<(), Failure> {
+        let Some(store) = &self.store else { return Ok(()) };
+        let (maps, reader) = &self.counts;
+        // Its program may still run for a frame; without the call, that frame is not counted.
+        let _counted = fyke_kernel::sys::wait_for_readers();
+        let reader = reader.as_ref().ok();
+        let below = reader.map(|one| one.as_ref().map_or(0, CountReader::rejected));
+        Ok(fyke_serve::count_on(service, store, below, *maps).context(STORE)?)
+    }
+
+    /// Tells the service manager that readers can connect.
+    pub fn ready(&self) -> Result<(), Failure> {
+        let ready = self.store.as_ref().map(|store| store.ready());
+        let ready = ready.or_else(|| self.manager.as_ref().map(Keeper::ready)).transpose();
+        ready.context(MANAGER)?;
+        if self.store.as_ref().is_some_and(|store| store.capture().resumed().is_some()) {
+            note!("fyke: the capture continues, with {} readers", self.restored);
+        }
+        Ok(())
+    }
+}

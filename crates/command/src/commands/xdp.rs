@@ -1,0 +1,182 @@
+//! Interfaces as the source `xdp:IF` or `xdp:IF:QUEUE`: frames are taken at the driver, before the host gets them.
+//!
+//! Refused, unless `--take` is given, where the host would miss the frames: an address, a route, a port of a
+//! bridge or a bond. Filters run at XDP, too: the host gets the frames that they reject there. Like every filter in the
+//! kernel they pass a superset, so the host may lack a rejected frame while an edit takes effect.
+
+use super::Failure;
+use crate::cli::SourceArgs;
+use anyhow::anyhow;
+use fyke_capture::{DriverFilter, Redirect, Redirected, Source, XdpOptions, XdpSource};
+use fyke_graph::node::{Class, MakeError, Settings};
+use fyke_kernel::prefilter::DropperMode;
+use fyke_kernel::redirect::{FilterPlace, Redirector, host_needs};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+/// The prefix of such a source.
+pub const PREFIX: &str = "xdp:";
+
+/// The class `device` that also opens `xdp:IF` and `serve:NAME`.
+pub fn device() -> Class {
+    Class { open: open_device, check: Some(check), ..fyke_serve::client::device() }
+}
+
+/// Splits the name of a source; `None` if it does not begin with the prefix.
+///
+/// # Errors
+/// The name of the interface is missing, or the queue is no number.
+pub fn parse(name: &str) -> Option<Result<(&str, Option<u32>), String>> {
+    let name = name.strip_prefix(PREFIX)?;
+    Some(match name.split_once(':') {
+        _ if name.is_empty() || name.starts_with(':') => {
+            Err("the name of the interface is missing (xdp:IF or xdp:IF:QUEUE)".to_owned())
+        }
+        None => Ok((name, None)),
+        Some((interface, queue)) => match queue.parse() {
+            Ok(number) => Ok((interface, Some(number))),
+            Err(_) => Err(format!("{queue:?} is not the number of a queue (xdp:IF:QUEUE)")),
+        },
+    })
+}
+
+/// Refuses names of such sources that are wrong, and `--take` without such a source.
+///
+/// # Errors
+/// As [`parse`].
+pub fn check_args(args: &SourceArgs) -> Result<(), Failure> {
+    let mut is_xdp = false;
+    for name in &args.interface {
+        let parsed = parse(name).transpose();
+        is_xdp |= parsed.map_err(|why| Failure::Usage(format!("-i {name}: {why}")))?.is_some();
+    }
+    let message = "--take: it is for -i xdp:IF; other captures leave the host its frames; omit it";
+    if args.take && !is_xdp { Err(Failure::Usage(message.to_owned())) } else { Ok(()) }
+}
+
+fn check(settings: &Settings) -> Result<(), MakeError> {
+    let name = settings.required("expression")?;
+    let parsed = parse(name).transpose().map_err(|why| MakeError::new("expression", why))?;
+    if parsed.is_none() && settings.flag("take")? {
+        return Err(MakeError::new(
+            "take",
+            "is for `xdp:IF`: other captures leave the host its frames",
+        ));
+    }
+    if parsed.is_some() && settings.text("link").is_some() {
+        return Err(MakeError::new("link", "frames of `xdp:IF` have link type EN10MB"));
+    }
+    fyke_serve::client::device().check.map_or(Ok(()), |check| check(settings))
+}
+
+fn open_device(settings: &Settings) -> Result<Box<dyn Source>, MakeError> {
+    let name = settings.required("expression")?;
+    let Some(parsed) = parse(name) else { return (fyke_serve::client::device().open)(settings) };
+    let (interface, queue) = parsed.map_err(|why| MakeError::new("expression", why))?;
+    let options = XdpOptions {
+        interface: interface.to_owned(),
+        queue,
+        snaplen: settings.number_or("snaplen", 1..=262_144, 262_144)? as u32,
+        buffer_kib: settings.number_or("buffer", 1..=4_194_304, 32_768)? as u32,
+        look_back: settings.flag("lookback")?,
+        promiscuous: settings.choice("promiscuous", &["y", "n"])? == 0,
+    };
+    let opened = open(&options, settings.flag("take")?);
+    Ok(Box::new(opened.map_err(|error| MakeError::refused("expression", error))?))
+}
+
+fn open(options: &XdpOptions, take: bool) -> anyhow::Result<XdpSource> {
+    let interface = &options.interface;
+    // An interface that does not exist gets its message below.
+    if !take && let Ok(Some(why)) = host_needs(interface) {
+        return Err(anyhow!(
+            "{why}, so the host would lose frames; xdp:IF is for monitoring ports, -i {interface} captures copies \
+             (--take takes the frames here, too)"
+        ));
+    }
+    let mut mode = DropperMode::Native;
+    let source = XdpSource::open(options, || {
+        let program = Redirector::attach(interface, options.queue)?;
+        mode = program.mode();
+        anyhow::Ok(Box::new(Program(program)) as Box<dyn Redirect>)
+    })?;
+    let queues = source.queues();
+    let copy = if source.is_zero_copy() { "zero-copy" } else { "copy" };
+    note!(
+        "fyke: {interface}: {mode}; AF_XDP in {copy} mode, {}; incoming frames only; the host gets \
+         those that the filter rejects, not the others; tags that the device removes are \
+        lost (ethtool -K {interface} rxvlan off)",
+        match options.queue {
+            Some(queue) => format!("queue {queue}"),
+            None if queues.len() == 1 => "queue 0, the only one".to_owned(),
+            None => format!("all {} queues", queues.len()),
+        }
+    );
+    Ok(source)
+}
+
+/// The program of an interface.
+struct Program(Redirector);
+
+impl Redirect for Program {
+    fn connect(&mut self, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
+        self.0.connect(queue, socket)
+    }
+
+    fn set_on(&self, on: bool) {
+        self.0.set_on(on);
+    }
+
+    fn counts(&self) -> Redirected {
+        Redirected {
+            to_sockets: self.0.redirected(),
+            without_socket: self.0.without_socket(),
+            too_long: self.0.too_long(),
+        }
+    }
+
+    fn set_longest(&self, bytes: u32) {
+        self.0.set_longest(bytes);
+    }
+
+    fn filter(&mut self) -> io::Result<Arc<dyn DriverFilter>> {
+        Ok(Arc::new(Place(self.0.filter()?)))
+    }
+
+    fn is_native(&self) -> bool {
+        self.0.mode() == DropperMode::Native
+    }
+}
+
+/// The place of the program for a filter.
+struct Place(FilterPlace);
+
+impl DriverFilter for Place {
+    fn deliver(&self) -> BorrowedFd<'_> {
+        self.0.deliver()
+    }
+
+    fn put(&self, program: BorrowedFd<'_>) -> io::Result<()> {
+        self.0.put(program)
+    }
+
+    fn set_filtering(&self, on: bool) {
+        self.0.set_filtering(on);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_have_an_interface_and_perhaps_a_queue() {
+        assert_eq!(parse("eth0"), None);
+        assert_eq!(parse("xdp:eth0"), Some(Ok(("eth0", None))));
+        assert_eq!(parse("xdp:eth0:3"), Some(Ok(("eth0", Some(3)))));
+        for wrong in ["xdp:", "xdp::1", "xdp:eth0:", "xdp:eth0:-1", "xdp:eth0:1:2"] {
+            assert!(matches!(parse(wrong), Some(Err(_))), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! Programs of libpcap that know nothing of fyke, on the captures of `fyke serve`: unmodified programs find the library
+//! of `bindings/libpcap` in place of the system's, by `LD_LIBRARY_PATH`.
+
+mod common;
+
+use common::{FYKE, Running, folder, frames_of, inside, runtime, send, veth};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Makes a folder with our library under libpcap's names.
+fn libraries(folder: &Path) -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let library = test.parent().unwrap().join("libfyke_pcap.so");
+    assert!(library.is_file(), "no {}", library.display());
+    let folder = folder.join("pcap");
+    std::fs::create_dir_all(&folder).unwrap();
+    for name in ["libpcap.so.0.8", "libpcap.so.1"] {
+        let _there = std::os::unix::fs::symlink(&library, folder.join(name));
+    }
+    folder
+}
+
+fn is_installed(program: &str) -> bool {
+    let installed = Command::new(program)
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok();
+    if !installed {
+        println!("skipped: {program} is not installed");
+    }
+    installed
+}
+
+/// Starts the service of `v1`.
+fn serve() -> Running {
+    let service = Running::start(Command::new(FYKE).args(["serve", "-i", "v1"]));
+    service.hear("serving v1");
+    service
+}
+
+/// Starts a program with our library.
+fn program(libraries: &Path, words: &[&str]) -> Running {
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]).env("LD_LIBRARY_PATH", libraries).stdout(Stdio::null());
+    Running::start(&mut command)
+}
+
+/// Waits until `fyke ctl` reaches the program and its filter is set.
+fn has_filter(program: &Running, text: &str) {
+    let limit = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    loop {
+        let mut command = Command::new(FYKE);
+        command.args(["ctl", "--pid", &program.child.id().to_string(), "show"]);
+        let output = command.env("FYKE_RUNTIME_DIR", runtime()).output().unwrap();
+        if String::from_utf8_lossy(&output.stdout).contains(text) {
+            return;
+        }
+        assert!(std::time::Instant::now() < limit, "no {text:?}: {}", program.said());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn tcpdump_reads_a_service_and_is_edited_meanwhile() {
+    let name = "tcpdump_reads_a_service_and_is_edited_meanwhile";
+    if !is_installed("tcpdump") || !inside(name) {
+        return;
+    }
+    veth();
+    let (folder, at) = folder();
+    let (pcap, service, file) = (libraries(folder.path()), serve(), at("all.pcap"));
+    let words = ["tcpdump", "-Z", "root", "-U", "-ni", "fyke:v1", "-w", file.to_str().unwrap()];
+    let mut tcpdump = program(&pcap, &[&words[..], &["udp port 5001"]].concat());
+    has_filter(&tcpdump, "udp port 5001");
+    let beside = Running::start(
+        Command::new(FYKE)
+            .args(["dump", "-i", "serve:v1", "-w", "/dev/null"])
+            .stdout(Stdio::null()),
+    );
+    beside.hear("listening on serve:v1");
+    send(1000, 100);
+    tcpdump.settle(1000);
+    tcpdump.ctl(&["set", "udp port 5002 or arp"]);
+    send(400, 100);
+    tcpdump.settle(1400);
+    let added = tcpdump.ctl(&["add", "udp port 5001"]);
+    assert!(added.contains("filter 3"), "{added}");
+    send(200, 100);
+    tcpdump.settle(1600);
+    let stats = tcpdump.ctl(&["stats"]);
+    assert!(stats.contains("1600 seen = 900 accepted + 700 rejected + 0 lost"), "{stats}");
+    assert!(tcpdump.ctl(&["log"]).contains("udp port 5002 or arp"));
+    tcpdump.signal("INT");
+    assert!(tcpdump.end().success(), "{}", tcpdump.said());
+    let said = tcpdump.said();
+    for line in ["900 packets captured", "900 packets received by filter", "0 packets dropped by k"]
+    {
+        assert!(said.contains(line), "no {line:?} in {said}");
+    }
+    assert_eq!(frames_of(&file), 900);
+    beside.settle(1600);
+    drop(service);
+}
+
+#[test]
+fn dumpcap_and_tshark_read_a_service() {
+    let name = "dumpcap_and_tshark_read_a_service";
+    if !is_installed("dumpcap") || !is_installed("tshark") || !inside(name) {
+        return;
+    }
+    veth();
+    let (folder, at) = folder();
+    let (pcap, service) = (libraries(folder.path()), serve());
+    let (file, other) = (at("dumpcap.pcapng"), at("tshark.pcapng"));
+    let text = "udp port 5001";
+    let mut dumpcap = program(
+        &pcap,
+        &["dumpcap", "-q", "-i", "fyke:v1", "-f", text, "-w", file.to_str().unwrap()],
+    );
+    has_filter(&dumpcap, text);
+    let words = ["tshark", "-q", "-i", "fyke:v1", "-f", text, "-c", "300", "-w"];
+    let mut tshark = program(&pcap, &[&words[..], &[other.to_str().unwrap()]].concat());
+    tshark.hear("Capturing on");
+    let limit = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    // tshark captures in a process of its own.
+    while !service.ctl(&["show"]).contains("reader 2") {
+        assert!(std::time::Instant::now() < limit, "tshark does not capture: {}", tshark.said());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    service.wait_for("udp port 5001");
+    send(1000, 100);
+    dumpcap.settle(1000);
+    assert!(tshark.end().success(), "{}", tshark.said());
+    dumpcap.signal("INT");
+    assert!(dumpcap.end().success(), "{}", dumpcap.said());
+    assert_eq!(frames_of(&file), 500);
+    assert_eq!(frames_of(&other), 300);
+    let said = dumpcap.said();
+    assert!(said.contains("received/dropped on interface 'fyke:v1': 500/0"), "{said}");
+}
+
+/// Compiles the program of `bindings/libpcap/tests`; `None` if that is not possible.
+fn compiled(folder: &Path) -> Option<PathBuf> {
+    if !is_installed("cc") {
+        return None;
+    }
+    if !Path::new("/usr/include/pcap/pcap.h").exists() {
+        println!("skipped: the headers of libpcap are not installed");
+        return None;
+    }
+    let source =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bindings/libpcap/tests/program.c");
+    let program = folder.join("program");
+    let mut compile = Command::new("cc");
+    compile.args(["-Wall", "-Werror", "-O1", "-o"]).arg(&program).arg(source);
+    let output = compile.args(["-lpcap", "-lpthread"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Some(program)
+}
+
+#[test]
+fn a_c_program_has_exact_filters_counts_and_errors() {
+    let name = "a_c_program_has_exact_filters_counts_and_errors";
+    let (folder, at) = folder();
+    let Some(c) = compiled(folder.path()) else { return };
+    if !inside(name) {
+        return;
+    }
+    veth();
+    let (pcap, _service) = (libraries(folder.path()), serve());
+    let file = at("ten.pcap");
+    let mut running = program(&pcap, &[c.to_str().unwrap(), file.to_str().unwrap()]);
+    assert!(running.end().success(), "{}", running.said());
+    assert_eq!(running.said(), "ok\n");
+}
+
+#[test]
+fn a_program_gets_an_error_when_the_service_is_killed() {
+    let name = "a_program_gets_an_error_when_the_service_is_killed";
+    let (folder, at) = folder();
+    let Some(c) = compiled(folder.path()) else { return };
+    if !inside(name) {
+        return;
+    }
+    veth();
+    let (pcap, mut service) = (libraries(folder.path()), serve());
+    let file = at("none");
+    let words = [c.to_str().unwrap(), file.to_str().unwrap(), "until-the-service-dies"];
+    let mut running = program(&pcap, &words);
+    running.hear("ready");
+    service.signal("KILL");
+    service.end();
+    assert!(running.end().success(), "{}", running.said());
+    assert!(running.said().contains("-1: "), "{}", running.said());
+}
+
+#[test]
+fn a_python_module_reads_a_service() {
+    let name = "a_python_module_reads_a_service";
+    if !is_installed("python3") || !inside(name) {
+        return;
+    }
+    veth();
+    let (folder, _) = folder();
+    let (pcap, _service) = (libraries(folder.path()), serve());
+    // As the modules on ctypes do.
+    let script = "
+import ctypes, sys
+lib = ctypes.CDLL('libpcap.so.0.8')
+class Header(ctypes.Structure):
+    _fields_ = [('s', ctypes.c_long), ('us', ctypes.c_long), ('caplen', ctypes.c_uint), ('len', ctypes.c_uint)]
+class Program(ctypes.Structure):
+    _fields_ = [('len', ctypes.c_uint), ('insns', ctypes.c_void_p)]
+lib.pcap_open_live.restype = ctypes.c_void_p
+lib.pcap_next.restype = ctypes.c_void_p
+errors = ctypes.create_string_buffer(256)
+p = ctypes.c_void_p(lib.pcap_open_live(b'fyke:v1', 65535, 1, 100, errors))
+assert p, errors.value
+program = Program()
+assert lib.pcap_compile(p, ctypes.byref(program), b'udp port 5001', 1, 0) == 0
+assert lib.pcap_setfilter(p, ctypes.byref(program)) == 0
+print('ready', file=sys.stderr, flush=True)
+header, count = Header(), 0
+while count < 500:
+    count += bool(lib.pcap_next(p, ctypes.byref(header)))
+    assert header.len == 142 or not count, header.len
+lib.pcap_close(p)
+";
+    let mut python = program(&pcap, &["python3", "-c", script]);
+    python.hear("ready");
+    send(1000, 100);
+    assert!(python.end().success(), "{}", python.said());
+}
+
+/// The functions and data that a library defines.
+fn symbols(library: &Path) -> BTreeSet<String> {
+    let output = Command::new("nm").args(["-D", "--defined-only"]).arg(library).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.lines().filter_map(|line| Some(line.split_whitespace().nth(2)?.to_owned())).collect()
+}
+
+#[test]
+fn the_library_has_all_symbols_of_the_installed_one() {
+    let folders =
+        ["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib/aarch64-linux-gnu", "/usr/lib"];
+    let names = ["libpcap.so.0.8", "libpcap.so.1"];
+    let all = folders.iter().flat_map(|folder| names.map(|name| Path::new(folder).join(name)));
+    let Some(installed) = all.into_iter().find(|path| path.exists()) else {
+        return println!("skipped: libpcap is not installed");
+    };
+    if !is_installed("nm") {
+        return;
+    }
+    let (folder, _) = folder();
+    let ours = symbols(&libraries(folder.path()).join("libpcap.so.0.8"));
+    let theirs = symbols(&installed);
+    assert!(theirs.len() > 80, "{theirs:?}");
+    let missing: Vec<_> = theirs.difference(&ours).collect();
+    assert!(missing.is_empty(), "not exported: {missing:?}");
+    // Nothing else may be found in place of a function of the program.
+    let more: Vec<_> = ours.difference(&theirs).filter(|name| !name.starts_with("pcap_")).collect();
+    assert_eq!(more, ["fyke_pcap_version"]);
+}

@@ -1,0 +1,451 @@
+//! `fyke serve` is restarted and killed while it captures, by a small service manager that keeps descriptors as systemd
+//! does: every frame reaches each reader once, or is counted as lost.
+
+mod common;
+
+use common::{FYKE, Running, Sum, datagram, folder, frames_of, inside, runtime, veth};
+use fyke_capture::{Interface, InterfaceSink, Next, Sink, Source};
+use fyke_frame::{Frame, LinkType};
+use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketAddrUnix,
+    SocketFlags, SocketType, bind, listen, recvmsg, socket_with,
+};
+use std::collections::BTreeMap;
+use std::io::IoSliceMut;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// A service manager with a store of descriptors, as sd_notify(3) describes it.
+struct Manager {
+    name: String,
+    notify: PathBuf,
+    listener: OwnedFd,
+    kept: Arc<Mutex<Vec<(String, OwnedFd)>>>,
+    ready: Arc<AtomicU64>,
+    ends: Arc<AtomicBool>,
+}
+
+impl Manager {
+    fn new(folder: &Path) -> Manager {
+        let unix = |kind| socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None);
+        let path = folder.join("v1.sock");
+        let listener = unix(SocketType::SEQPACKET).unwrap();
+        bind(&listener, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+        listen(&listener, 16).unwrap();
+        let notify = folder.join("notify");
+        let socket = unix(SocketType::DGRAM).unwrap();
+        bind(&socket, &SocketAddrUnix::new(&notify).unwrap()).unwrap();
+        set_socket_timeout(&socket, Timeout::Recv, Some(Duration::from_millis(20))).unwrap();
+        let (kept, ready) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicU64::new(0)));
+        let ends = Arc::new(AtomicBool::new(false));
+        let (keeps, hears, over) = (Arc::clone(&kept), Arc::clone(&ready), Arc::clone(&ends));
+        std::thread::spawn(move || {
+            while !over.load(Ordering::Relaxed) {
+                receive(&socket, &keeps, &hears);
+            }
+        });
+        // High numbers, so that none of them is overwritten when they become 3, 4, …
+        let listener = fcntl_dupfd_cloexec(&listener, 300).unwrap();
+        let name = path.to_str().unwrap().to_owned();
+        Manager { name, notify, listener, kept, ready, ends }
+    }
+
+    /// Starts the service with all descriptors that are kept, and waits until it is ready.
+    fn start(&self) -> Running {
+        let before = self.ready.load(Ordering::Relaxed);
+        let kept = self.kept.lock().unwrap();
+        let listener = [("listener", &self.listener)].into_iter();
+        let all: Vec<_> =
+            listener.chain(kept.iter().map(|(name, fd)| (name.as_str(), fd))).collect();
+        let moves =
+            all.iter().enumerate().map(|(at, (_, fd))| format!("{}<&{}", at + 3, fd.as_raw_fd()));
+        let closes = all.iter().map(|(_, fd)| format!("{}<&-", fd.as_raw_fd()));
+        let redirections: Vec<String> = moves.chain(closes).collect();
+        let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
+        let script = format!(
+            "exec {}; export LISTEN_PID=$$; exec {FYKE} serve -i v1",
+            redirections.join(" ")
+        );
+        let mut command = Command::new("bash");
+        command.args(["-c", &script]).env("LISTEN_FDS", all.len().to_string());
+        command.env("LISTEN_FDNAMES", names.join(":")).env("FDSTORE", "1536");
+        command.env("NOTIFY_SOCKET", &self.notify);
+        all.iter().for_each(|(_, fd)| fcntl_setfd(fd, FdFlags::empty()).unwrap());
+        let service = Running::start(&mut command);
+        all.iter().for_each(|(_, fd)| fcntl_setfd(fd, FdFlags::CLOEXEC).unwrap());
+        drop(kept);
+        let limit = Instant::now() + Duration::from_secs(30);
+        while self.ready.load(Ordering::Relaxed) == before {
+            assert!(Instant::now() < limit, "the service is not ready: {}", service.said());
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        service
+    }
+
+    /// Ends the store, as for a service that is stopped.
+    fn clear(&self) {
+        self.kept.lock().unwrap().clear();
+    }
+
+    fn dump(&self, words: &[&str], file: &Path) -> Running {
+        let mut command = Command::new(FYKE);
+        command.args(["dump", "-i", &format!("serve:{}", self.name), "-w"]).arg(file).args(words);
+        let reader = Running::start(command.stdout(Stdio::null()));
+        reader.hear("listening on serve:");
+        reader
+    }
+}
+
+impl Drop for Manager {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Takes a message of the service, if one arrives.
+fn receive(socket: &OwnedFd, kept: &Mutex<Vec<(String, OwnedFd)>>, ready: &AtomicU64) {
+    let mut bytes = [0; 512];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+    let mut rights = RecvAncillaryBuffer::new(&mut space);
+    let mut parts = [IoSliceMut::new(&mut bytes)];
+    let Ok(got) = recvmsg(socket, &mut parts, &mut rights, RecvFlags::CMSG_CLOEXEC) else { return };
+    let given: Vec<OwnedFd> = rights
+        .drain()
+        .filter_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(all) => Some(all.collect::<Vec<_>>()),
+            _ => None,
+        })
+        .flatten()
+        .map(|fd| fcntl_dupfd_cloexec(&fd, 300).unwrap())
+        .collect();
+    let text = String::from_utf8_lossy(&bytes[..got.bytes]).into_owned();
+    let has = |line: &str| text.lines().any(|one| one == line);
+    let name = text.lines().find_map(|line| line.strip_prefix("FDNAME=")).unwrap_or_default();
+    let mut kept = kept.lock().unwrap();
+    if has("FDSTOREREMOVE=1") {
+        kept.retain(|(known, _)| known != name);
+    }
+    if has("FDSTORE=1") {
+        kept.extend(given.into_iter().map(|fd| (name.to_owned(), fd)));
+    }
+    if has("READY=1") {
+        ready.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Sends numbered frames until it is told to stop: every other one to port 5001. Returns their number, which `sent` has
+/// meanwhile.
+fn send_numbered(stop: &AtomicBool, sent: &AtomicU64) -> u64 {
+    let mut sink = InterfaceSink::open("v0").unwrap();
+    let interface = Interface::new("v0", LinkType::EN10MB);
+    let frames = [datagram(5001, 80), datagram(5002, 80)];
+    let mut count = 0u64;
+    while !stop.load(Ordering::Relaxed) && count < 2_000_000 {
+        for _ in 0..20 {
+            let mut data = frames[count as usize % 2].clone();
+            let at = data.len() - 8;
+            data[at..].copy_from_slice(&count.to_be_bytes());
+            sink.write(&interface, &Frame::new(LinkType::EN10MB, &data)).unwrap();
+            count += 1;
+        }
+        sent.store(count, Ordering::Relaxed);
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    count
+}
+
+/// The bytes of the frames of a file.
+fn data_of(path: &Path) -> Vec<Vec<u8>> {
+    let mut source = fyke_capture::open_file(path).unwrap();
+    let mut all = Vec::new();
+    loop {
+        match source.next().unwrap() {
+            Next::Frames(batch, _) => {
+                all.extend(batch.frames().iter().map(|frame| frame.data.to_vec()));
+            }
+            Next::Idle => {}
+            Next::End => return all,
+        }
+    }
+}
+
+/// The numbers of the frames of a file, and how often each is there.
+fn numbers_of(path: &Path) -> BTreeMap<u64, u64> {
+    let mut all = BTreeMap::new();
+    for data in data_of(path) {
+        let number = data.last_chunk().copied().map(u64::from_be_bytes).unwrap();
+        *all.entry(number).or_default() += 1;
+    }
+    all
+}
+
+fn stopped(mut reader: Running) -> Sum {
+    reader.signal("INT");
+    assert!(reader.end().success(), "{}", reader.said());
+    reader.sum()
+}
+
+/// Waits until some more frames were sent.
+fn pass(sent: &AtomicU64) {
+    let (start, limit) = (sent.load(Ordering::Relaxed), Instant::now() + Duration::from_secs(20));
+    while sent.load(Ordering::Relaxed) < start + 200 {
+        assert!(Instant::now() < limit, "nothing is sent");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Sum of a reader, and how often each number is in its file.
+type Outcome = (Sum, BTreeMap<u64, u64>);
+
+/// Runs a service with two readers under load, ends it twice by a signal, and returns the number of frames that were
+/// sent, and for each reader its sum and the numbers in its file.
+fn restarted(signal: &str) -> (u64, Vec<Outcome>) {
+    veth();
+    let (folder, at) = folder();
+    let manager = Manager::new(folder.path());
+    let mut service = manager.start();
+    let texts = ["udp port 5001", "udp"];
+    let readers = texts.map(|text| {
+        let file = at(&text.replace(' ', "-")).with_extension("pcapng");
+        (manager.dump(&[text], &file), file)
+    });
+    let (stop, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let (ends, sent) = (Arc::clone(&stop), Arc::clone(&count));
+    let sender = std::thread::spawn(move || send_numbered(&ends, &sent));
+    for _ in 0..2 {
+        pass(&count);
+        service.signal(signal);
+        let ended = service.end();
+        assert_eq!(ended.success(), signal == "TERM", "{}", service.said());
+        pass(&count);
+        service = manager.start();
+        service.hear("with 2 readers");
+    }
+    pass(&count);
+    stop.store(true, Ordering::Relaxed);
+    let sent = sender.join().unwrap();
+    let results = readers.into_iter().map(|(reader, file)| {
+        reader.settle(sent);
+        (stopped(reader), numbers_of(&file))
+    });
+    let results = results.collect();
+    // A reader that comes and goes leaves nothing.
+    let limit = Instant::now() + Duration::from_secs(20);
+    let of_readers = |(name, _): &(String, OwnedFd)| name.starts_with("reader-");
+    while manager.kept.lock().unwrap().iter().any(of_readers) {
+        assert!(Instant::now() < limit, "the store keeps readers that have ended");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    (sent, results)
+}
+
+#[test]
+fn a_restart_under_load_loses_nothing() {
+    if !inside("a_restart_under_load_loses_nothing") {
+        return;
+    }
+    let (sent, results) = restarted("TERM");
+    for ((sum, numbers), every) in results.into_iter().zip([2, 1]) {
+        let accepted = sent / every;
+        assert_eq!(sum, Sum { seen: sent, accepted, rejected: sent - accepted, lost: 0 });
+        assert!(numbers.values().all(|count| *count == 1), "a frame twice");
+        let expected: Vec<u64> = (0..sent).step_by(every as usize).collect();
+        assert!(numbers.keys().copied().eq(expected), "{} of {accepted} frames", numbers.len());
+    }
+}
+
+#[test]
+fn a_service_that_is_killed_under_load_loses_at_most_a_batch_and_counts_it() {
+    if !inside("a_service_that_is_killed_under_load_loses_at_most_a_batch_and_counts_it") {
+        return;
+    }
+    let (sent, results) = restarted("KILL");
+    for ((sum, numbers), every) in results.into_iter().zip([2, 1]) {
+        assert_eq!(sum.seen, sent);
+        // Two kills, each in one batch at most.
+        assert!(sum.lost <= 2 * 256, "{sum:?}");
+        assert_eq!(sum.accepted, numbers.len() as u64);
+        assert!(numbers.values().all(|count| *count == 1), "a frame twice");
+        if every == 1 {
+            assert_eq!((sum.rejected, sum.accepted + sum.lost), (0, sent));
+        }
+        assert!(sum.accepted + sum.lost >= sent / every, "{sum:?} of {sent}");
+    }
+}
+
+#[test]
+fn readers_end_in_order_when_the_service_does_not_come_back() {
+    if !inside("readers_end_in_order_when_the_service_does_not_come_back") {
+        return;
+    }
+    veth();
+    let (folder, at) = folder();
+    let manager = Manager::new(folder.path());
+    let mut service = manager.start();
+    let file = at("a.pcapng");
+    let mut reader = manager.dump(&["udp"], &file);
+    common::send(500, 60);
+    reader.settle(500);
+    service.signal("TERM");
+    assert!(service.end().success(), "{}", service.said());
+    assert_eq!(service.sum().lost, 0);
+    assert!(reader.child.try_wait().unwrap().is_none(), "it waits for the next process");
+    manager.clear();
+    assert!(reader.end().success(), "{}", reader.said());
+    assert_eq!(reader.sum(), Sum { seen: 500, accepted: 500, rejected: 0, lost: 0 });
+}
+
+#[test]
+fn a_graph_a_pause_and_edits_survive_a_restart() {
+    if !inside("a_graph_a_pause_and_edits_survive_a_restart") {
+        return;
+    }
+    veth();
+    let (folder, at) = folder();
+    let manager = Manager::new(folder.path());
+    let mut service = manager.start();
+    let files = [at("graph.pcapng"), at("edited.pcapng")];
+    let graph = manager.dump(&["--serve-graph", "(filter, udp port 5001, live=y)"], &files[0]);
+    let edited = manager.dump(&["udp port 5001"], &files[1]);
+    common::send(200, 60);
+    edited.settle(200);
+    edited.ctl(&["set", "udp port 5002"]);
+    service.signal("TERM");
+    assert!(service.end().success(), "{}", service.said());
+    common::send(200, 60);
+    service = manager.start();
+    service.hear("with 2 readers");
+    edited.settle(400);
+    edited.ctl(&["set", "udp"]);
+    common::send(200, 60);
+    for (reader, accepted) in [(graph, 300), (edited, 100 + 100 + 200)] {
+        reader.settle(600);
+        let rejected = 600 - accepted;
+        assert_eq!(stopped(reader), Sum { seen: 600, accepted, rejected, lost: 0 });
+    }
+    assert!(runtime().exists());
+}
+
+/// Ends the service by a signal, does something meanwhile, and starts it again with this number of readers.
+fn restart(
+    manager: &Manager,
+    service: &mut Running,
+    signal: &str,
+    readers: usize,
+    meanwhile: impl Fn(),
+) {
+    service.signal(signal);
+    assert_eq!(service.end().success(), signal == "TERM", "{}", service.said());
+    meanwhile();
+    *service = manager.start();
+    service.hear(&format!("with {readers} readers"));
+}
+
+#[test]
+fn readers_that_ctl_has_paused_stay_paused_over_restarts() {
+    if !inside("readers_that_ctl_has_paused_stay_paused_over_restarts") {
+        return;
+    }
+    veth();
+    let (folder, at) = folder();
+    let manager = Manager::new(folder.path());
+    let mut service = manager.start();
+    let files = ["text", "graph", "beside"].map(|name| at(name).with_extension("pcapng"));
+    let text = manager.dump(&["udp port 5001"], &files[0]);
+    let graph = manager.dump(&["--serve-graph", "(filter, udp port 5001, live=y)"], &files[1]);
+    let beside = manager.dump(&["udp"], &files[2]);
+    let send = || common::send(100, 60);
+    send();
+    for reader in [&text, &graph, &beside] {
+        reader.settle(100);
+    }
+    for number in ["1", "2"] {
+        service.ctl(&["pause", number]);
+    }
+    send();
+    beside.settle(200);
+    for (signal, sent) in [("TERM", 400), ("KILL", 600)] {
+        restart(&manager, &mut service, signal, 3, send);
+        send();
+        beside.settle(sent);
+    }
+    // A reader that was started again stays so, too.
+    for number in ["1", "2"] {
+        service.ctl(&["start", number]);
+    }
+    send();
+    for reader in [&text, &graph] {
+        reader.settle(200);
+    }
+    restart(&manager, &mut service, "TERM", 3, send);
+    for (reader, file) in [text, graph].into_iter().zip(&files) {
+        reader.settle(300);
+        assert_eq!(stopped(reader), Sum { seen: 300, accepted: 150, rejected: 150, lost: 0 });
+        assert_eq!(frames_of(file), 150);
+    }
+    beside.settle(800);
+    assert_eq!(stopped(beside), Sum { seen: 800, accepted: 800, rejected: 0, lost: 0 });
+}
+
+#[test]
+fn frames_keep_their_vlan_tags_over_restarts() {
+    if !inside("frames_keep_their_vlan_tags_over_restarts") {
+        return;
+    }
+    veth();
+    let (folder, at) = folder();
+    let manager = Manager::new(folder.path());
+    let mut service = manager.start();
+    let texts = ["vlan 7", "vlan 7 and vlan 8", "not vlan", ""];
+    let readers = texts.map(|text| {
+        let file = at(&format!("of {text}")).with_extension("pcapng");
+        (manager.dump(if text.is_empty() { &[] } else { std::slice::from_ref(&text) }, &file), file)
+    });
+    // Of four frames one has a tag, one has two, one has another one, and one has none.
+    let send = || {
+        let mut sink = InterfaceSink::open("v0").unwrap();
+        let interface = Interface::new("v0", LinkType::EN10MB);
+        let plain = datagram(5001, 60);
+        let tagged = |tags: &[u8]| {
+            let tags: Vec<u8> = tags.iter().flat_map(|tag| [0x81, 0, 0, *tag]).collect();
+            [&plain[..12], &tags, &plain[12..]].concat()
+        };
+        let frames = [&[7][..], &[7, 8], &[9], &[]].map(tagged);
+        for number in 0..100 {
+            let data = &frames[number % 4];
+            sink.write(&interface, &Frame::new(LinkType::EN10MB, data)).unwrap();
+        }
+    };
+    send();
+    readers.iter().for_each(|(reader, _)| reader.settle(100));
+    let mut sent = 100;
+    for signal in ["TERM", "KILL"] {
+        restart(&manager, &mut service, signal, texts.len(), send);
+        send();
+        sent += 200;
+        readers.iter().for_each(|(reader, _)| reader.settle(sent));
+    }
+    // Of four frames: accepted ones, and among them those with 7 outside, with 8 inside, and with 9 outside.
+    let expected = [[2, 2, 1, 0], [1, 1, 1, 0], [1, 0, 0, 0], [4, 2, 1, 1]];
+    for ((reader, file), [accepted, outer_7, inner_8, outer_9]) in readers.into_iter().zip(expected)
+    {
+        let of_four = |share: u64| sent / 4 * share;
+        let (accepted, rejected) = (of_four(accepted), of_four(4 - accepted));
+        assert_eq!(stopped(reader), Sum { seen: sent, accepted, rejected, lost: 0 });
+        let frames = data_of(&file);
+        assert_eq!(frames.len() as u64, accepted, "{}", file.display());
+        let count = |place: usize, tag: u8| {
+            let is_there = |data: &&Vec<u8>| data[place..].starts_with(&[0x81, 0, 0, tag]);
+            frames.iter().filter(is_there).count() as u64
+        };
+        assert_eq!((count(12, 7), count(16, 8)), (of_four(outer_7), of_four(inner_8)));
+        assert_eq!(count(12, 9), of_four(outer_9));
+    }
+}

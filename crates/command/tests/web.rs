@@ -1,0 +1,384 @@
+//! `fyke web` in a real browser (Chromium): the page shows what `ctl stats` prints, and edits; and what other pages and
+//! programs get from it.
+//!
+//! `FYKE_PICTURES=FOLDER` keeps pictures of the page, to be looked at.
+#![cfg(feature = "web")]
+
+mod common;
+
+use common::{FYKE, Running, folder, inside, runtime, send, tool, veth};
+use fyke_testkit::browser::Browser;
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Starts a capture of `v1`.
+fn capture(file: &Path) -> Running {
+    let mut command = Command::new(FYKE);
+    command.args(["dump", "-Z", "root", "-i", "v1", "--count-all", "-w", file.to_str().unwrap()]);
+    let running = Running::start(command.arg("udp port 5001").stdout(Stdio::null()));
+    running.hear("listening on");
+    running
+}
+
+/// A running `fyke web`.
+struct Web {
+    running: Running,
+    port: u16,
+    token: String,
+}
+
+impl Web {
+    fn start(words: &[&str]) -> Web {
+        tool("ip link set lo up");
+        let mut command = Command::new(FYKE);
+        let mut running = Running::start(
+            command.arg("web").args(words).stdout(Stdio::piped()).env_remove("SUDO_UID"),
+        );
+        let mut line = String::new();
+        let mut out = BufReader::new(running.child.stdout.take().unwrap());
+        out.read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("http://127.0.0.1:").unwrap();
+        let (port, token) = address.split_once("/#").unwrap();
+        assert_eq!(token.len(), 32, "{line}");
+        Web { port: port.parse().unwrap(), token: token.to_owned(), running }
+    }
+
+    fn url(&self) -> String {
+        format!("http://127.0.0.1:{}/#{}", self.port, self.token)
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream
+    }
+
+    /// Sends a request; returns the status and the body.
+    fn request(&self, head: &str, headers: &[(&str, &str)], body: &[u8]) -> (u16, String) {
+        let mut stream = self.connect();
+        let own = format!("127.0.0.1:{}", self.port);
+        let mut text = format!("{head} HTTP/1.1\r\nConnection: close\r\n");
+        if !headers.iter().any(|(name, _)| *name == "Host") {
+            text += &format!("Host: {own}\r\n");
+        }
+        headers.iter().for_each(|(name, value)| text += &format!("{name}: {value}\r\n"));
+        text += &format!("Content-Length: {}\r\n\r\n", body.len());
+        stream.write_all(text.as_bytes()).unwrap();
+        // A server that refuses the head need not take the body.
+        let _refused = stream.write_all(body);
+        let mut answer = Vec::new();
+        let _reset_after_the_answer = stream.read_to_end(&mut answer);
+        let answer = String::from_utf8_lossy(&answer).into_owned();
+        let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
+        let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+        (status.unwrap_or(0), body.to_owned())
+    }
+
+    fn call(&self, pid: u32, request: &Value) -> Value {
+        let secret = format!("Bearer {}", self.token);
+        let headers = [("Authorization", secret.as_str()), ("Content-Type", "application/json")];
+        let body = json!({"pid": pid, "request": request}).to_string();
+        let (status, answer) = self.request("POST /api/call", &headers, body.as_bytes());
+        assert_eq!(status, 200, "{answer}");
+        serde_json::from_str(&answer).unwrap()
+    }
+}
+
+fn stats(running: &Running) -> Value {
+    serde_json::from_str(&running.ctl(&["stats", "--json"])).unwrap()
+}
+
+/// Keeps a picture of the page, if a folder for pictures is given.
+fn keep_picture(browser: &mut Browser, name: &str) {
+    if let Some(folder) = std::env::var_os("FYKE_PICTURES") {
+        std::fs::write(Path::new(&folder).join(name), browser.picture()).unwrap();
+    }
+}
+
+const ANSWER: &str = "document.getElementById('answer').textContent";
+
+/// Empties the line of the filter, and types a text into it.
+fn type_filter(browser: &mut Browser, text: &str) {
+    browser.value("document.getElementById('text').select()");
+    browser.type_text(text);
+}
+
+/// Every node as in `ctl stats`.
+fn nodes_are_as_counted(browser: &mut Browser, running: &Running) {
+    let counted = stats(running);
+    for node in counted["nodes"].as_array().unwrap() {
+        let [arrived, passed, rejected, taken, lost] =
+            ["arrived", "passed", "rejected", "taken", "lost"]
+                .map(|part| node[part].as_u64().unwrap());
+        assert_eq!(arrived, passed + rejected + taken + lost, "{node}");
+        let (name, sum) = (
+            node["node"].as_str().unwrap(),
+            format!(
+                "{arrived} arrived = {passed} passed + {rejected} rejected + {taken} taken + {lost} lost"
+            ),
+        );
+        browser.wait_for(&format!(
+            "[...document.querySelectorAll('#nodes .bar')].some(bar => \
+             bar.getAttribute('aria-label') === '{name}: {sum}')"
+        ));
+    }
+}
+
+fn edits_are_tried_and_taken_back(browser: &mut Browser, running: &Running) {
+    // The key `/` leads to the line; a text with an error is answered while it is typed.
+    browser.press("/");
+    browser.wait_for("document.activeElement.id === 'text'");
+    type_filter(browser, "udp dst prot 9");
+    browser.wait_for(&format!("{ANSWER}.includes('^')"));
+    browser.wait_for("document.getElementById('text').getAttribute('aria-invalid') === 'true'");
+    keep_picture(browser, "refused.png");
+    browser.press("Enter");
+    assert_eq!(stats(running)["epoch"], 1, "nothing has changed");
+    type_filter(browser, "udp");
+    browser.wait_for(&format!(
+        "{ANSWER}.startsWith('would accept 40 of the last 40 frames') && {ANSWER}.includes('20 of them new')"
+    ));
+    keep_picture(browser, "tried.png");
+    browser.press("Enter");
+    browser.wait_for(&format!("{ANSWER}.startsWith('filter 2, epoch 2')"));
+    browser.wait_for("document.querySelectorAll('#filters li').length === 2");
+    browser.wait_for("document.querySelectorAll('#chart line').length === 1");
+    assert!(running.ctl(&["log"]).contains("(fyke web, process "), "{}", running.ctl(&["log"]));
+    send(10, 20);
+    running.settle(50);
+    browser
+        .wait_for("document.getElementById('sum').textContent.startsWith('50 seen = 30 accepted')");
+    // In the line, `u` is a letter; outside, it takes the edit back.
+    browser.press("Escape");
+    browser.press("u");
+    browser.wait_for(&format!("{ANSWER}.includes('takes back epoch 2')"));
+    assert_eq!(stats(running)["epoch"], 3);
+    browser.press("r");
+    browser.wait_for("document.querySelectorAll('#frames summary').length === 20");
+    let frames = "document.getElementById('frames').textContent";
+    browser.wait_for(&format!("{frames}.includes('filter 1: udp port 5001: no')"));
+    let shown = browser.value(frames);
+    let shown = shown.as_str().unwrap();
+    assert!(shown.contains("IP 10.0.0.1.4000 > 10.0.0.2.5002  (EN10MB"), "no payload: {shown}");
+}
+
+#[test]
+fn the_page_shows_the_counts_and_edits() {
+    if !inside("the_page_shows_the_counts_and_edits") {
+        return;
+    }
+    let (_folder, path) = folder();
+    let Some(mut browser) = Browser::start(&path("profile")) else { return };
+    veth();
+    let mut running = capture(&path("out.pcapng"));
+    let mut web = Web::start(&[]);
+    browser.look(1280, 900, false);
+    browser.open(&web.url());
+    browser.wait_for("document.body.dataset.state === 'runs'");
+    send(40, 20);
+    running.settle(40);
+    browser.wait_for(
+        "document.getElementById('sum').textContent === \
+         '40 seen = 20 accepted + 20 rejected + 0 taken + 0 lost'",
+    );
+    nodes_are_as_counted(&mut browser, &running);
+    assert_eq!(
+        browser.value("document.querySelector('#sum-bar .passed').style.width"),
+        "50%",
+        "the bar is the sum"
+    );
+    edits_are_tried_and_taken_back(&mut browser, &running);
+    browser.press("l");
+    browser.wait_for("document.querySelectorAll('#entries > li').length === 3");
+    browser.value("document.querySelector('#frames details').open = true");
+    keep_picture(&mut browser, "wide.png");
+    look_at_sizes(&mut browser);
+    // The capture ends and is started again.
+    running.signal("INT");
+    assert!(running.end().success());
+    browser.wait_for("document.body.dataset.state === 'ended'");
+    let mut second = capture(&path("out.pcapng"));
+    browser.wait_for("document.body.dataset.state === 'runs'");
+    browser
+        .wait_for(&format!("document.getElementById('fykes').value === '{}'", second.child.id()));
+    send(4, 20);
+    browser
+        .wait_for("document.getElementById('sum').textContent.startsWith('4 seen = 2 accepted')");
+    second.signal("INT");
+    assert!(second.end().success());
+    web.running.signal("INT");
+    assert!(web.running.end().success());
+    browser.wait_for("document.body.dataset.state === 'lost'");
+}
+
+/// The page fits into every window, and every control has a name.
+fn look_at_sizes(browser: &mut Browser) {
+    for (width, height, dark, name) in [
+        (360, 740, true, "phone.png"),
+        (3840, 2160, true, "wall.png"),
+        (1280, 900, true, "dark.png"),
+    ] {
+        browser.look(width, height, dark);
+        browser.wait_for(&format!("window.innerWidth === {width}"));
+        let fits = "document.documentElement.scrollWidth <= window.innerWidth";
+        browser.wait_for(fits);
+        keep_picture(browser, name);
+    }
+    let unnamed = browser.value(
+        "[...document.querySelectorAll('button, input, select, [role=img]')].filter(one => \
+         !(one.getAttribute('aria-label') || one.textContent.trim() || one.labels?.length)).map(one => one.outerHTML)",
+    );
+    assert_eq!(unnamed, json!([]), "controls without a name");
+}
+
+#[test]
+fn others_get_nothing_and_the_capture_notices_nothing() {
+    if !inside("others_get_nothing_and_the_capture_notices_nothing") {
+        return;
+    }
+    veth();
+    let (_folder, path) = folder();
+    let mut running = capture(&path("out.pcapng"));
+    let pid = running.child.id();
+    let mut web = Web::start(&[]);
+    let secret = format!("Bearer {}", web.token);
+    let own = [("Authorization", secret.as_str()), ("Content-Type", "application/json")];
+    let body = json!({"pid": pid, "request": {"request": "stats"}}).to_string();
+    let with = |more: &[(&str, &str)]| {
+        let headers = [&own, more].concat();
+        web.request("POST /api/call", &headers, body.as_bytes())
+    };
+    assert_eq!(with(&[]).0, 200);
+    for (name, value, status) in [
+        ("Origin", "http://evil.example", 403),
+        ("Origin", "null", 403),
+        ("Sec-Fetch-Site", "cross-site", 403),
+        ("Host", "evil.example", 421),
+        ("Host", "127.0.0.1.evil.example:80", 421),
+    ] {
+        let (given, answer) = with(&[(name, value)]);
+        assert_eq!(given, status, "{name}: {value}: {answer}");
+        assert!(!answer.contains("seen") && !answer.contains("udp"), "{answer}");
+        // The page itself, too.
+        assert_eq!(web.request("GET /", &[(name, value)], b"").0, status, "{name}: {value}");
+    }
+    for wrong in ["Bearer ", "Bearer 00000000000000000000000000000000", "Basic x", ""] {
+        let headers = [("Authorization", wrong), ("Content-Type", "application/json")];
+        for path in ["POST /api/call", "POST /api/events"] {
+            assert_eq!(web.request(path, &headers, body.as_bytes()).0, 401, "{wrong:?}");
+        }
+    }
+    // A form of another page has another type, and its question about the method is refused.
+    let form = [("Authorization", secret.as_str()), ("Content-Type", "text/plain")];
+    assert_eq!(web.request("POST /api/call", &form, body.as_bytes()).0, 415);
+    assert_eq!(web.request("OPTIONS /api/call", &[], b"").0, 405);
+    assert_eq!(web.request("GET /api/events", &[], b"").0, 405);
+    assert_eq!(web.request("GET /../../etc/passwd", &[], b"").0, 404);
+    let (status, page) = web.request("GET /", &[], b"");
+    assert!(status == 200 && page.contains("<title>fyke</title>") && !page.contains(&web.token));
+    // Huge messages.
+    assert_eq!(web.request("POST /api/call", &own, &vec![b' '; 300 << 10]).0, 413);
+    let head = format!("GET /{} ", "x".repeat(100_000));
+    assert!(matches!(web.request(&head, &[], b"").0, 0 | 400 | 414 | 431));
+    for text in ["", "[]", "{", r#"{"pid":-1}"#, &"[".repeat(100_000)] {
+        assert_eq!(web.request("POST /api/call", &own, text.as_bytes()).0, 400);
+    }
+    // Texts that are no filters: a graph opens no file.
+    let graph = json!({"request": "add", "text": "(pcapin,/etc/passwd) > (print)"});
+    assert_eq!(web.call(pid, &graph)["response"], "error");
+    let save = json!({"request": "save", "format": "pcap"});
+    assert!(web.call(pid, &save)["message"].as_str().unwrap().contains("use fyke ctl"));
+    assert!(
+        web.call(1, &json!({"request": "stats"}))["message"].as_str().unwrap().contains("id 1")
+    );
+    flooded(&web, pid);
+    send(20, 20);
+    running.settle(20);
+    assert_eq!(stats(&running)["epoch"], 1);
+    running.signal("INT");
+    assert!(running.end().success());
+    let sum = running.sum();
+    assert_eq!((sum.seen, sum.accepted, sum.lost), (20, 10, 0));
+    web.running.signal("INT");
+    assert!(web.running.end().success());
+    assert!(!web.running.said().contains("panicked"), "{}", web.running.said());
+}
+
+/// A thousand connections that send nothing useful leave a page its stream and its calls.
+fn flooded(web: &Web, pid: u32) {
+    let mut page = web.connect();
+    let body = json!({"pid": pid}).to_string();
+    let head = format!(
+        "POST /api/events HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nAuthorization: Bearer {}\r\nContent-Type: \
+         application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        web.port,
+        web.token,
+        body.len()
+    );
+    page.write_all(head.as_bytes()).unwrap();
+    let mut lines = BufReader::new(page).lines().map_while(Result::ok);
+    let mut counts = |from_uptime: u64| {
+        let event = lines.by_ref().take(2_000).find_map(|line| {
+            let event: Value = serde_json::from_str(&line).ok()?;
+            let is_late = event["uptime_ms"].as_u64().is_some_and(|uptime| uptime >= from_uptime);
+            is_late.then_some(event)
+        });
+        event.expect("the stream is open")["uptime_ms"].as_u64().unwrap()
+    };
+    let before = counts(0);
+    let strangers: Vec<_> = (0..1_000)
+        .map(|number| {
+            let mut stranger = web.connect();
+            let text: &[u8] =
+                if number % 2 == 0 { b"GET / HTTP/1.1\r\nHost: " } else { b"\x16\x03\x01" };
+            let _closed = stranger.write_all(text);
+            stranger
+        })
+        .collect();
+    for _ in 0..5 {
+        assert_eq!(web.call(pid, &json!({"request": "stats"}))["response"], "stats");
+    }
+    counts(before + 400);
+    drop(strangers);
+    // Streams are bounded.
+    let streams: Vec<_> = (0..16)
+        .map(|_| {
+            let mut stream = web.connect();
+            stream.write_all(head.as_bytes()).unwrap();
+            let mut status = [0; 12];
+            stream.read_exact(&mut status).unwrap();
+            (stream, String::from_utf8_lossy(&status).into_owned())
+        })
+        .collect();
+    let refused = streams.iter().filter(|(_, status)| status.ends_with("503")).count();
+    assert_eq!(refused, 1, "the first has one of 16 places");
+}
+
+#[test]
+fn a_page_for_reading_edits_nothing() {
+    if !inside("a_page_for_reading_edits_nothing") {
+        return;
+    }
+    veth();
+    let (_folder, path) = folder();
+    let mut running = capture(&path("out.pcapng"));
+    let web = Web::start(&["--read-only", "--payload"]);
+    let pid = running.child.id();
+    for request in [json!({"request": "add", "text": "arp"}), json!({"request": "pause"})] {
+        let answer = web.call(pid, &request);
+        assert!(answer["message"].as_str().unwrap().contains("--read-only"), "{answer}");
+    }
+    send(4, 20);
+    running.settle(4);
+    let tried = web.call(pid, &json!({"request": "try", "text": "udp"}));
+    assert_eq!((&tried["accepted"], &tried["new"]), (&json!(4), &json!(2)));
+    assert!(tried["first"][0]["line"].as_str().unwrap().contains("UDP, length 20"), "{tried}");
+    assert_eq!(stats(&running)["epoch"], 1);
+    assert!(runtime().exists());
+    running.signal("INT");
+    assert!(running.end().success());
+}

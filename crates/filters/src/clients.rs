@@ -1,0 +1,157 @@
+//! Requests of the control socket on a set of filters: groups of changes, the log, and edits that take others back
+//! (feature `control`).
+
+use crate::{Author, Edit, EditRecord, Edited, FilterSet, GroupError, InForce, RecordedChange};
+use fyke_control::{Change, EditAuthor, Label, LogEntry, LoggedChange, Peer, Request, Response};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+/// Most characters of a text in the log.
+const LOGGED_CHARS: usize = 1_000;
+/// Most notes in one answer.
+const MAX_NOTES: usize = 20;
+
+/// Executes a request that edits filters or shows their log; returns any other request.
+pub fn handle(
+    filters: &FilterSet,
+    request: Request,
+    peer: Option<&Peer>,
+) -> Result<Response, Request> {
+    let started = Instant::now();
+    let author = peer.map(author).unwrap_or_default();
+    let (edited, note) = match request {
+        Request::Set { text } => (one(filters, Change::Set { text }, author), None),
+        Request::Add { text } => {
+            let change = Change::Add { text, name: None, for_ms: None, snaplen: None };
+            (one(filters, change, author), None)
+        }
+        Request::Delete { id } => (one(filters, Change::Delete { id }, author), None),
+        Request::Edit { changes } => match edit(filters, &changes, author) {
+            Ok(edited) => (Ok(edited), None),
+            Err(GroupError { place, error }) => {
+                return Ok(Response::Refused { change: place, message: error.to_string() });
+            }
+        },
+        Request::Undo { epoch } => match filters.undo(epoch, author) {
+            Ok((of, edited)) => (Ok(edited), Some(format!("takes back epoch {of}"))),
+            Err(error) => (Err(error.to_string()), None),
+        },
+        Request::Log { last } => return Ok(log(filters, last)),
+        other => return Err(other),
+    };
+    let latency_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    Ok(match edited {
+        Ok(Edited { epoch, ids }) => {
+            let ids: Vec<_> = ids.into_iter().flatten().collect();
+            let notes = note.into_iter().chain(notes(filters, &ids)).collect();
+            Response::Ok { epoch, ids, latency_ns, notes }
+        }
+        Err(message) => Response::Error { message },
+    })
+}
+
+/// The author of the edits of a client.
+pub fn author(peer: &Peer) -> Author {
+    let program = peer.program.as_deref().map(Arc::from);
+    Author::Client { uid: peer.uid, pid: peer.pid, program }
+}
+
+fn one(filters: &FilterSet, change: Change, author: Author) -> Result<Edited, String> {
+    edit(filters, &[change], author).map_err(|refused| refused.error.to_string())
+}
+
+fn edit(filters: &FilterSet, changes: &[Change], author: Author) -> Result<Edited, GroupError> {
+    let label = |change: &Change| match change {
+        Change::Add { name, for_ms, snaplen, .. } => crate::Label {
+            name: name.as_deref().map(Arc::from),
+            lifetime: for_ms.map(Duration::from_millis),
+            snaplen: *snaplen,
+        },
+        _ => crate::Label::default(),
+    };
+    let labels: Vec<_> = changes.iter().map(label).collect();
+    let changes: Vec<_> = changes.iter().map(borrowed).collect();
+    filters.edit_as(&Edit { changes: &changes, labels: &labels, author })
+}
+
+fn borrowed(change: &Change) -> crate::Change<'_> {
+    match change {
+        Change::Add { text, .. } => crate::Change::Add(text),
+        Change::Set { text } => crate::Change::Set(text),
+        Change::Delete { id } => crate::Change::Remove(*id),
+    }
+}
+
+/// Notes on filters that were added: those that are slow, and those with a text that is in force already.
+pub fn notes(filters: &FilterSet, ids: &[u64]) -> Vec<String> {
+    let slow = filters.notes(ids);
+    let same = filters.same_texts(ids).into_iter().map(|(id, older)| {
+        format!("filter {id} has the same text as filter {older}, which counts its frames")
+    });
+    let mut notes: Vec<_> = slow.into_iter().chain(same).collect();
+    if notes.len() > MAX_NOTES {
+        let more = notes.len() - MAX_NOTES;
+        notes.truncate(MAX_NOTES);
+        notes.push(format!("{more} more notes of this kind"));
+    }
+    notes
+}
+
+fn log(filters: &FilterSet, last: Option<u64>) -> Response {
+    let last = last.map_or(usize::MAX, |last| usize::try_from(last).unwrap_or(usize::MAX));
+    let log = filters.log(last);
+    let trackers = log.trackers.unwrap_or_default();
+    Response::Log {
+        entries: log.records.iter().map(|record| entry(record, &trackers)).collect(),
+        forgotten: log.forgotten,
+    }
+}
+
+fn entry(record: &EditRecord, trackers: &str) -> LogEntry {
+    LogEntry {
+        epoch: record.epoch,
+        edits: record.edits,
+        unix_ms: unix_ms(record.at),
+        author: match &record.author {
+            Author::Client { uid, pid, program } => EditAuthor::Client {
+                uid: *uid,
+                pid: *pid,
+                program: program.as_deref().map(str::to_owned),
+            },
+            Author::Program => EditAuthor::Program,
+            Author::Tracker => EditAuthor::Tracker { name: trackers.to_owned() },
+            Author::Expiry => EditAuthor::Expiry,
+        },
+        accepted: record.accepted,
+        changes: record.changes.iter().map(change).collect(),
+        more_changes: record.more_changes as u64,
+        undoes: record.undoes,
+        undone: record.undone,
+        pause: record.pause,
+    }
+}
+
+fn change(change: &RecordedChange) -> LoggedChange {
+    LoggedChange {
+        added: change.added,
+        id: change.id,
+        text: change.text.chars().take(LOGGED_CHARS).collect(),
+        chars: change.text.chars().count() as u64,
+        label: change.label.as_ref().map(label),
+        accepted: change.accepted,
+    }
+}
+
+/// The name and time of a filter for clients.
+pub fn label(label: &InForce) -> Label {
+    Label {
+        name: label.name.as_deref().map(str::to_owned),
+        expires_unix_ms: label.expires.map(unix_ms),
+        snaplen: label.snaplen,
+    }
+}
+
+fn unix_ms(time: SystemTime) -> u64 {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

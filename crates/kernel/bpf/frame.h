@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/* What the program knows of a frame besides its bytes: from the kernel's buffer or, at XDP, from the driver's.
+ *
+ * Included once, after the scratch memory that it reads.
+ */
+
+#ifdef FYKE_XDP
+/* Bytes of a frame. Linux 5.18, as the load of its bytes. */
+static u64 (*const buffer_len)(struct xdp_md *context) = (void *)BPF_FUNC_xdp_get_buff_len;
+
+/* The interface's own address: its first byte is the lowest. */
+volatile const u64 fyke_own_address = 0;
+
+INLINE u32 frame_len(CONTEXT *context)
+{
+	return buffer_len(context);
+}
+
+INLINE u32 interface(CONTEXT *context)
+{
+	return context->ingress_ifindex;
+}
+
+/* The kind of packet, as the kernel determines it for sockets after this program: frames have a link header. */
+INLINE u32 packet_type(CONTEXT *context, struct scratch *s)
+{
+	const u64 every = 0xffffffffffff;
+	u64 to = *(u64 *)s->head & every;
+
+	if (to & 1)
+		return to == every ? PACKET_BROADCAST : PACKET_MULTICAST;
+	return to == fyke_own_address ? PACKET_HOST : PACKET_OTHERHOST;
+}
+
+/* A tag that the device has removed is not known here: user space does not see it, either. */
+INLINE u32 removed_tag(CONTEXT *context)
+{
+	return 0;
+}
+
+INLINE u32 has_removed_tag(CONTEXT *context)
+{
+	return 0;
+}
+#else
+INLINE u32 frame_len(CONTEXT *skb)
+{
+	return skb->len;
+}
+
+INLINE u32 interface(CONTEXT *skb)
+{
+	return skb->ifindex;
+}
+
+INLINE u32 packet_type(CONTEXT *skb, struct scratch *s)
+{
+	return skb->pkt_type;
+}
+
+INLINE u32 removed_tag(CONTEXT *skb)
+{
+	return skb->vlan_present ? skb->vlan_tci : 0;
+}
+
+INLINE u32 has_removed_tag(CONTEXT *skb)
+{
+	return skb->vlan_present;
+}
+#endif

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/* Gives the frames of an interface to AF_XDP sockets, one for each queue. The host does not get these frames; those of
+ * a queue without a socket, and those that are too long, pass to it and are counted.
+ *
+ * The time of arrival is stored before each frame. The tag that a device removed, and its own time, are not: a program
+ * has to be bound to the device to ask for them.
+ *
+ * The program cannot know whether a socket has room: the socket counts what it drops. So both counts together tell the
+ * outcome of every frame. Linux 5.3 (the third argument of bpf_redirect_map). Source: the kernel's af_xdp.rst.
+ */
+#include <linux/bpf.h>
+#include "redirect.h"
+
+#define SEC(name) __attribute__((section(name), used))
+#define TYPE_OF(value) int (*value)
+
+typedef __u32 u32;
+typedef __u64 u64;
+
+static void *(*const map_lookup)(void *map, const void *key) = (void *)BPF_FUNC_map_lookup_elem;
+static u32 (*const processor)(void) = (void *)BPF_FUNC_get_smp_processor_id;
+static long (*const tail_call)(void *context, void *programs, u32 index) =
+	(void *)BPF_FUNC_tail_call;
+static long (*const redirect_map)(void *map, u64 key, u64 otherwise) =
+	(void *)BPF_FUNC_redirect_map;
+
+static long (*const adjust_meta)(struct xdp_md *context, int delta) =
+	(void *)BPF_FUNC_xdp_adjust_meta;
+static u64 (*const monotonic_ns)(void) = (void *)BPF_FUNC_ktime_get_ns;
+
+struct {
+	TYPE_OF(type)[BPF_MAP_TYPE_ARRAY];
+	TYPE_OF(max_entries)[1];
+	TYPE_OF(map_flags)[BPF_F_MMAPABLE];
+	u32 *key;
+	struct fyke_redirect *value;
+} redirect SEC(".maps");
+
+/* The loader sets max_entries to the number of processors. */
+struct {
+	TYPE_OF(type)[BPF_MAP_TYPE_ARRAY];
+	TYPE_OF(max_entries)[1];
+	TYPE_OF(map_flags)[BPF_F_MMAPABLE];
+	u32 *key;
+	struct fyke_redirect_counts *value;
+} counts SEC(".maps");
+
+/* The sockets by queue. The loader sets max_entries to the number of queues. */
+struct {
+	TYPE_OF(type)[BPF_MAP_TYPE_XSKMAP];
+	TYPE_OF(max_entries)[1];
+	u32 *key;
+	u32 *value;
+} sockets SEC(".maps");
+
+/* The filter that frames go through. */
+struct {
+	TYPE_OF(type)[BPF_MAP_TYPE_PROG_ARRAY];
+	TYPE_OF(max_entries)[1];
+	u32 *key;
+	u32 *value;
+} filter SEC(".maps");
+
+static __attribute__((always_inline)) inline int deliver(struct xdp_md *context)
+{
+	u32 cpu = processor(), zero = 0;
+	struct fyke_redirect_counts *here = map_lookup(&counts, &cpu);
+	struct fyke_redirect *own = map_lookup(&redirect, &zero);
+
+	if (!here || !own)
+		return XDP_PASS;
+	if (context->data_end - context->data > *(volatile u32 *)&own->longest) {
+		here->count[FYKE_COUNT_TOO_LONG]++;
+		return XDP_PASS;
+	}
+	long action = redirect_map(&sockets, context->rx_queue_index, XDP_PASS);
+
+	if (action != XDP_REDIRECT) {
+		here->count[FYKE_COUNT_NO_SOCKET]++;
+		return action;
+	}
+	here->count[FYKE_COUNT_REDIRECTED]++;
+	/* A driver may have no room before its frames; user space then takes the time of reading. */
+	if (!adjust_meta(context, -(int)sizeof(struct fyke_arrival))) {
+		struct fyke_arrival *arrival = (void *)(long)context->data_meta;
+
+		if ((void *)(arrival + 1) <= (void *)(long)context->data) {
+			arrival->ns = monotonic_ns();
+			arrival->mark = FYKE_ARRIVAL;
+		}
+	}
+	return action;
+}
+
+/* Continues after the filter. */
+SEC("xdp")
+int fyke_deliver(struct xdp_md *context)
+{
+	return deliver(context);
+}
+
+SEC("xdp")
+int fyke_redirect(struct xdp_md *context)
+{
+	u32 zero = 0;
+	struct fyke_redirect *own = map_lookup(&redirect, &zero);
+
+	if (!own || !*(volatile u32 *)&own->on)
+		return XDP_PASS;
+	u32 wanted = *(volatile u32 *)&own->queue;
+
+	if (wanted != FYKE_EVERY_QUEUE && wanted != context->rx_queue_index)
+		return XDP_PASS;
+	if (*(volatile u32 *)&own->filters)
+		tail_call(context, &filter, 0);
+	return deliver(context);
+}
+
+char fyke_license[] SEC("license") = "Dual MIT/GPL";

@@ -1,0 +1,206 @@
+//! The checks that a request passes before it is answered.
+//!
+//! | attack | check |
+//! |---|---|
+//! | a page of another site sends requests to this server | `Origin` and `Sec-Fetch-Site`, the token |
+//! | a name of another site resolves to 127.0.0.1 (DNS rebinding) | `Host` |
+//! | another user of this machine connects | the token |
+
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, ORIGIN};
+use hyper::{Request, StatusCode};
+use std::io;
+
+/// Bytes of a token before they are written as hexadecimal digits.
+const TOKEN_BYTES: usize = 16;
+/// Header by which a browser names the relation between a page and its request.
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// The secret and the names of a server.
+#[derive(Debug)]
+pub struct Door {
+    token: String,
+    /// Allowed values of `Host`.
+    hosts: [String; 2],
+}
+
+/// Refusal of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    Host,
+    Origin,
+    Token,
+    ContentType,
+}
+
+impl Refusal {
+    /// The status of the answer.
+    pub fn status(self) -> StatusCode {
+        match self {
+            Refusal::Host => StatusCode::MISDIRECTED_REQUEST,
+            Refusal::Origin => StatusCode::FORBIDDEN,
+            Refusal::Token => StatusCode::UNAUTHORIZED,
+            Refusal::ContentType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        }
+    }
+
+    /// The answer.
+    pub fn text(self) -> &'static str {
+        match self {
+            Refusal::Host => "open this page by the address that fyke web printed\n",
+            Refusal::Origin => "requests of other pages are refused\n",
+            Refusal::Token => {
+                "the token is missing or wrong: open the address that fyke web printed\n"
+            }
+            Refusal::ContentType => "the content type must be application/json\n",
+        }
+    }
+}
+
+impl Door {
+    /// Makes a door with a new token.
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub fn new(port: u16) -> io::Result<Door> {
+        let mut secret = [0; TOKEN_BYTES];
+        rustix::rand::getrandom(&mut secret[..], rustix::rand::GetRandomFlags::empty())?;
+        let token = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(Door::with_token(token, port))
+    }
+
+    fn with_token(token: String, port: u16) -> Door {
+        let named = |name: &str| match port {
+            80 => name.to_owned(),
+            _ => format!("{name}:{port}"),
+        };
+        Door { token, hosts: [named("127.0.0.1"), named("localhost")] }
+    }
+
+    /// The secret, 32 hexadecimal digits.
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// Checks the host and the origin, which every request must pass.
+    pub fn check_place<B>(&self, request: &Request<B>) -> Result<(), Refusal> {
+        let headers = request.headers();
+        let host = only(headers, &HOST).ok_or(Refusal::Host)?;
+        let target = request.uri().authority().map(|authority| authority.as_str());
+        if ![Some(host), target].into_iter().flatten().all(|name| self.is_own(name)) {
+            return Err(Refusal::Host);
+        }
+        if headers.contains_key(ORIGIN) {
+            let origin = only(headers, &ORIGIN).and_then(|origin| origin.strip_prefix("http://"));
+            // A page that was opened as localhost is another origin than 127.0.0.1.
+            if origin != Some(host) {
+                return Err(Refusal::Origin);
+            }
+        }
+        match headers.contains_key(FETCH_SITE) {
+            true if !matches!(only(headers, &FETCH_SITE), Some("same-origin" | "none")) => {
+                Err(Refusal::Origin)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks the token and the type of a body. A form of another page cannot send this type without a question that
+    /// is refused.
+    pub fn check_secret(&self, headers: &HeaderMap) -> Result<(), Refusal> {
+        let given = only(headers, &AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
+        if !given.is_some_and(|given| is_equal(given.as_bytes(), self.token.as_bytes())) {
+            return Err(Refusal::Token);
+        }
+        match only(headers, &CONTENT_TYPE) {
+            Some("application/json") => Ok(()),
+            _ => Err(Refusal::ContentType),
+        }
+    }
+
+    fn is_own(&self, host: &str) -> bool {
+        self.hosts.iter().any(|own| own == host)
+    }
+}
+
+/// The value of a header that occurs once.
+fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next()?.to_str().ok()?;
+    values.next().is_none().then_some(value)
+}
+
+/// Compares without a time that depends on the position of the first difference.
+fn is_equal(given: &[u8], wanted: &[u8]) -> bool {
+    let pairs = given.iter().zip(wanted);
+    given.len() == wanted.len() && pairs.fold(0, |found, (a, b)| found | (a ^ b)) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(uri: &str, headers: &[(&str, &str)]) -> Request<()> {
+        let mut request = Request::builder().uri(uri);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        request.body(()).unwrap()
+    }
+
+    #[test]
+    fn only_the_printed_address_is_answered() {
+        let door = Door::with_token("t".into(), 8080);
+        let check = |uri: &str, headers: &[(&str, &str)]| door.check_place(&request(uri, headers));
+        for host in ["127.0.0.1:8080", "localhost:8080"] {
+            assert_eq!(check("/", &[("host", host)]), Ok(()));
+        }
+        for host in ["127.0.0.1", "127.0.0.1:80", "evil.example:8080", "localhost:8080.evil", ""] {
+            assert_eq!(check("/", &[("host", host)]), Err(Refusal::Host), "{host}");
+        }
+        assert_eq!(check("/", &[]), Err(Refusal::Host));
+        let twice = [("host", "localhost:8080"), ("host", "evil.example")];
+        assert_eq!(check("/", &twice), Err(Refusal::Host));
+        let absolute = check("http://evil.example/", &[("host", "localhost:8080")]);
+        assert_eq!(absolute, Err(Refusal::Host));
+    }
+
+    #[test]
+    fn other_pages_are_refused() {
+        let door = Door::with_token("t".into(), 8080);
+        let check = |name: &str, value: &str| {
+            door.check_place(&request("/", &[("host", "localhost:8080"), (name, value)]))
+        };
+        assert_eq!(check("origin", "http://localhost:8080"), Ok(()));
+        for origin in
+            ["null", "http://evil.example", "https://localhost:8080", "http://127.0.0.1:8080"]
+        {
+            assert_eq!(check("origin", origin), Err(Refusal::Origin), "{origin}");
+        }
+        assert_eq!(check("sec-fetch-site", "same-origin"), Ok(()));
+        assert_eq!(check("sec-fetch-site", "none"), Ok(()));
+        for site in ["cross-site", "same-site", "Same-Origin"] {
+            assert_eq!(check("sec-fetch-site", site), Err(Refusal::Origin), "{site}");
+        }
+    }
+
+    #[test]
+    fn the_token_is_compared_whole() {
+        let door = Door::with_token("abcd".into(), 1);
+        let check = |value: &str, kind: &str| {
+            let headers = [("authorization", value), ("content-type", kind)];
+            door.check_secret(request("/", &headers).headers())
+        };
+        assert_eq!(check("Bearer abcd", "application/json"), Ok(()));
+        for value in ["", "Bearer ", "Bearer abc", "Bearer abcde", "Bearer abce", "abcd"] {
+            assert_eq!(check(value, "application/json"), Err(Refusal::Token), "{value}");
+        }
+        assert_eq!(check("Bearer abcd", "text/plain"), Err(Refusal::ContentType));
+    }
+
+    #[test]
+    fn tokens_differ() {
+        let (one, other) = (Door::new(1).unwrap(), Door::new(1).unwrap());
+        assert_eq!(one.token().len(), 2 * TOKEN_BYTES);
+        assert_ne!(one.token(), other.token());
+    }
+}

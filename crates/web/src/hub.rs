@@ -1,0 +1,113 @@
+//! Shared by several pages: one thread for the list of running fykes, and one for the counts of each that is shown.
+//! A thread ends when the last page has left.
+
+use crate::view;
+use fyke_control::Client;
+use hyper::body::Bytes;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::watch::{self, Receiver, Sender};
+
+/// Time between two looks for running fykes.
+const LIST_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A subject of events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Topic {
+    /// The running fykes.
+    Fykes,
+    /// The counts of the fyke with this process id.
+    Counts(u32),
+}
+
+/// The last event of a topic, with its line end; empty before the first.
+pub type Latest = Receiver<Bytes>;
+
+/// The topics that pages look at.
+#[derive(Debug)]
+pub struct Hub {
+    topics: Mutex<HashMap<Topic, Arc<Sender<Bytes>>>>,
+    interval: Duration,
+}
+
+impl Hub {
+    /// A hub without topics, which reads counts at this interval.
+    pub fn new(interval: Duration) -> Hub {
+        Hub { topics: Mutex::default(), interval }
+    }
+
+    /// Subscribes to a topic.
+    pub fn subscribe(self: &Arc<Hub>, topic: Topic) -> Latest {
+        let mut topics = self.lock();
+        if let Some(sender) = topics.get(&topic) {
+            return sender.subscribe();
+        }
+        let (sender, receiver) = watch::channel(Bytes::new());
+        let sender = Arc::new(sender);
+        topics.insert(topic, Arc::clone(&sender));
+        drop(topics);
+        let (hub, to) = (Arc::clone(self), Arc::clone(&sender));
+        let thread = std::thread::Builder::new().name("follow".to_owned());
+        let started = thread.spawn(move || match topic {
+            Topic::Fykes => hub.list(&to),
+            Topic::Counts(pid) => hub.follow(pid, &to),
+        });
+        if let (Err(error), Topic::Counts(pid)) = (started, topic) {
+            self.lock().remove(&topic);
+            sender.send_replace(view::ended(pid, &format!("no thread for it: {error}")).into());
+        }
+        receiver
+    }
+
+    /// Lists the running fykes until no page is left.
+    fn list(&self, to: &Sender<Bytes>) {
+        while self.publish(Topic::Fykes, to, view::fykes(&fyke_control::list())) {
+            std::thread::sleep(LIST_INTERVAL);
+        }
+    }
+
+    /// Reads counts until the fyke has ended or no page is left.
+    fn follow(&self, pid: u32, to: &Sender<Bytes>) {
+        let topic = Topic::Counts(pid);
+        let interval_ms = u64::try_from(self.interval.as_millis()).unwrap_or(u64::MAX);
+        let mut reason = "it has ended".to_owned();
+        match Client::connect(Some(pid)).map(|client| client.watch(interval_ms)) {
+            Ok(Ok(watch)) => {
+                for stats in watch {
+                    match stats {
+                        Ok(stats) if self.publish(topic, to, view::counts(pid, &stats)) => {}
+                        Ok(_) => return,
+                        Err(error) => reason = error.to_string(),
+                    }
+                }
+            }
+            Ok(Err(error)) => reason = error.to_string(),
+            Err(error) => reason = error.to_string(),
+        }
+        self.lock().remove(&topic);
+        to.send_replace(view::ended(pid, &reason).into());
+    }
+
+    /// Publishes an event if it is new; false, and the topic is removed, if no page is left.
+    fn publish(&self, topic: Topic, to: &Sender<Bytes>, line: Vec<u8>) -> bool {
+        let mut topics = self.lock();
+        if to.receiver_count() == 0 {
+            topics.remove(&topic);
+            return false;
+        }
+        drop(topics);
+        to.send_if_modified(|latest| {
+            let is_new = *latest != line;
+            if is_new {
+                *latest = line.into();
+            }
+            is_new
+        });
+        true
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Topic, Arc<Sender<Bytes>>>> {
+        self.topics.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

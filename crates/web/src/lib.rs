@@ -1,0 +1,46 @@
+//! Running fykes as a page in a browser: a client of control sockets that serves one page on the loopback interface.
+//!
+//! ```text
+//!  browser ── HTTP, token ──▶ Server ── control socket ──▶ running fyke
+//!     ▲  page, one stream of lines, one call per action      (dump, track, run, …)
+//! ```
+//!
+//! The server is a process of its own. The running fyke sees the same requests as from `fyke ctl`, limits each client,
+//! and never waits for one.
+//!
+//! | module | job |
+//! |---|---|
+//! | [`server`] | accepts connections and answers requests |
+//! | `door` | refuses requests of other pages, other hosts, and without the token |
+//! | `seats` | bounds the number of connections; those without a token go first |
+//! | `hub` | one reader of counts for each running fyke, however many pages show it |
+//! | `call` | the requests that a page may make |
+//! | `view` | counts as they are sent to a page: the largest entries, texts cut |
+//!
+//! # What a page gets
+//!
+//! `GET /`, `/page.css`, `/page.js` and `/draw.js` return the page, without data. Everything else needs the token
+//! (`Authorization: Bearer TOKEN`) and a body of JSON:
+//!
+//! | path | body | answer |
+//! |---|---|---|
+//! | `POST /api/events` | `{"pid":4711}`, or `{}` without counts | lines of JSON until the page closes it |
+//! | `POST /api/call` | `{"pid":4711,"request":{…}}` | a [`fyke_control::Response`] |
+//!
+//! The field `event` of a line is `fykes`, `counts` or `ended`; empty lines keep the stream open. The request of a call
+//! is a [`fyke_control::Request`].
+//!
+//! An added text is first tried ([`fyke_control::Request::Try`]). So only texts of filters are accepted; the text of a
+//! graph, which could open files, is refused.
+//!
+//! Memory: a stream holds the last line of each kind, not a queue; a request has at most 256 KiB, an answer 1 MiB.
+#![forbid(unsafe_code)]
+
+mod call;
+mod door;
+mod hub;
+mod seats;
+pub mod server;
+mod view;
+
+pub use server::{Options, Server, StartError};

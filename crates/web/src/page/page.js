@@ -1,0 +1,169 @@
+// The running fyke that is shown, its events, and the actions of the user. Drawing is in draw.js.
+//
+// Texts of packets and of other users are set as text, never as HTML.
+import { drawAnswer, drawCounts, drawFrames, drawLog, drawNames, drawState } from "/draw.js";
+
+const HISTORY = 300; // samples, oldest first
+const MAX_LINE = 4 << 20; // characters of an event
+const token = location.hash.slice(1);
+const byId = (id) => document.getElementById(id);
+
+// before: the last counts. history: { seen, accepted } in frames per second, and epoch if a new one began.
+const state = { pid: null, fykes: [], counts: null, before: null, history: [], ended: null };
+let stream = null; // the controller of the open stream
+
+function send(path, body, signal) {
+  const headers = { "Authorization": `Bearer ${token}`, "Content-Type": "application/json" };
+  return fetch(path, { method: "POST", headers, body: JSON.stringify(body), signal });
+}
+
+// Makes a request; returns the answer, which may be an error.
+async function call(request) {
+  if (state.pid === null) return { response: "error", message: "no running fyke" };
+  try {
+    const answer = await send("/api/call", { pid: state.pid, request });
+    return answer.ok ? await answer.json() : { response: "error", message: await answer.text() };
+  } catch (error) {
+    return { response: "error", message: `fyke web does not answer: ${error.message}` };
+  }
+}
+
+// Reads events until the stream ends, and opens it again.
+async function listen() {
+  stream?.abort();
+  const own = new AbortController();
+  stream = own;
+  try {
+    const wanted = state.pid === null ? {} : { pid: state.pid };
+    const answer = await send("/api/events", wanted, own.signal);
+    if (!answer.ok) throw new Error(await answer.text());
+    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    let rest = "";
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done || own !== stream) break;
+      const lines = (rest + value).split("\n");
+      rest = lines.pop();
+      if (rest.length > MAX_LINE) throw new Error("an event is too long");
+      for (const line of lines) if (line !== "" && own === stream) take(JSON.parse(line));
+    }
+  } catch (error) {
+    if (own === stream) drawState("lost", `fyke web does not answer: ${error.message}`);
+  }
+  if (own !== stream) return;
+  if (document.body.dataset.state !== "lost") drawState("lost", "fyke web has closed the stream");
+  setTimeout(() => { if (own === stream) listen(); }, 1000);
+}
+
+function take(event) {
+  if (event.event === "fykes") takeFykes(event);
+  else if (event.pid !== state.pid) return;
+  else if (event.event === "counts") takeCounts(event);
+  else if (event.event === "ended") {
+    state.ended = event.reason;
+    drawState("ended", event.reason);
+  }
+}
+
+function takeFykes({ fykes }) {
+  state.fykes = fykes;
+  drawNames(fykes, state.pid);
+  if (fykes.some((one) => one.pid === state.pid)) return;
+  // The shown one has ended, perhaps to be started again.
+  const same = (one) => one.command === state.command && one.source === state.source;
+  const next = fykes.find((one) => state.pid !== null && same(one))
+    ?? (state.pid === null ? fykes.find((one) => one.live) ?? fykes[0] : undefined);
+  if (next) choose(next.pid);
+  else if (state.pid === null) drawState("none", "no running fyke of this user");
+  else drawState("ended", state.ended ?? "it has ended");
+}
+
+function choose(pid) {
+  const one = state.fykes.find((one) => one.pid === pid);
+  Object.assign(state, { pid, command: one?.command, source: one?.source });
+  Object.assign(state, { counts: null, before: null, history: [], ended: null });
+  drawNames(state.fykes, pid);
+  drawState("connecting", "connecting");
+  drawFrames(null);
+  drawLog(null);
+  listen();
+}
+
+function takeCounts(counts) {
+  const before = state.counts;
+  Object.assign(state, { before, counts });
+  if (before) {
+    const ms = Math.max(1, counts.uptime_ms - before.uptime_ms);
+    const rate = (name) => Math.max(0, counts[name] - before[name]) * 1000 / ms;
+    const epoch = counts.epoch === before.epoch ? null : counts.epoch;
+    state.history.push({ seen: rate("seen"), accepted: rate("accepted"), epoch, ms });
+    if (state.history.length > HISTORY) state.history.shift();
+  }
+  drawState(counts.paused ? "paused" : "runs", counts.paused ? "paused: frames are lost" : "runs");
+  drawCounts(state, remove);
+}
+
+// Tries the text while it is typed: one request at a time, the last text wins.
+let trying = false;
+let tryAgain = false;
+async function typed() {
+  if (trying) { tryAgain = true; return; }
+  trying = true;
+  do {
+    tryAgain = false;
+    const text = byId("text").value;
+    if (text.trim() === "") { drawAnswer(null); continue; }
+    const answer = await call({ request: "try", text });
+    if (text === byId("text").value) drawAnswer(answer); else tryAgain = true;
+  } while (tryAgain);
+  trying = false;
+}
+
+async function act(request) {
+  const answer = await call(request);
+  drawAnswer(answer);
+  if (byId("entries").children.length > 0) showLog();
+  return answer.response === "ok";
+}
+
+async function add(event) {
+  event.preventDefault();
+  const text = byId("text").value;
+  if (text.trim() === "") return;
+  if (await act({ request: "add", text }) && byId("text").value === text) byId("text").value = "";
+}
+
+const remove = (id) => act({ request: "delete", id });
+const undo = (epoch) => act({ request: "undo", epoch });
+const showWhy = async () => drawFrames(await call({ request: "why", last: 20 }));
+const showLog = async () => drawLog(await call({ request: "log", last: 30 }), undo);
+
+function pause() {
+  if (state.counts?.paused) return act({ request: "start" });
+  const question = "Pause the capture? Frames that arrive meanwhile are lost.";
+  return window.confirm(question) ? act({ request: "pause" }) : undefined;
+}
+
+const KEYS = { "u": () => undo(null), "r": showWhy, "l": showLog, "/": () => byId("text").focus() };
+function key(event) {
+  if (event.ctrlKey || event.altKey || event.metaKey) return;
+  if (event.key === "Escape") { document.activeElement?.blur(); return; }
+  if (/^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName) || !Object.hasOwn(KEYS, event.key)) return;
+  event.preventDefault();
+  KEYS[event.key]();
+}
+
+byId("edit").addEventListener("submit", add);
+byId("text").addEventListener("input", typed);
+byId("undo").addEventListener("click", () => undo(null));
+byId("why").addEventListener("click", showWhy);
+byId("log").addEventListener("click", showLog);
+byId("pause").addEventListener("click", pause);
+byId("fykes").addEventListener("change", (event) => choose(Number(event.target.value)));
+document.addEventListener("keydown", key);
+window.addEventListener("hashchange", () => location.reload());
+// A page that is not seen costs nothing, and leaves its connection to others.
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) { stream?.abort(); stream = null; } else listen();
+});
+if (!document.hidden) listen();

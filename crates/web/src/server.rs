@@ -1,0 +1,320 @@
+//! The server: accepts connections on the loopback interface, and answers requests of the page.
+//!
+//! One thread runs all connections. Calls, which wait for a running fyke, run in a bounded pool of threads.
+
+use crate::call::{self, Call};
+use crate::door::{Door, Refusal};
+use crate::hub::{Hub, Latest, Topic};
+use crate::seats::{MAX_STREAMS, Seats};
+use http_body_util::channel::{Channel, Sender};
+use http_body_util::{BodyExt, Either, Full, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{
+    ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue,
+    REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use serde::Deserialize;
+use std::convert::Infallible;
+use std::io;
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::time::{Instant, sleep, timeout};
+
+/// Most bytes of the body of a request.
+const MAX_BODY_BYTES: usize = 256 << 10;
+/// Most bytes of the head of a request.
+const MAX_HEAD_BYTES: usize = 16 << 10;
+/// Time limit for the head of a request; an idle connection is closed after it.
+const HEAD_LIMIT: Duration = Duration::from_secs(15);
+/// Time limit for the body of a request.
+const BODY_LIMIT: Duration = Duration::from_secs(10);
+/// Time limit for a page to take an event.
+const EVENT_LIMIT: Duration = Duration::from_secs(20);
+/// An empty line is sent after this time without events.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
+/// Time between two looks for new events; at most ten events of a kind are sent in a second.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+/// Most threads for calls.
+const CALL_THREADS: usize = 16;
+
+/// Parts of the page: path, content type, content.
+const PAGE: &[(&str, &str, &str)] = &[
+    ("/", "text/html; charset=utf-8", include_str!("page/page.html")),
+    ("/page.css", "text/css; charset=utf-8", include_str!("page/page.css")),
+    ("/page.js", "text/javascript; charset=utf-8", include_str!("page/page.js")),
+    ("/draw.js", "text/javascript; charset=utf-8", include_str!("page/draw.js")),
+];
+
+/// The page loads nothing from elsewhere, sends nothing elsewhere, and runs no text that it shows.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
+                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// Settings of a server.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The port on 127.0.0.1; 0 for any that is free.
+    pub port: u16,
+    /// Time between two readings of counts, at least 100 ms.
+    pub interval: Duration,
+    /// Name of this program in the log of edits.
+    pub program: String,
+    /// True if pages may edit.
+    pub edits: bool,
+    /// True if pages get whole lines of frames; else they end at the first `: `, before what is in the packet.
+    pub payload: bool,
+}
+
+/// Reasons why a server does not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The port is taken.
+    #[error("cannot listen on 127.0.0.1:{port}: {source}")]
+    Listen {
+        /// The port.
+        port: u16,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// The system has no random numbers, or no descriptors.
+    #[error(transparent)]
+    System(#[from] io::Error),
+}
+
+/// A server that listens.
+#[derive(Debug)]
+pub struct Server {
+    listener: TcpListener,
+    port: u16,
+    shared: Shared,
+}
+
+/// Shared by all connections.
+#[derive(Debug)]
+struct Shared {
+    door: Door,
+    seats: Seats,
+    hub: Arc<Hub>,
+    options: Options,
+}
+
+type Body = Either<Full<Bytes>, Channel<Bytes>>;
+
+impl Server {
+    /// Listens on the loopback interface.
+    ///
+    /// # Errors
+    /// The port is taken, or the system refuses.
+    pub fn bind(options: Options) -> Result<Server, StartError> {
+        let port = options.port;
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))
+            .map_err(|source| StartError::Listen { port, source })?;
+        listener.set_nonblocking(true)?;
+        let port = listener.local_addr()?.port();
+        let interval = options.interval.max(LOOK_INTERVAL);
+        let hub = Arc::new(Hub::new(interval));
+        let shared = Shared { door: Door::new(port)?, seats: Seats::default(), hub, options };
+        Ok(Server { listener, port, shared })
+    }
+
+    /// The address of the page. Its fragment is the token, which a browser does not send to a server.
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}/#{}", self.port, self.shared.door.token())
+    }
+
+    /// Serves until `stop` is true.
+    ///
+    /// # Errors
+    /// The system refuses; not the end of a connection.
+    pub fn run(self, stop: &AtomicBool) -> io::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .max_blocking_threads(CALL_THREADS)
+            .build()?;
+        let result = runtime.block_on(async {
+            let listener = tokio::net::TcpListener::from_std(self.listener)?;
+            accept(&listener, &Arc::new(self.shared), stop).await;
+            Ok(())
+        });
+        // Calls that are under way end with the process.
+        runtime.shutdown_background();
+        result
+    }
+}
+
+async fn accept(listener: &tokio::net::TcpListener, shared: &Arc<Shared>, stop: &AtomicBool) {
+    let mut number = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let Ok(accepted) = timeout(LOOK_INTERVAL, listener.accept()).await else { continue };
+        let Ok((stream, _)) = accepted else {
+            // No descriptor is free: connections that end free some.
+            sleep(LOOK_INTERVAL).await;
+            continue;
+        };
+        number += 1;
+        let seat = Seat { shared: Arc::clone(shared), number };
+        let task = tokio::spawn(async move {
+            let answer = |request| respond(&seat, request);
+            let connection = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEAD_LIMIT)
+                .max_buf_size(MAX_HEAD_BYTES)
+                .serve_connection(TokioIo::new(stream), service_fn(answer));
+            // Its end concerns only the other end.
+            let _ended = connection.await;
+        });
+        shared.seats.add(number, task.abort_handle());
+    }
+}
+
+/// The seat of a connection; leaves it when dropped.
+#[derive(Debug)]
+struct Seat {
+    shared: Arc<Shared>,
+    number: u64,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.shared.seats.remove(self.number);
+    }
+}
+
+async fn respond(seat: &Seat, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+    let mut response = match answer(seat, request).await {
+        Ok(response) => response,
+        Err(refusal) => text(refusal.status(), refusal.text()),
+    };
+    let always = [
+        (CONTENT_SECURITY_POLICY, POLICY),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (X_FRAME_OPTIONS, "DENY"),
+        (REFERRER_POLICY, "no-referrer"),
+        (CACHE_CONTROL, "no-store"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    ];
+    for (name, value) in always {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    Ok(response)
+}
+
+async fn answer(seat: &Seat, request: Request<Incoming>) -> Result<Response<Body>, Refusal> {
+    let shared = &seat.shared;
+    shared.door.check_place(&request)?;
+    let path = request.uri().path();
+    if let Some((_, kind, content)) = PAGE.iter().find(|(known, ..)| *known == path) {
+        return Ok(match request.method() {
+            &Method::GET => with_type(full(content.as_bytes()), kind),
+            _ => not_allowed("GET"),
+        });
+    }
+    if !matches!(path, "/api/events" | "/api/call") {
+        return Ok(text(StatusCode::NOT_FOUND, "there is no such page\n"));
+    }
+    if request.method() != Method::POST {
+        return Ok(not_allowed("POST"));
+    }
+    shared.door.check_secret(request.headers())?;
+    shared.seats.trust(seat.number);
+    let is_stream = path == "/api/events";
+    let body = Limited::new(request.into_body(), MAX_BODY_BYTES).collect();
+    let body = match timeout(BODY_LIMIT, body).await {
+        Ok(Ok(body)) => body.to_bytes(),
+        Ok(Err(_)) => return Ok(text(StatusCode::PAYLOAD_TOO_LARGE, "the body is too long\n")),
+        Err(_) => return Ok(text(StatusCode::REQUEST_TIMEOUT, "the body did not end in time\n")),
+    };
+    Ok(if is_stream { events(seat, &body) } else { called(shared, &body).await })
+}
+
+/// Body of a request for events.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wanted {
+    /// The fyke with the counts that are wanted.
+    pid: Option<u32>,
+}
+
+/// Begins a stream of events.
+fn events(seat: &Seat, body: &[u8]) -> Response<Body> {
+    let wanted: Wanted = match serde_json::from_slice(body) {
+        Ok(wanted) => wanted,
+        Err(error) => return text(StatusCode::BAD_REQUEST, &format!("not a request: {error}\n")),
+    };
+    let shared = &seat.shared;
+    if !shared.seats.stream(seat.number) {
+        let message = format!("{MAX_STREAMS} pages are open; close one\n");
+        return text(StatusCode::SERVICE_UNAVAILABLE, &message);
+    }
+    let topics = [Some(Topic::Fykes), wanted.pid.map(Topic::Counts)];
+    let feeds = topics.into_iter().flatten().map(|topic| shared.hub.subscribe(topic)).collect();
+    let (sender, body) = Channel::new(1);
+    tokio::spawn(feed(sender, feeds));
+    with_type(Response::new(Either::Right(body)), "application/x-ndjson")
+}
+
+/// Sends each new event until the page has closed the stream. A slow page misses events in between.
+async fn feed(mut sender: Sender<Bytes>, mut feeds: Vec<Latest>) {
+    feeds.iter_mut().for_each(Latest::mark_changed);
+    let mut last_sent = Instant::now();
+    loop {
+        for feed in &mut feeds {
+            let line = {
+                let latest = feed.borrow_and_update();
+                latest.has_changed().then(|| latest.clone()).filter(|line| !line.is_empty())
+            };
+            let quiet = last_sent.elapsed() >= SIGN_OF_LIFE;
+            let Some(line) = line.or_else(|| quiet.then(|| Bytes::from_static(b"\n"))) else {
+                continue;
+            };
+            match timeout(EVENT_LIMIT, sender.send_data(line)).await {
+                Ok(Ok(())) => last_sent = Instant::now(),
+                _ => return,
+            }
+        }
+        sleep(LOOK_INTERVAL).await;
+    }
+}
+
+/// Carries out a call in another thread.
+async fn called(shared: &Arc<Shared>, body: &[u8]) -> Response<Body> {
+    let call: Call = match serde_json::from_slice(body) {
+        Ok(call) => call,
+        Err(error) => return text(StatusCode::BAD_REQUEST, &format!("not a call: {error}\n")),
+    };
+    let for_call = Arc::clone(shared);
+    let answer = tokio::task::spawn_blocking(move || call::answer(&call, &for_call.options));
+    match answer.await {
+        Ok(line) => with_type(full(&line), "application/json"),
+        Err(_) => text(StatusCode::INTERNAL_SERVER_ERROR, "the call failed\n"),
+    }
+}
+
+fn full(content: &[u8]) -> Response<Body> {
+    Response::new(Either::Left(Full::new(Bytes::copy_from_slice(content))))
+}
+
+fn with_type(mut response: Response<Body>, kind: &'static str) -> Response<Body> {
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}
+
+fn text(status: StatusCode, message: &str) -> Response<Body> {
+    let mut response = with_type(full(message.as_bytes()), "text/plain; charset=utf-8");
+    *response.status_mut() = status;
+    response
+}
+
+fn not_allowed(method: &'static str) -> Response<Body> {
+    let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "this method is not allowed here\n");
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static(method));
+    response
+}

@@ -1,0 +1,215 @@
+//! Events as they are sent to a page, one JSON object a line, bounded: the largest entries, and texts cut.
+
+use fyke_control::{EntryKind, FilterCount, Instance, Label, NodeCount, Stats};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Most filters in one event.
+const MAX_FILTERS: usize = 100;
+/// Most nodes in one event.
+const MAX_NODES: usize = 256;
+/// Most characters of a text.
+const MAX_CHARS: usize = 500;
+/// Most running fykes in the list.
+const MAX_FYKES: usize = 64;
+
+/// An event.
+#[derive(Debug, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Event<'a> {
+    Fykes { fykes: Vec<Fyke>, more: usize },
+    Counts(Counts<'a>),
+    Ended { pid: u32, reason: String },
+}
+
+#[derive(Debug, Serialize)]
+struct Fyke {
+    pid: u32,
+    /// Absent if it does not answer.
+    command: Option<String>,
+    source: Option<String>,
+    live: bool,
+    started_unix_ms: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Counts<'a> {
+    pid: u32,
+    epoch: u64,
+    uptime_ms: u64,
+    paused: bool,
+    kernel: Option<&'a str>,
+    no_counts: Option<&'a str>,
+    seen: u64,
+    accepted: u64,
+    rejected: u64,
+    taken: u64,
+    lost: u64,
+    lost_by_reason: &'a BTreeMap<String, u64>,
+    closes: bool,
+    rejected_in_kernel: Option<&'a str>,
+    nodes: Vec<Node<'a>>,
+    more_nodes: usize,
+    filters: Vec<Filter<'a>>,
+    more_filters: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct Node<'a> {
+    id: u64,
+    node: String,
+    text: String,
+    arrived: u64,
+    passed: u64,
+    rejected: u64,
+    taken: u64,
+    lost: u64,
+    failed: Option<&'a str>,
+}
+
+#[derive(Debug, Serialize)]
+struct Filter<'a> {
+    id: u64,
+    kind: EntryKind,
+    text: String,
+    /// Number of characters of the whole text.
+    chars: usize,
+    accepted: u64,
+    label: Option<&'a Label>,
+}
+
+/// The event with the running fykes.
+pub fn fykes(running: &[Instance]) -> Vec<u8> {
+    let fykes = running.iter().take(MAX_FYKES).map(|instance| {
+        let description = instance.description.as_ref();
+        Fyke {
+            pid: instance.pid,
+            command: description.map(|it| cut(&it.command_line.join(" "))),
+            source: description.map(|it| cut(&it.source)),
+            live: description.is_some_and(|it| it.live),
+            started_unix_ms: description.map_or(0, |it| it.started_unix_ms),
+        }
+    });
+    let more = running.len().saturating_sub(MAX_FYKES);
+    line(&Event::Fykes { fykes: fykes.collect(), more })
+}
+
+/// The event with the counts of a running fyke.
+pub fn counts(pid: u32, stats: &Stats) -> Vec<u8> {
+    let accounting = &stats.accounting;
+    let filters = largest(&stats.filters);
+    line(&Event::Counts(Counts {
+        pid,
+        epoch: stats.epoch,
+        uptime_ms: stats.uptime_ms,
+        paused: stats.paused,
+        kernel: stats.kernel.as_deref(),
+        no_counts: stats.no_counts.as_deref(),
+        seen: accounting.seen,
+        accepted: accounting.delivered,
+        rejected: accounting.rejected,
+        taken: accounting.taken,
+        lost: accounting.lost.values().fold(0, |sum, lost| sum.saturating_add(*lost)),
+        lost_by_reason: &accounting.lost,
+        closes: accounting.is_exact(),
+        rejected_in_kernel: accounting.rejected_in_kernel.as_deref(),
+        nodes: stats.nodes.iter().take(MAX_NODES).map(node).collect(),
+        more_nodes: stats.nodes.len().saturating_sub(MAX_NODES),
+        more_filters: stats.filters.len() - filters.len(),
+        filters: filters.into_iter().map(filter).collect(),
+    }))
+}
+
+/// The event for a running fyke that no longer answers.
+pub fn ended(pid: u32, reason: &str) -> Vec<u8> {
+    line(&Event::Ended { pid, reason: cut(reason) })
+}
+
+/// The filters that accepted most, in their own order.
+fn largest(filters: &[FilterCount]) -> Vec<&FilterCount> {
+    let mut places: Vec<usize> = (0..filters.len()).collect();
+    if filters.len() > MAX_FILTERS {
+        let count = |place: &usize| std::cmp::Reverse(filters[*place].accepted);
+        places.select_nth_unstable_by_key(MAX_FILTERS, count);
+        places.truncate(MAX_FILTERS);
+        places.sort_unstable();
+    }
+    places.into_iter().map(|place| &filters[place]).collect()
+}
+
+fn filter(count: &FilterCount) -> Filter<'_> {
+    Filter {
+        id: count.id,
+        kind: count.kind,
+        text: cut(&count.text),
+        chars: count.text.chars().count(),
+        accepted: count.accepted,
+        label: count.label.as_ref(),
+    }
+}
+
+fn node(count: &NodeCount) -> Node<'_> {
+    Node {
+        id: count.id,
+        node: cut(&count.node),
+        text: cut(&count.text),
+        arrived: count.arrived,
+        passed: count.passed,
+        rejected: count.rejected,
+        taken: count.taken,
+        lost: count.lost,
+        failed: count.failed.as_deref(),
+    }
+}
+
+fn cut(text: &str) -> String {
+    text.chars().take(MAX_CHARS).collect()
+}
+
+fn line(event: &Event<'_>) -> Vec<u8> {
+    // Maps with texts as keys, numbers and texts: nothing that JSON lacks.
+    let mut line = serde_json::to_vec(event).unwrap_or_default();
+    line.push(b'\n');
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    #[test]
+    fn counts_are_bounded_and_keep_their_sum() {
+        let filters = (0..10_000).map(|id| FilterCount {
+            id,
+            text: "x".repeat(10_000),
+            accepted: id % 5_000,
+            ..FilterCount::default()
+        });
+        let nodes = (0..1_000).map(|id| NodeCount { id, ..NodeCount::default() });
+        let mut stats =
+            Stats { filters: filters.collect(), nodes: nodes.collect(), ..Stats::default() };
+        stats.accounting.seen = 3;
+        stats.accounting.delivered = 1;
+        stats.accounting.lost = BTreeMap::from([("ring".to_owned(), 2)]);
+        let line = counts(7, &stats);
+        assert!(line.len() < 256 << 10, "{} bytes", line.len());
+        let event: Value = serde_json::from_slice(&line).unwrap();
+        assert_eq!((&event["event"], &event["pid"]), (&"counts".into(), &7.into()));
+        assert_eq!((&event["lost"], &event["closes"]), (&2.into(), &true.into()));
+        assert_eq!((&event["more_filters"], &event["more_nodes"]), (&9_900.into(), &744.into()));
+        let shown = event["filters"].as_array().unwrap();
+        assert!(shown.iter().all(|one| one["accepted"].as_u64().unwrap() >= 4_950), "the largest");
+        assert!(shown.is_sorted_by_key(|one| one["id"].as_u64()));
+        assert_eq!(
+            (&shown[0]["chars"], shown[0]["text"].as_str().map(str::len)),
+            (&10_000.into(), Some(MAX_CHARS))
+        );
+    }
+
+    #[test]
+    fn texts_of_the_network_are_one_line() {
+        let line = ended(1, "a\n</script>\u{2028}");
+        assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1);
+    }
+}

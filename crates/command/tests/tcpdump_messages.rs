@@ -199,7 +199,7 @@ fn command_lines_without_meaning() {
         "fyke dump: there is no option --frobnicate\n  all options: fyke dump --help\n"
     );
     let help = text(&run(Path::new(FYKE), folder.path(), "dump --help").stdout);
-    assert!(help.contains("threads that capture on an interface"), "{help}");
+    assert!(help.contains("Number of threads that capture"), "{help}");
     let empty = run(Path::new(FYKE), folder.path(), "dump -nr empty.pcapng");
     assert_eq!(empty.status.code(), Some(0), "{empty:?}");
     assert!(text(&empty.stderr).contains("no Interface Description Blocks"), "{empty:?}");

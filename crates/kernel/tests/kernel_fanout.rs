@@ -25,7 +25,13 @@ impl Distributor {
     /// `None` with a printed reason.
     fn open(form: Option<Form>, access: Access) -> Option<Distributor> {
         let options = Options { form, access, distributes: true, ..Options::default() };
-        let space = unless_missing(Space::open(options), OpenError::is_unavailable)?;
+        let space = match Space::open(options) {
+            Err(error) if form == Some(Form::Loop) && error.is_by_verifier() => {
+                println!("skipped: the loop needs Linux 6.9, and not 6.12");
+                return None;
+            }
+            opened => unless_missing(opened, OpenError::is_unavailable)?,
+        };
         let set = PassSet::new(LinkType::EN10MB);
         Some(Distributor { space, mirror: Mirror::default(), set })
     }

@@ -77,6 +77,14 @@ const NEEDS: &[Need] = &[
         without: "comparisons with libpcap are skipped",
     },
     Need {
+        name: "headers of libpcap (pcap-config)",
+        sign: Sign::Program(&["pcap-config"]),
+        packages: ["libpcap-dev", "libpcap-devel", "libpcap"],
+        wanted_from: Purpose::Test,
+        required_from: Purpose::Ci,
+        without: "the drop-in for libpcap is not tested with a C program",
+    },
+    Need {
         name: "tcpdump",
         sign: Sign::Program(&["tcpdump"]),
         packages: ["tcpdump", "tcpdump", "tcpdump"],

@@ -16,6 +16,8 @@ mod explain;
 mod ids;
 mod lend;
 mod machine;
+#[cfg(feature = "web")]
+mod metrics;
 mod ruler;
 mod rules;
 mod run;
@@ -28,6 +30,7 @@ mod track;
 mod unknown;
 #[cfg(feature = "web")]
 mod web;
+mod written;
 
 #[cfg(feature = "lab")]
 pub use bench::*;
@@ -41,6 +44,8 @@ pub use explain::*;
 pub use ids::*;
 pub use lend::*;
 pub use machine::*;
+#[cfg(feature = "web")]
+pub use metrics::*;
 pub use ruler::*;
 pub use rules::*;
 pub use run::*;
@@ -52,6 +57,7 @@ pub use track::*;
 pub use unknown::explained;
 #[cfg(feature = "web")]
 pub use web::*;
+pub use written::*;
 
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -97,6 +103,9 @@ pub enum Command {
     /// Show running fykes as a page in a browser: rates, filters, edits, rejected frames.
     #[cfg(feature = "web")]
     Web(WebArgs),
+    /// Serve the counts of running fykes to monitoring systems, in the OpenMetrics format.
+    #[cfg(feature = "web")]
+    Metrics(MetricsArgs),
     /// Show or edit the Bloom pre-filter of a running fyke.
     Rules(RulesArgs),
     /// Follow protocols that negotiate ports, and capture all of their connections.
@@ -118,6 +127,10 @@ pub enum Command {
     /// Removed: `fyke serve` takes its place.
     #[command(hide = true)]
     Lend(LendArgs),
+    /// Print the completion script of a shell.
+    Completions(CompletionsArgs),
+    /// Write the manual pages of fyke and its commands.
+    Man(ManArgs),
     /// Show the main job on generated traffic: real FTP, live capture, one filter edit per connection.
     #[cfg(feature = "lab")]
     Demo(DemoArgs),

@@ -16,6 +16,8 @@ mod graphs;
 pub mod ids;
 mod live;
 pub mod machine;
+#[cfg(feature = "web")]
+pub mod metrics;
 mod output;
 mod past;
 mod privilege;
@@ -34,6 +36,7 @@ pub mod track;
 mod unseen;
 #[cfg(feature = "web")]
 pub mod web;
+pub mod written;
 mod xdp;
 
 pub use output::{one_line, output, safe, shortened};

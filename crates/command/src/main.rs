@@ -71,6 +71,8 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Top(args) => commands::top::run(&args),
         #[cfg(feature = "web")]
         Command::Web(args) => commands::web::run(&args),
+        #[cfg(feature = "web")]
+        Command::Metrics(args) => commands::metrics::run(&args),
         Command::Ids(args) => commands::ids::run(*args),
         Command::Snort2ruler(args) => commands::snort2ruler::run(args),
         Command::Exec(args) => commands::exec::run(args),
@@ -82,6 +84,8 @@ fn run(command: Command) -> Result<(), Failure> {
                 .to_owned(),
         )),
         Command::Rules(args) => commands::rules::run(args),
+        Command::Completions(args) => commands::written::completions(&args),
+        Command::Man(args) => commands::written::man(&args),
         Command::Track(args) => commands::track::run(args),
         Command::Demux(args) => commands::demux::run(args),
         Command::Machine(args) => commands::machine::run(args),

@@ -16,6 +16,7 @@
 //! | `hub` | one reader of counts for each running fyke, however many pages show it |
 //! | `call` | the requests that a page may make |
 //! | `view` | counts as they are sent to a page: the largest entries, texts cut |
+//! | [`metrics`] | counts as OpenMetrics, and a server for them of its own |
 //!
 //! # What a page gets
 //!
@@ -39,6 +40,7 @@
 mod call;
 mod door;
 mod hub;
+pub mod metrics;
 mod seats;
 pub mod server;
 mod view;

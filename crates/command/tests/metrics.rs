@@ -1,0 +1,169 @@
+//! `fyke metrics` in a namespace: its samples are the numbers of `ctl stats`; and `fyke completions`, `fyke man`.
+#![cfg(feature = "web")]
+
+mod common;
+
+use common::{FYKE, Running, folder, inside, send, tool, veth};
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Sends a request and returns the whole answer.
+fn asked(port: u16, request: &str) -> String {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+fn scrape(port: u16) -> BTreeMap<String, u64> {
+    let answer =
+        asked(port, "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    let (head, _) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    assert!(head.contains("application/openmetrics-text; version=1.0.0"), "{head}");
+    assert!(answer.contains("# EOF"), "{answer}");
+    samples(&answer)
+}
+
+/// The samples with a whole number as their value.
+fn samples(text: &str) -> BTreeMap<String, u64> {
+    let samples = text.lines().filter(|line| line.starts_with("fyke_"));
+    samples
+        .filter_map(|line| line.rsplit_once(' '))
+        .filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?)))
+        .collect()
+}
+
+#[test]
+fn a_scrape_has_the_numbers_of_the_statistics() {
+    if !inside("a_scrape_has_the_numbers_of_the_statistics") {
+        return;
+    }
+    veth();
+    tool("ip link set lo up");
+    let (_folder, path) = folder();
+    let file = path("out.pcapng");
+    let mut command = Command::new(FYKE);
+    command.args(["dump", "-Z", "root", "-i", "v1", "--count-all", "-w", file.to_str().unwrap()]);
+    let mut capture = Running::start(command.arg("udp port 5001").stdout(Stdio::null()));
+    capture.hear("listening on");
+    capture.ctl(&["add", "--name", "voip\"1\"", "udp port 5002"]);
+    let mut exporter = Running::start(
+        Command::new(FYKE).args(["metrics", "--listen", "127.0.0.1:0"]).stdout(Stdio::null()),
+    );
+    exporter.hear("metrics at http://127.0.0.1:");
+    let said = exporter.said();
+    let (_, rest) = said.split_once("http://127.0.0.1:").unwrap();
+    let port: u16 = rest.split('/').next().unwrap().parse().unwrap();
+    send(500, 100);
+    capture.settle(500);
+    let pid = capture.child.id();
+    let stats: serde_json::Value =
+        serde_json::from_str(&capture.ctl(&["stats", "--json"])).unwrap();
+    // An answer serves all requests of 200 ms.
+    std::thread::sleep(Duration::from_millis(300));
+    let samples = scrape(port);
+    let value =
+        |name: &str| samples.get(name).copied().unwrap_or_else(|| panic!("{name}: {samples:?}"));
+    let accounting = &stats["accounting"];
+    for (family, field) in [("seen", "seen"), ("accepted", "delivered"), ("rejected", "rejected")] {
+        let name = format!("fyke_frames_{family}_total{{pid=\"{pid}\"}}");
+        assert_eq!(Some(value(&name)), accounting[field].as_u64(), "{family}: {accounting}");
+    }
+    assert!(value(&format!("fyke_frames_seen_total{{pid=\"{pid}\"}}")) >= 500);
+    assert_eq!(value(&format!("fyke_epoch{{pid=\"{pid}\"}}")), stats["epoch"].as_u64().unwrap());
+    let filters = stats["filters"].as_array().unwrap();
+    let (first, second) = (&filters[0], &filters[1]);
+    let name = format!(
+        "fyke_filter_accepted_frames_total{{pid=\"{pid}\",id=\"{}\",filter=\"udp port 5001\"}}",
+        first["id"]
+    );
+    assert_eq!(Some(value(&name)), first["accepted"].as_u64());
+    let name = format!(
+        "fyke_filter_accepted_frames_total{{pid=\"{pid}\",id=\"{}\",filter=\"voip\\\"1\\\"\"}}",
+        second["id"]
+    );
+    assert_eq!(Some(value(&name)), second["accepted"].as_u64());
+
+    // Other sites, other paths and other methods get nothing; many at once are all answered.
+    for (request, status) in [
+        ("GET /metrics HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n", "421"),
+        ("GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "404"),
+        ("POST /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "405"),
+    ] {
+        assert!(asked(port, request).starts_with(&format!("HTTP/1.1 {status}")), "{request}");
+    }
+    std::thread::scope(|scope| {
+        let all: Vec<_> = (0..60).map(|_| scope.spawn(|| scrape(port))).collect();
+        assert!(all.into_iter().all(|one| one.join().unwrap().len() > 10));
+    });
+    let once = Command::new(FYKE)
+        .args(["metrics", "--once"])
+        .env("FYKE_RUNTIME_DIR", common::runtime())
+        .output()
+        .unwrap();
+    assert_eq!(once.status.code(), Some(0));
+    assert_eq!(samples_of(&once.stdout)[&format!("fyke_up{{pid=\"{pid}\"}}")], 1);
+    exporter.signal("TERM");
+    assert_eq!(exporter.end().code(), Some(0), "{}", exporter.said());
+    capture.signal("INT");
+    assert!(capture.end().success());
+}
+
+fn samples_of(text: &[u8]) -> BTreeMap<String, u64> {
+    samples(std::str::from_utf8(text).unwrap())
+}
+
+#[test]
+fn a_port_that_is_taken_is_named() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let refused = Command::new(FYKE).args(["metrics", "--listen", &address]).output().unwrap();
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(1), "{said}");
+    assert!(said.contains(&format!("cannot listen on {address}")), "{said}");
+}
+
+#[test]
+fn completions_know_the_options_of_the_commands() {
+    for (shell, option) in
+        [("bash", "--look-back"), ("zsh", "--look-back"), ("fish", "-l look-back")]
+    {
+        let script = Command::new(FYKE).args(["completions", shell]).output().unwrap();
+        assert!(script.status.success());
+        let script = String::from_utf8(script.stdout).unwrap();
+        assert!(script.contains("snort2ruler") && script.contains(option), "{shell}");
+        if shell == "bash" {
+            let mut bash = Command::new("bash").arg("-n").stdin(Stdio::piped()).spawn().unwrap();
+            bash.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
+            assert!(bash.wait().unwrap().success(), "bash reads it");
+        }
+    }
+}
+
+#[test]
+fn manual_pages_have_the_help_and_its_examples() {
+    let (_folder, path) = folder();
+    let pages = path("man");
+    std::fs::create_dir(&pages).unwrap();
+    let all = Command::new(FYKE).args(["man", "--all", pages.to_str().unwrap()]).output().unwrap();
+    assert!(all.status.success(), "{all:?}");
+    let read = |name: &str| std::fs::read_to_string(pages.join(name)).unwrap();
+    assert!(read("fyke.1").contains(".TH FYKE 1"), "{}", read("fyke.1"));
+    let dump = read("fyke-dump.1");
+    assert!(dump.contains(".TH FYKE\\-DUMP 1") || dump.contains(".TH FYKE-DUMP 1"), "{dump}");
+    assert!(dump.contains("Examples:") && dump.contains("look\\-back"), "{dump}");
+    assert!(!pages.join("fyke-lend.1").exists(), "a removed command has no page");
+    let one = Command::new(FYKE).args(["man", "dump"]).output().unwrap();
+    assert_eq!(String::from_utf8(one.stdout).unwrap(), dump);
+    let unknown = Command::new(FYKE).args(["man", "frob"]).output().unwrap();
+    assert_eq!(unknown.status.code(), Some(2));
+    let nowhere = Command::new(FYKE).args(["man", "--all", "/nowhere/at/all"]).output().unwrap();
+    assert_eq!(nowhere.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&nowhere.stderr).contains("/nowhere/at/all/fyke.1"));
+}

@@ -13,6 +13,7 @@ mod demux;
 mod dump;
 mod exec;
 mod explain;
+mod extcap;
 mod ids;
 mod lend;
 mod machine;
@@ -41,6 +42,7 @@ pub use demux::*;
 pub use dump::*;
 pub use exec::*;
 pub use explain::*;
+pub use extcap::*;
 pub use ids::*;
 pub use lend::*;
 pub use machine::*;
@@ -122,6 +124,8 @@ pub enum Command {
     Snort2ruler(Snort2rulerArgs),
     /// Run an unmodified capturing program (tcpdump, …) with a filter that can be edited while it runs.
     Exec(ExecArgs),
+    /// Give Wireshark, tshark and dumpcap interfaces with a filter that can be edited while they capture.
+    Extcap(ExtcapArgs),
     /// Capture once for many programs: each opens filters of its own and reads frames without a copy of its own.
     Serve(ServeArgs),
     /// Removed: `fyke serve` takes its place.

@@ -12,6 +12,7 @@ pub mod dump;
 mod edits;
 pub mod exec;
 pub mod explain;
+pub mod extcap;
 mod graphs;
 pub mod ids;
 mod live;

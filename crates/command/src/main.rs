@@ -30,6 +30,7 @@ fn main() -> ExitCode {
     }
     let result = match commands::tcpdump::is_called() {
         true => commands::tcpdump::run(),
+        false if commands::extcap::is_called() => commands::extcap::answer(),
         false => match Cli::try_parse() {
             Ok(cli) => run(cli.command),
             // Help and version texts are our own; an error repeats the arguments, so `note!` escapes it.
@@ -76,6 +77,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Ids(args) => commands::ids::run(*args),
         Command::Snort2ruler(args) => commands::snort2ruler::run(args),
         Command::Exec(args) => commands::exec::run(args),
+        Command::Extcap(args) => commands::extcap::run(&args),
         Command::Serve(args) => commands::serve::run(args),
         Command::Lend(_) => Err(Failure::Usage(
             "there is no `fyke lend` any more: `fyke serve -i IF` serves the capture of an interface to many \

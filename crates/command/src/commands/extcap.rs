@@ -1,0 +1,164 @@
+//! `fyke extcap`: captures of fyke as interfaces of Wireshark, tshark and dumpcap.
+//!
+//! Wireshark starts each program in its extcap folders with options of its own (`--extcap-interfaces`, …) and reads
+//! lines from standard output, so nothing else is printed there. A capture is a `fyke dump` that writes pcapng to the
+//! pipe of Wireshark; [`session`] edits it by its control socket as the toolbar asks for. Source: Wireshark
+//! Developer's Guide, "Extcap".
+
+mod call;
+mod control;
+mod session;
+mod toolbar;
+
+use super::Failure;
+use crate::cli::ExtcapArgs;
+use anyhow::Context;
+use call::Call;
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Begin of the names of our interfaces.
+const PREFIX: &str = "fyke:";
+/// Name of the link in an extcap folder.
+const LINK: &str = "fyke";
+
+/// True if Wireshark calls this program: its first argument is one of that interface.
+pub fn is_called() -> bool {
+    std::env::args_os().nth(1).is_some_and(|word| {
+        let word = word.to_string_lossy();
+        word.starts_with("--extcap-") || word == "--capture"
+    })
+}
+
+/// Answers the call of Wireshark in the arguments of the process.
+pub fn answer() -> Result<(), Failure> {
+    answer_words(std::env::args_os().skip(1))
+}
+
+/// Runs the command.
+pub fn run(args: &ExtcapArgs) -> Result<(), Failure> {
+    if let Some(folder) = &args.install {
+        return install(&folder_or_default(folder.as_deref())?);
+    }
+    if let Some(folder) = &args.uninstall {
+        return uninstall(&folder_or_default(folder.as_deref())?);
+    }
+    if args.words.is_empty() {
+        let message =
+            "nothing to do: --install links fyke into Wireshark's folder; fyke extcap --help";
+        return Err(Failure::Usage(message.to_owned()));
+    }
+    answer_words(args.words.iter().cloned())
+}
+
+fn answer_words(words: impl Iterator<Item = OsString>) -> Result<(), Failure> {
+    let call = Call::read(words).map_err(Failure::Usage)?;
+    let text = match &call {
+        Call::Interfaces => interfaces()?,
+        Call::Config(_) => config(),
+        Call::LinkTypes(interface) => link_types(interface)?,
+        Call::Check(filter) => check(filter),
+        Call::Capture(capture) => return session::run(capture),
+    };
+    let mut out = std::io::stdout();
+    out.write_all(text.as_bytes())?;
+    Ok(out.flush()?)
+}
+
+/// The interfaces, and the controls of the toolbar.
+fn interfaces() -> Result<String, Failure> {
+    let version = env!("CARGO_PKG_VERSION");
+    let mut text = format!("extcap {{version={version}}}{{display=fyke}}\n");
+    for interface in fyke_capture::interfaces_available()? {
+        let name = &interface.name;
+        if interface.up {
+            text += &format!(
+                "interface {{value={PREFIX}{name}}}{{display=fyke: {name}, live filter}}\n"
+            );
+        }
+    }
+    for name in fyke_serve::place::names() {
+        let shown = format!("fyke: {name} of fyke serve");
+        text += &format!("interface {{value={PREFIX}serve:{name}}}{{display={shown}}}\n");
+    }
+    Ok(text + toolbar::CONTROLS)
+}
+
+/// The options of a capture in Wireshark's dialogue.
+fn config() -> String {
+    "arg {number=0}{call=--scoped}{display=Read the filter by meaning}{type=boolflag}{default=false}\
+     {tooltip=Innermost packet, outer (...), layer N (...); tags do not shift offsets}\n\
+     arg {number=1}{call=--snaplen}{display=Bytes of each frame}{type=integer}{range=0,262144}{default=0}\
+     {tooltip=0: whole frames}\n\
+     arg {number=2}{call=--no-promiscuous}{display=Not promiscuous}{type=boolflag}{default=false}\n"
+        .to_owned()
+}
+
+/// The link type, by which Wireshark names the interface. pcapng tells the real one of each frame.
+fn link_types(interface: &str) -> Result<String, Failure> {
+    let own = interface.strip_prefix(PREFIX).unwrap_or(interface);
+    let found = fyke_capture::interfaces_available()?.into_iter().find(|it| it.name == own);
+    let link = found.map_or(fyke_frame::LinkType::EN10MB, |it| it.link);
+    Ok(format!("dlt {{number={}}}{{name={link}}}{{display={link}}}\n", link.0))
+}
+
+/// The reason why a filter is refused; empty if it is not.
+fn check(filter: &str) -> String {
+    let reading = fyke_filter::Options { live: true, ..fyke_filter::Options::default() };
+    match fyke_filter::compile(filter, &reading) {
+        Ok(_) => String::new(),
+        Err(error) => format!("{error}\n"),
+    }
+}
+
+fn folder_or_default(folder: Option<&Path>) -> Result<PathBuf, Failure> {
+    if let Some(folder) = folder {
+        return Ok(folder.to_owned());
+    }
+    if rustix::process::geteuid().is_root()
+        && let Some(system) = system_folder()
+    {
+        return Ok(system);
+    }
+    let home = std::env::var_os("HOME").filter(|home| !home.is_empty());
+    let home = home.context("HOME is not set; name the folder: fyke extcap --install FOLDER")?;
+    Ok(Path::new(&home).join(".local/lib/wireshark/extcap"))
+}
+
+/// The folder of the installed Wireshark.
+fn system_folder() -> Option<PathBuf> {
+    let multiarch = std::fs::read_dir("/usr/lib").into_iter().flatten().flatten();
+    let libraries = multiarch.map(|entry| entry.path()).filter(|path| path.is_dir());
+    let fixed = ["/usr/lib", "/usr/lib64", "/usr/local/lib"].map(PathBuf::from);
+    let folders = fixed.into_iter().chain(libraries);
+    folders.map(|library| library.join("wireshark/extcap")).find(|folder| folder.is_dir())
+}
+
+fn install(folder: &Path) -> Result<(), Failure> {
+    let program = std::env::current_exe().context("cannot find this program")?;
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let link = folder.join(LINK);
+    if is_our_link(&link) {
+        std::fs::remove_file(&link)
+            .with_context(|| format!("cannot replace {}", link.display()))?;
+    }
+    std::os::unix::fs::symlink(&program, &link)
+        .with_context(|| format!("cannot make the link {}", link.display()))?;
+    note!("fyke: {} -> {}; tshark -D lists its interfaces", link.display(), program.display());
+    Ok(())
+}
+
+fn uninstall(folder: &Path) -> Result<(), Failure> {
+    let link = folder.join(LINK);
+    if !is_our_link(&link) {
+        return Err(Failure::Running(anyhow::anyhow!("{} is no link to fyke", link.display())));
+    }
+    std::fs::remove_file(&link).with_context(|| format!("cannot remove {}", link.display()))?;
+    Ok(())
+}
+
+/// True for a link to a program called fyke, also one that is not there any more.
+fn is_our_link(link: &Path) -> bool {
+    std::fs::read_link(link).is_ok_and(|to| to.file_name().is_some_and(|name| name == LINK))
+}

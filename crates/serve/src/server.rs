@@ -21,7 +21,7 @@ use crate::restore::{Restoration, Restored, peer_of};
 use crate::service::{Refused, Service};
 use crate::store::{Saved, Store, load, save};
 use crate::wire::send_json;
-use rustix::net::{Shutdown, SocketFlags, accept_with, shutdown};
+use rustix::net::{RecvFlags, Shutdown, SocketFlags, accept_with, recv, shutdown};
 use rustix::process::geteuid;
 use session::Session;
 use std::collections::BTreeMap;
@@ -38,6 +38,8 @@ use std::time::{Duration, Instant};
 pub const GREETING_LIMIT: Duration = Duration::from_secs(5);
 /// Time limit for a reader to read an answer.
 pub const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+/// Most packets of a refused reader that are taken from its socket; its buffer has room for some hundreds.
+const MAX_UNREAD: usize = 1_024;
 /// Longest wait at the end for the threads of readers.
 const END_LIMIT: Duration = Duration::from_secs(1);
 /// Address space that a new thread may need: its stack of 2 MiB, that for signals, and its first requests.
@@ -401,6 +403,22 @@ fn accept(listener: &OwnedFd, shared: &Arc<Shared>, mut number: u64) {
     }
 }
 
+/// Sends the reason for a refusal before the connection is closed.
+fn turn_away(socket: &OwnedFd, message: String) {
+    // Never waits: the few bytes fit into a new socket's buffer.
+    let refusal = Response::Error { message };
+    let _peer_gone = send_json(socket, &refusal, &[], Duration::from_millis(1));
+    // Unread packets at the close would reset the connection, and the reader would get that instead of the reason.
+    let _closed_already = shutdown(socket, Shutdown::Read);
+    let mut packet = [0; 1];
+    for _ in 0..MAX_UNREAD {
+        match recv(socket, &mut packet[..], RecvFlags::DONTWAIT) {
+            Ok((_, 1..)) => {}
+            _ => break,
+        }
+    }
+}
+
 /// True if there is memory for a thread and its first requests. A thread that finds none while it starts would end the
 /// process.
 fn has_memory() -> bool {
@@ -419,17 +437,13 @@ fn receive(number: u64, socket: OwnedFd, shared: &Arc<Shared>) {
             let (user, process) = peer_of(&socket).map_or((0, 0), |(peer, pid)| (peer.user, pid));
             let client = Client { user, process, program: String::new() };
             shared.events.report(&Event::Refused { client, reason: message.clone() });
-            // Never waits: the few bytes fit into a new socket's buffer.
-            let refusal = Response::Error { message };
-            let _peer_gone = send_json(&socket, &refusal, &[], Duration::from_millis(1));
-            return;
+            return turn_away(&socket, message);
         }
     };
     let seat = Seat { shared: Arc::clone(shared), number };
     if !has_memory() {
-        let message = "the service has no memory for another reader; try again later".to_owned();
-        let _peer_gone = new.send(&Response::Error { message }, &[]);
-        return;
+        let message = "the service has no memory for another reader; try again later";
+        return turn_away(&new.socket, message.to_owned());
     }
     let thread = thread::Builder::new().name("serve-reader".to_owned());
     // If no thread can be started, the seat is free again, and the reader finds the connection closed.

@@ -1,6 +1,6 @@
 //! The C interface. Every function checks its pointers for NULL and calls safe code.
 
-use crate::filter::{FykeCounts, FykeFilter, FykeOp, c_text, operation};
+use crate::filter::{FykeCounts, FykeFilter, c_text, operation};
 use fyke_kernel::{KernelPassId, KernelPasses};
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -126,8 +126,8 @@ pub extern "C" fn fyke_select_op(
     arg: u32,
 ) -> c_int {
     done(filter, |filter| {
-        let op = FykeOp::from_number(op).ok_or_else(|| format!("there is no operation {op}"))?;
-        let instruction = operation(op, arg);
+        let instruction =
+            operation(op, arg).ok_or_else(|| format!("there is no operation {op}"))?;
         let change =
             |passes: &mut KernelPasses| passes.set_instruction(pass(id), index, instruction);
         filter.by_hand(Some(pass(id)), change).map_err(|error| error.to_string())

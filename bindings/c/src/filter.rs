@@ -4,13 +4,10 @@
 use fyke_filters::{ByHand, ByHandError, Change, FilterError, KernelFilters};
 use fyke_frame::LinkType;
 use fyke_kernel::{KernelEditError, KernelPassId, KernelPasses, Space};
-use fyke_pass::{Instruction, Opcode, primitive};
+use fyke_pass::{Instruction, Operation};
 use std::ffi::CString;
 use std::fmt::Display;
 use std::os::fd::BorrowedFd;
-
-/// Offset of the IPv4 header in an untagged Ethernet frame.
-const IP: u16 = 14;
 
 /// Predefined operations for `fyke_select_op`. Those with parameters start without any,
 /// and are false until
@@ -67,49 +64,12 @@ pub struct FykeFilter {
     error: CString,
 }
 
-impl FykeOp {
-    const ALL: [FykeOp; 14] = [
-        FykeOp::FykeTrue,
-        FykeOp::FykeNever,
-        FykeOp::FykeEtherIp,
-        FykeOp::FykeEtherIp6,
-        FykeOp::FykeEtherArp,
-        FykeOp::FykeEtherIpTcpNonfrag,
-        FykeOp::FykeEtherIpUdpNonfrag,
-        FykeOp::FykeIpSrc,
-        FykeOp::FykeIpDst,
-        FykeOp::FykeIpHost,
-        FykeOp::FykePortSrc,
-        FykeOp::FykePortDst,
-        FykeOp::FykePort,
-        FykeOp::FykeEtherType,
-    ];
+// One table has the operations; the last number shows that both have the same.
+const _: () = assert!(FykeOp::FykeEtherType as u32 == Operation::EtherType as u32);
 
-    /// Returns the operation with this number, or none if a C program passes a wrong number.
-    pub(crate) fn from_number(number: u32) -> Option<FykeOp> {
-        FykeOp::ALL.into_iter().find(|&op| op as u32 == number)
-    }
-}
-
-/// Returns the operation without parameters.
-pub fn operation(op: FykeOp, arg: u32) -> Instruction {
-    let list = |opcode, offset| Instruction::new(opcode, offset).behind_ipv4(IP);
-    match op {
-        FykeOp::FykeTrue => Instruction::new(Opcode::Nop, 0),
-        FykeOp::FykeNever => primitive::never(),
-        FykeOp::FykeEtherIp => primitive::ether_ip(),
-        FykeOp::FykeEtherIp6 => primitive::ether_ip6(),
-        FykeOp::FykeEtherArp => primitive::ether_arp(),
-        FykeOp::FykeEtherIpTcpNonfrag => primitive::ether_ip_tcp_nonfrag(),
-        FykeOp::FykeEtherIpUdpNonfrag => primitive::ether_ip_udp_nonfrag(),
-        FykeOp::FykeIpSrc => list(Opcode::DMeq, 26).with_param(0, arg),
-        FykeOp::FykeIpDst => list(Opcode::DMeq, 30).with_param(0, arg),
-        FykeOp::FykeIpHost => list(Opcode::DDmeq, 26).with_param(0, arg),
-        FykeOp::FykePortSrc => list(Opcode::L1Seq, 0),
-        FykeOp::FykePortDst => list(Opcode::L1Seq, 2),
-        FykeOp::FykePort => list(Opcode::L1Eseq, 0),
-        FykeOp::FykeEtherType => list(Opcode::DSeq, 12),
-    }
+/// Returns the operation with this number, or none if a C program passes a wrong number.
+pub(crate) fn operation(op: u32, mask: u32) -> Option<Instruction> {
+    Some(Operation::numbered(op)?.instruction(mask))
 }
 
 impl FykeFilter {

@@ -447,6 +447,62 @@ fn a_service_manager_opens_the_socket_and_keeps_it() {
 }
 
 #[test]
+fn the_log_has_who_reads_what_as_text_or_json() {
+    if !inside("the_log_has_who_reads_what_as_text_or_json") {
+        return;
+    }
+    veth();
+    let (_folder, at) = folder();
+    let rules = at("serve.toml");
+    std::fs::write(&rules, "").unwrap();
+    let mut service = serve(&["--log", "json", "--config", rules.to_str().unwrap()]);
+    let reader = dump(&["-w", "/dev/null", "udp port 5001"]);
+    let id = reader.child.id();
+    send(100, 60);
+    reader.settle(100);
+    stopped(reader);
+    service.hear("reader_left");
+    let refused = dump_of_nothing(&["-i", "serve:v1", "--serve-graph", "(tofile, /x)"]);
+    assert!(refused.contains("opens"), "{refused}");
+    service.hear(r#""event":"refused""#);
+    service.signal("HUP");
+    service.hear("policy_read");
+    std::fs::write(&rules, "[[rule").unwrap();
+    service.signal("HUP");
+    service.hear("policy_refused");
+    service.signal("INT");
+    assert!(service.end().success(), "{}", service.said());
+    let said = service.said();
+    // Once it serves, every line is JSON.
+    let lines = said.lines().skip_while(|line| !line.contains(r#""event":"serving""#));
+    let events: Vec<serde_json::Value> =
+        lines.map(|line| serde_json::from_str(line).unwrap()).collect();
+    let event = |name: &str| events.iter().find(|one| one["event"] == name).unwrap();
+    assert_eq!(event("serving")["name"], "v1");
+    let opened = event("reader_opened");
+    assert_eq!(opened["texts"], serde_json::json!(["udp port 5001"]));
+    assert_eq!((opened["process"].as_u64(), opened["user"].as_u64()), (Some(id.into()), Some(0)));
+    let left = event("reader_left");
+    assert_eq!((&left["reader"], &left["counts"]["accepted"]), (&opened["reader"], &50.into()));
+    assert_eq!(left["counts"]["rejected"], 50);
+    assert_eq!(event("end")["accounting"]["seen"], 100);
+    let text = serve(&[]);
+    stopped(dump(&["-w", "/dev/null", "udp"]));
+    text.hear("left (user 0, process ");
+    assert!(text.said().contains("fyke: reader 1 opened (user 0, process "), "{}", text.said());
+    stopped(text);
+}
+
+/// Message of a command that is refused.
+fn dump_of_nothing(words: &[&str]) -> String {
+    let mut command = Command::new(FYKE);
+    let output = command.arg("dump").args(words).env("FYKE_RUNTIME_DIR", runtime()).output();
+    let output = output.unwrap();
+    assert!(!output.status.success());
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
 fn wrong_command_lines_say_what_is_expected() {
     let refused = |words: &[&str]| {
         let output = Command::new(FYKE).args(words).output().unwrap();
@@ -455,6 +511,8 @@ fn wrong_command_lines_say_what_is_expected() {
     for (words, why) in [
         (&["serve", "-i", "lo", "--name", "a b"][..], "is not a name of a service"),
         (&["serve", "-i", "serve:x"], "name an interface"),
+        (&["serve", "-i", "lo", "-i", "any"], "a service captures on one interface"),
+        (&["serve", "-i", "lo", "--log", "xml"], "possible values: text, json"),
         (&["dump", "-i", "serve:"], "the name of the service is missing"),
         (&["dump", "-i", "serve:a b"], "is not a name of a service"),
         (&["dump", "-i", "serve:x", "-B", "64"], "a service is captured by `fyke serve`"),

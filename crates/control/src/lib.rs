@@ -42,8 +42,9 @@ pub use instances::{Instance, list, list_in};
 pub use message::{
     Accounting, Change, Description, EditAuthor, EntryKind, FIRST_EXPECTATION, FileId, FilterCount,
     FilterPasses, InterfaceAccounting, Label, LogEntry, LoggedChange, MAX_CHANGES, MAX_EXPLAINED,
-    MAX_PROGRAM_CHARS, MAX_TRIED, NOT_COUNTED, NodeCount, OwnFilter, OwnedRules, PassCount, Past,
-    Reason, Rejected, RejectedFrame, Request, Response, SaveFormat, ShownFrame, Stats, Tried,
+    MAX_PROGRAM_CHARS, MAX_TRIED, NOT_COUNTED, NodeCount, OwnFilter, OwnedRules, PassCall,
+    PassCount, Past, Reason, Rejected, RejectedFrame, Request, Response, SaveFormat, ShownFrame,
+    Stats, Tried,
 };
 pub use runtime_dir::{RuntimeDir, RuntimeDirError};
 pub use server::{Controlled, Listening, MAX_CLIENTS, MAX_REQUEST_BYTES, Peer, Server, StartError};

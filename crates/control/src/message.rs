@@ -15,6 +15,10 @@
 //! # Ok::<(), serde_json::Error>(())
 //! ```
 
+mod passes;
+
+pub use passes::PassCall;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Number;
 use std::collections::BTreeMap;
@@ -48,6 +52,12 @@ pub enum Request {
     Edit {
         /// The changes; each sees the filters that those before it leave. At most [`MAX_CHANGES`].
         changes: Vec<Change>,
+    },
+    /// Edits passes instruction by instruction, as one edit, all calls or none: answered by [`Response::Ok`] with the
+    /// ids of the passes that `new` and `dup` make, or by [`Response::Refused`] with the call that is refused.
+    Passes {
+        /// The calls, in their order. At most [`MAX_CHANGES`].
+        calls: Vec<PassCall>,
     },
     /// Takes an edit back by a new one: answered by [`Response::Ok`].
     Undo {
@@ -290,6 +300,9 @@ pub struct LogEntry {
     /// No edit, but a pause (true) or its end (false).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause: Option<bool>,
+    /// Number of calls on passes, if it edited passes by hand ([`Request::Passes`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls: Option<u64>,
 }
 
 /// A file, whatever its names are.

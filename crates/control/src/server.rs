@@ -427,6 +427,10 @@ fn check_limits(request: &Request) -> Result<(), String> {
             "{} changes are more than the {MAX_CHANGES} of one edit; make several edits",
             changes.len()
         )),
+        Request::Passes { calls } if calls.len() > MAX_CHANGES => Err(format!(
+            "{} calls are more than the {MAX_CHANGES} of one edit; make several edits",
+            calls.len()
+        )),
         _ => Ok(()),
     }
 }

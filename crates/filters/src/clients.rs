@@ -1,6 +1,8 @@
 //! Requests of the control socket on a set of filters: groups of changes, the log, and edits that take others back
 //! (feature `control`).
 
+mod passes;
+
 use crate::{Author, Edit, EditRecord, Edited, FilterSet, GroupError, InForce, RecordedChange};
 use fyke_control::{Change, EditAuthor, Label, LogEntry, LoggedChange, Peer, Request, Response};
 use std::sync::Arc;
@@ -37,6 +39,7 @@ pub fn handle(
             Err(error) => (Err(error.to_string()), None),
         },
         Request::Log { last } => return Ok(log(filters, last)),
+        Request::Passes { calls } => return Ok(passes::edit(filters, &calls, author, started)),
         other => return Err(other),
     };
     let latency_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -128,6 +131,7 @@ fn entry(record: &EditRecord, trackers: &str) -> LogEntry {
         undoes: record.undoes,
         undone: record.undone,
         pause: record.pause,
+        calls: record.calls,
     }
 }
 

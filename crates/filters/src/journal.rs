@@ -122,6 +122,12 @@ pub enum UndoError {
         /// Its author.
         by: Author,
     },
+    /// An edit of single passes is not taken back.
+    #[error("epoch {epoch} edited passes by hand; only edits of filters can be taken back")]
+    ByHand {
+        /// The epoch given.
+        epoch: u64,
+    },
     /// It has been taken back already.
     #[error("epoch {epoch} has been taken back already, in epoch {since} by {by}")]
     Undone {
@@ -163,6 +169,8 @@ pub(crate) struct Entry {
     pub undone: Option<u64>,
     /// No edit, but a pause (true) or its end (false).
     pub pause: Option<bool>,
+    /// Number of calls on passes, if it edited passes by hand.
+    pub calls: Option<u64>,
     /// True if no text was in force before.
     was_unfiltered: bool,
 }
@@ -202,6 +210,7 @@ impl Entry {
             undoes: None,
             undone: None,
             pause: None,
+            calls: None,
             was_unfiltered: false,
         }
     }
@@ -298,6 +307,11 @@ impl Journal {
     /// Records a pause, or its end.
     pub fn paused(&mut self, epoch: u64, author: Author, paused: bool) -> Vec<Entry> {
         self.push(Entry { pause: Some(paused), edits: 0, ..Entry::new(epoch, author) })
+    }
+
+    /// Records an edit of passes by hand.
+    pub fn by_hand(&mut self, epoch: u64, author: Author, calls: u64) -> Vec<Entry> {
+        self.push(Entry { calls: Some(calls), ..Entry::new(epoch, author) })
     }
 
     /// Records an edit by a tracker.
@@ -432,7 +446,7 @@ impl Journal {
         // The reason of the last one tells more than that there is none.
         let mut refusal = None;
         for entry in self.entries.iter().rev() {
-            let is_edit = entry.pause.is_none() && entry.undoes.is_none();
+            let is_edit = entry.pause.is_none() && entry.calls.is_none() && entry.undoes.is_none();
             if !is_edit || !same_user(&entry.author, user) || self.undone(entry).is_some() {
                 continue;
             }
@@ -452,6 +466,9 @@ impl Journal {
         let epoch = entry.epoch;
         if !matches!(entry.author, Author::Client { .. }) {
             return Err(UndoError::NotOfUser { epoch, by: entry.author.clone() });
+        }
+        if entry.calls.is_some() {
+            return Err(UndoError::ByHand { epoch });
         }
         if let Some(since) = self.undone(entry) {
             return Err(UndoError::Undone { epoch, since, by: self.author(since) });

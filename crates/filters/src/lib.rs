@@ -72,7 +72,7 @@ pub use superset::{Listing, Superset};
 pub use texts::Change;
 pub use union::{Member, Union};
 pub use user::{
-    Edit, EditLog, EditRecord, Edited, FilterCounts, FilterReader, FilterSet, RecordedChange, Row,
-    Tags,
+    Edit, EditLog, EditRecord, Edited, FilterCounts, FilterReader, FilterSet, HandEdit, HandError,
+    RecordedChange, Row, Tags,
 };
 pub use view::{FilterCount, FilterView, PassDescription};

@@ -14,6 +14,7 @@
 //!
 //! A thread at low priority, never a reader, frees the data that an edit replaced. Views and counts: `view.rs`.
 
+mod by_hand;
 mod counts;
 mod cuts;
 mod edits;
@@ -24,6 +25,7 @@ mod priority;
 mod reader;
 mod view;
 
+pub use by_hand::{HandEdit, HandError};
 pub use counts::FilterCounts;
 pub use edits::{Edit, EditLog, EditRecord, Edited, RecordedChange};
 pub use news::Row;
@@ -40,7 +42,7 @@ use crate::texts::{Change, Removed, Resolved, Texts};
 use edits::Group;
 use fyke_filter::{Fragments, Options, Reading};
 use fyke_frame::LinkType;
-use fyke_pass::{FilterId, LoweredFilter, PassSet, Reader, Staged, Viewer};
+use fyke_pass::{FilterId, LoweredFilter, PassId, PassSet, Reader, Staged, Viewer};
 use news::News;
 use priority::at_low_priority;
 pub(crate) use priority::lower_own_priority;
@@ -113,6 +115,8 @@ struct Writer {
     passes: Vec<PassSet>,
     /// The lower spaces.
     supersets: Vec<Arc<dyn Superset>>,
+    /// Passes of the first link type that were made by hand.
+    by_hand: BTreeSet<PassId>,
 }
 
 /// The filters in force.
@@ -189,7 +193,7 @@ impl FilterSet {
         let passes: Vec<_> = inputs.links.iter().copied().map(new_passes).collect();
         let links = passes.iter().map(|one| ListedLink::new(one, BTreeMap::new())).collect();
         let shared = Shared {
-            writer: Mutex::new(Writer { passes, supersets: Vec::new() }),
+            writer: Mutex::new(Writer { passes, supersets: Vec::new(), by_hand: BTreeSet::new() }),
             listed: Mutex::new(Listed { links, ..Listed::default() }),
             revealing: Mutex::new(()),
             epoch: AtomicU64::new(0),

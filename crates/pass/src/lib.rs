@@ -38,6 +38,7 @@ mod writer;
 pub use isa::id::{Epoch, FilterId, PassId, RowId, ShapeId};
 pub use isa::instruction::{self, InstructionError};
 pub use isa::layout::{self, Instruction, Opcode};
+pub use isa::operation::Operation;
 pub use isa::primitive;
 pub use isa::value_set::{SetId, ValueSet};
 pub use judge::arch::Level;

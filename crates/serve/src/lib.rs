@@ -42,6 +42,7 @@
 pub mod class;
 pub mod client;
 mod compiling;
+pub mod events;
 pub mod files;
 pub mod graph;
 pub mod group;

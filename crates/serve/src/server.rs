@@ -10,19 +10,20 @@
 //!
 //! None of the threads is on the path of a packet.
 
+mod session;
+
 use crate::compiling::Compiling;
-use crate::message::{
-    Counts, Edited, HANDED_ON, Hello, MAX_PROGRAM, Request, Response, Text, VERSIONS,
-};
+use crate::events::{Client, Event, Events, Report};
+use crate::message::{Counts, Edited, Response};
 use crate::place::Listening;
 use crate::policy::{MAX_READERS, Peer, Policy, Terms};
 use crate::restore::{Restoration, Restored, peer_of};
-use crate::service::{Refused, Service, Texts};
+use crate::service::{Refused, Service};
 use crate::store::{Saved, Store, load, save};
-use crate::table::Descriptors;
-use crate::wire::{Assembler, Incoming, send_json};
-use rustix::net::{Shutdown, SocketFlags, accept_with, shutdown};
+use crate::wire::send_json;
+use rustix::net::{RecvFlags, Shutdown, SocketFlags, accept_with, recv, shutdown};
 use rustix::process::geteuid;
+use session::Session;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -37,8 +38,12 @@ use std::time::{Duration, Instant};
 pub const GREETING_LIMIT: Duration = Duration::from_secs(5);
 /// Time limit for a reader to read an answer.
 pub const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+/// Most packets of a refused reader that are taken from its socket; its buffer has room for some hundreds.
+const MAX_UNREAD: usize = 1_024;
 /// Longest wait at the end for the threads of readers.
 const END_LIMIT: Duration = Duration::from_secs(1);
+/// Address space that a new thread may need: its stack of 2 MiB, that for signals, and its first requests.
+const THREAD_BYTES: usize = 8 << 20;
 /// Bytes of a message beside its texts, and the factor by which quoting makes a text longer.
 const ENVELOPE: usize = 16 << 10;
 const QUOTING: usize = 2;
@@ -87,6 +92,8 @@ struct Known {
     texts: Vec<String>,
     read: u64,
     lost: u64,
+    /// The reason, once the service has ended it.
+    ended: Option<String>,
     /// Its place in the store: the slot of its log, and the file for its state.
     kept: Option<(usize, File)>,
 }
@@ -99,6 +106,12 @@ impl Connection {
     fn send(&self, response: &Response, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         let _one_message = lock(&self.sending);
         send_json(&self.socket, response, descriptors, ANSWER_LIMIT)
+    }
+
+    /// The process at its other end.
+    fn client(&self) -> Client {
+        let program = lock(&self.known).program.clone();
+        Client { user: self.peer.user, process: self.pid, program }
     }
 
     /// True if another process may continue with the reader.
@@ -122,6 +135,7 @@ impl Connection {
         let reader = lock(&self.known).reader;
         if let Some(reader) = reader {
             let (counts, reason) = (service.end_now(reader), reason.to_owned());
+            lock(&self.known).ended = Some(reason.clone());
             let _one_message = lock(&self.sending);
             let ended = Response::Ended { counts, reason };
             let _peer_gone = send_json(&self.socket, &ended, &[], Duration::from_millis(1));
@@ -137,6 +151,7 @@ struct Shared {
     /// The state with which the process after this one continues.
     store: Option<Arc<Store>>,
     policy: Mutex<Policy>,
+    events: Events,
     stopping: AtomicBool,
     connections: Mutex<BTreeMap<u64, Arc<Connection>>>,
     compiling: Compiling,
@@ -156,10 +171,11 @@ impl Server {
     /// # Errors
     /// A thread cannot be started.
     pub fn start(socket: Listening, service: Arc<Service>, policy: Policy) -> io::Result<Server> {
-        Server::start_with(socket, service, policy, None, Restoration::default())
+        Server::start_with(socket, service, policy, None, Restoration::default(), None)
     }
 
-    /// Starts to answer, and continues with the readers of a process before this one.
+    /// Starts to answer, and continues with the readers of a process before this one. `report` gets the events for a
+    /// log.
     ///
     /// # Errors
     /// A thread cannot be started.
@@ -169,6 +185,7 @@ impl Server {
         policy: Policy,
         store: Option<Arc<Store>>,
         restored: Restoration,
+        report: Option<Box<Report>>,
     ) -> io::Result<Server> {
         let (stopping, connections) = (AtomicBool::new(false), Mutex::default());
         let policy = Mutex::new(policy);
@@ -176,6 +193,7 @@ impl Server {
             service,
             store,
             policy,
+            events: Events::new(report),
             stopping,
             connections,
             compiling: Compiling::default(),
@@ -385,18 +403,48 @@ fn accept(listener: &OwnedFd, shared: &Arc<Shared>, mut number: u64) {
     }
 }
 
+/// Sends the reason for a refusal before the connection is closed.
+fn turn_away(socket: &OwnedFd, message: String) {
+    // Never waits: the few bytes fit into a new socket's buffer.
+    let refusal = Response::Error { message };
+    let _peer_gone = send_json(socket, &refusal, &[], Duration::from_millis(1));
+    // Unread packets at the close would reset the connection, and the reader would get that instead of the reason.
+    let _closed_already = shutdown(socket, Shutdown::Read);
+    let mut packet = [0; 1];
+    for _ in 0..MAX_UNREAD {
+        match recv(socket, &mut packet[..], RecvFlags::DONTWAIT) {
+            Ok((_, 1..)) => {}
+            _ => break,
+        }
+    }
+}
+
+/// True if there is memory for a thread and its first requests. A thread that finds none while it starts would end the
+/// process.
+fn has_memory() -> bool {
+    let mut room = Vec::<u8>::new();
+    let has_room = room.try_reserve_exact(THREAD_BYTES).is_ok();
+    // Otherwise the compiler removes the allocation.
+    std::hint::black_box(&room);
+    has_room
+}
+
 /// Starts the thread of a new connection, or refuses it.
 fn receive(number: u64, socket: OwnedFd, shared: &Arc<Shared>) {
     let new = match shared.admit(number, socket) {
         Ok(new) => new,
         Err((socket, message)) => {
-            // Never waits: the few bytes fit into a new socket's buffer.
-            let refusal = Response::Error { message };
-            let _peer_gone = send_json(&socket, &refusal, &[], Duration::from_millis(1));
-            return;
+            let (user, process) = peer_of(&socket).map_or((0, 0), |(peer, pid)| (peer.user, pid));
+            let client = Client { user, process, program: String::new() };
+            shared.events.report(&Event::Refused { client, reason: message.clone() });
+            return turn_away(&socket, message);
         }
     };
     let seat = Seat { shared: Arc::clone(shared), number };
+    if !has_memory() {
+        let message = "the service has no memory for another reader; try again later";
+        return turn_away(&new.socket, message.to_owned());
+    }
     let thread = thread::Builder::new().name("serve-reader".to_owned());
     // If no thread can be started, the seat is free again, and the reader finds the connection closed.
     let _no_thread = thread.spawn(move || Session::new(&new, &seat.shared).run());
@@ -426,371 +474,5 @@ struct Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         lock(&self.shared.connections).remove(&self.number);
-    }
-}
-
-/// One reader, from its greeting to its end.
-struct Session<'s> {
-    connection: &'s Connection,
-    service: &'s Service,
-    compiling: &'s Compiling,
-    terms: &'s Terms,
-    store: Option<&'s Arc<Store>>,
-    greeted: bool,
-    /// Version of the protocol.
-    version: u32,
-    snaplen: u32,
-    reader: Option<u64>,
-    texts: Texts,
-    /// Number and text of its graph.
-    graph: Option<(u64, String)>,
-    /// Numbers of its files.
-    files: Vec<u64>,
-    /// True until the reader knows that this process continues with it: requests before that are void.
-    is_moving: bool,
-}
-
-impl Drop for Session<'_> {
-    fn drop(&mut self) {
-        if let Some(reader) = self.reader.take() {
-            let kept = {
-                let mut known = lock(&self.connection.known);
-                known.reader = None;
-                known.kept.take()
-            };
-            if let (Some(store), Some((slot, _))) = (self.store, kept) {
-                store.forget(reader, slot);
-            }
-            self.remove_graph();
-            self.service.leave(reader, &self.texts);
-        }
-        self.service.files().end(&self.files);
-    }
-}
-
-impl<'s> Session<'s> {
-    fn new(connection: &'s Connection, shared: &'s Shared) -> Session<'s> {
-        Session {
-            connection,
-            service: &shared.service,
-            compiling: &shared.compiling,
-            terms: &connection.terms,
-            store: shared.store.as_ref(),
-            greeted: false,
-            version: 0,
-            snaplen: 0,
-            reader: None,
-            texts: Texts::default(),
-            graph: None,
-            files: Vec::new(),
-            is_moving: false,
-        }
-    }
-
-    fn remove_graph(&mut self) {
-        if let Some((id, _)) = self.graph.take() {
-            self.service.remove_graph(id);
-        }
-    }
-
-    /// Continues with a reader of a process before this one.
-    fn go_on(mut self, one: Restored) {
-        let Restored { number, buffers, texts, saved, graph, from, .. } = one;
-        (self.greeted, self.is_moving) = (true, true);
-        (self.version, self.snaplen) = (saved.version, saved.snaplen);
-        (self.reader, self.texts) = (Some(number), texts);
-        self.graph = graph.zip(saved.graph);
-        self.show_texts();
-        let texts = self.texts.iter().map(|(id, _)| id).collect();
-        let moved = Response::Moved { from, texts, epoch: self.service.epoch() };
-        let descriptors: Vec<_> = buffers.iter().map(AsFd::as_fd).collect();
-        if self.connection.send(&moved, &descriptors).is_err() {
-            return;
-        }
-        drop::<Descriptors>(buffers);
-        self.service.call(number);
-        self.run();
-    }
-
-    /// Has the reader kept for a process after this one, if its protocol can move.
-    fn keep(&mut self, reader: u64) {
-        let Some(store) = self.store.filter(|_| self.version >= HANDED_ON) else { return };
-        let Some(slot) = store.slot() else { return };
-        let program = lock(&self.connection.known).program.clone();
-        let saved = self.saved(reader, slot, program);
-        let own = self.service.keep(reader, slot);
-        let link = self.connection.socket.as_fd();
-        match own.and_then(|own| store.keep(reader, link, &own, &saved)) {
-            Ok(file) => {
-                lock(&self.connection.known).kept = Some((slot, file));
-                // It may have been paused meanwhile.
-                self.save(reader);
-            }
-            Err(_) => {
-                // It ends with this process.
-                self.service.keep_no_more(reader);
-                store.forget(reader, slot);
-            }
-        }
-    }
-
-    fn saved(&self, reader: u64, slot: usize, program: String) -> Saved {
-        let text = |(id, text): (u64, &str)| Text { id, text: text.to_owned() };
-        let (is_paused, meter) = self.service.state(reader);
-        Saved {
-            version: self.version,
-            slot,
-            program,
-            snaplen: self.snaplen,
-            texts: self.texts.iter().map(text).collect(),
-            graph: self.graph.as_ref().map(|(_, graph)| graph.clone()),
-            is_paused,
-            meter,
-        }
-    }
-
-    /// Writes the state of the reader for a process after this one.
-    fn save(&self, reader: u64) {
-        // Held throughout: another thread may pause the reader.
-        let known = lock(&self.connection.known);
-        if let Some((slot, file)) = &known.kept {
-            let saved = self.saved(reader, *slot, known.program.clone());
-            // Without memory, the process after this one has the state before.
-            let _old_state = save(file, &saved);
-        }
-    }
-
-    /// Answers until the reader closes, breaks a rule, or does not read its answers.
-    fn run(mut self) {
-        let mut assembler = Assembler::new(ENVELOPE);
-        if self.greeted {
-            assembler.set_limit(self.terms.limits.text_bytes * QUOTING + ENVELOPE);
-        }
-        loop {
-            let patience = (!self.greeted).then_some(GREETING_LIMIT);
-            // A reader that opens its buffers may lend a page; the kernel closes all other descriptors.
-            let mut given = Vec::new();
-            let into = (self.greeted && self.reader.is_none()).then_some(&mut given);
-            let got = assembler.receive(&self.connection.socket, patience, into);
-            let answered = match got {
-                Ok(Incoming::Message(message)) => self.answer(&message, given),
-                Ok(Incoming::TooLong) => {
-                    let limit = self.terms.limits.text_bytes;
-                    let _gone = self.refuse(format!(
-                        "the request is too long: a text has at most {limit} bytes, and a packet \
-                         {} bytes",
-                        crate::wire::MAX_PACKET
-                    ));
-                    return;
-                }
-                Ok(Incoming::Quiet | Incoming::More) => {
-                    let seconds = GREETING_LIMIT.as_secs();
-                    let _gone = self.refuse(format!("no greeting within {seconds} seconds"));
-                    return;
-                }
-                Ok(Incoming::Closed) | Err(_) => return,
-            };
-            if answered.is_err() {
-                return;
-            }
-            if self.greeted {
-                assembler.set_limit(self.terms.limits.text_bytes * QUOTING + ENVELOPE);
-            }
-        }
-    }
-
-    fn refuse(&self, message: String) -> io::Result<()> {
-        self.connection.send(&Response::Error { message }, &[])
-    }
-
-    fn answer(&mut self, message: &[u8], mut given: Vec<OwnedFd>) -> io::Result<()> {
-        let request = match Request::from_bytes(message) {
-            Ok(request) => request,
-            Err(error) => return self.refuse(format!("not a request: {error}")),
-        };
-        if request == (Request::Resume {}) {
-            self.is_moving = false;
-            return Ok(());
-        }
-        if self.is_moving {
-            return Ok(());
-        }
-        let response = match (request, self.reader) {
-            (Request::Hello { versions, program }, _) => self.hello(&versions, &program),
-            _ if !self.greeted => Err("a reader greets first".to_owned()),
-            (Request::Files {}, Some(_)) => Err("send files before `open`".to_owned()),
-            (Request::Files {}, None) => self.add_files(given),
-            (Request::Open { .. }, Some(_)) => Err("the buffers are open already".to_owned()),
-            (Request::Open { texts, graph: Some(_), .. }, None) if !texts.is_empty() => {
-                Err("a reader has texts or a graph, not both".to_owned())
-            }
-            (Request::Open { texts, snaplen, graph }, None) => {
-                return self.open(&texts, snaplen, graph, given.pop());
-            }
-            (_, None) => Err("no buffers are open; open them first".to_owned()),
-            (Request::Graph { graph }, Some(reader)) => {
-                let set = self.set_graph(reader, graph);
-                self.save(reader);
-                set
-            }
-            (Request::Edit { .. }, Some(_)) if self.graph.is_some() => {
-                Err("this reader has a graph; replace it by a request `graph`".to_owned())
-            }
-            (Request::Edit { remove, add }, Some(reader)) => {
-                let edited = self.edit(reader, &remove, &add);
-                self.show_texts();
-                self.save(reader);
-                edited.map(Response::Edited)
-            }
-            (pause @ (Request::Pause {} | Request::Start {}), Some(reader)) => {
-                let edited = self.service.pause(reader, pause == Request::Pause {});
-                self.save(reader);
-                edited.map(Response::Edited).map_err(|refused| refused.to_string())
-            }
-            (Request::Counts { read, lost }, Some(reader)) => {
-                let mut known = lock(&self.connection.known);
-                (known.read, known.lost) = (read, lost);
-                drop(known);
-                let failure =
-                    self.graph.as_ref().and_then(|(id, _)| self.service.graph_failure(*id));
-                if let Some(reason) = failure {
-                    self.connection.end(self.service, &reason);
-                    return Err(io::ErrorKind::BrokenPipe.into());
-                }
-                Ok(Response::Counts(self.service.counts(reader)))
-            }
-            (Request::End {}, Some(reader)) => Ok(self.end(reader)),
-            (Request::Resume {}, Some(_)) => return Ok(()),
-        };
-        match response {
-            Ok(response) => self.connection.send(&response, &[]),
-            Err(message) => self.refuse(message),
-        }
-    }
-
-    fn end(&mut self, reader: u64) -> Response {
-        let counts = match self.graph.is_some() {
-            false => self.service.end(reader),
-            true => {
-                self.service.drain();
-                self.remove_graph();
-                self.service.end_now(reader)
-            }
-        };
-        Response::Ended { counts, reason: String::new() }
-    }
-
-    fn add_files(&mut self, given: Vec<OwnedFd>) -> Result<Response, String> {
-        if given.is_empty() {
-            return Err("no descriptor came with the request".to_owned());
-        }
-        let numbers = self.service.files().add(self.connection.peer.user, given)?;
-        self.files.extend(&numbers);
-        Ok(Response::Files { numbers })
-    }
-
-    fn hello(&mut self, versions: &[u32], program: &str) -> Result<Response, String> {
-        let version = VERSIONS.iter().copied().find(|version| versions.contains(version));
-        let version = version.ok_or_else(|| {
-            format!("versions {versions:?} are not spoken here; this service speaks {VERSIONS:?}")
-        })?;
-        let interface = self.service.interface().ok_or("the capture does not run")?;
-        (self.greeted, self.version) = (true, version);
-        let is_shown = |letter: &char| !letter.is_control();
-        let program = program.chars().filter(is_shown).take(MAX_PROGRAM).collect();
-        lock(&self.connection.known).program = program;
-        Ok(Response::Hello(Hello {
-            version,
-            interface: interface.name.clone(),
-            link: interface.link.0,
-            netmask: interface.netmask,
-            snaplen: interface.snaplen.min(self.terms.group.snaplen),
-            group: self.terms.group.to_string(),
-            restricted: !self.terms.group.filter.is_empty(),
-            limits: self.terms.limits,
-        }))
-    }
-
-    /// Makes the buffers and sends them. A refused text leaves none.
-    fn open(
-        &mut self,
-        texts: &[crate::message::Text],
-        snaplen: u32,
-        graph: Option<String>,
-        page: Option<OwnedFd>,
-    ) -> io::Result<()> {
-        let user = self.connection.peer.user;
-        let joined = self.service.join(user, self.terms, snaplen, graph.is_some());
-        let (reader, buffers) = match joined {
-            Ok(joined) => joined,
-            Err(refused) => return self.refuse(refused.to_string()),
-        };
-        (self.reader, self.snaplen) = (Some(reader), snaplen);
-        // Before the first frame, so that the reader need not look once more.
-        let event = page.map(|page| self.service.let_sleep(reader, page)).transpose();
-        let event = match event {
-            Ok(event) => event,
-            Err(refused) => {
-                self.reader = None;
-                self.service.leave(reader, &self.texts);
-                return self.refuse(refused.to_string());
-            }
-        };
-        let opened = match graph {
-            Some(graph) => self.put_graph(reader, graph),
-            None => self.edit(reader, &[], texts),
-        };
-        match opened {
-            Ok(edited) => {
-                lock(&self.connection.known).reader = Some(reader);
-                self.show_texts();
-                self.keep(reader);
-                let buffers: Vec<_> = buffers.iter().chain(&event).map(AsFd::as_fd).collect();
-                self.connection.send(&Response::Opened(edited), &buffers)
-            }
-            Err(refused) => {
-                self.reader = None;
-                self.service.leave(reader, &self.texts);
-                self.refuse(refused)
-            }
-        }
-    }
-
-    fn edit(
-        &mut self,
-        reader: u64,
-        remove: &[u64],
-        add: &[crate::message::Text],
-    ) -> Result<Edited, String> {
-        let (texts, terms, service) = (&mut self.texts, self.terms, self.service);
-        self.compiling.time(self.connection.peer.user, terms.compile, || {
-            let edited = service.edit(reader, texts, remove, add, terms);
-            edited.map_err(|refused| refused.to_string())
-        })
-    }
-
-    fn put_graph(&mut self, reader: u64, graph: String) -> Result<Edited, String> {
-        let (old, terms) = (self.graph.as_ref().map(|(id, _)| *id), self.terms);
-        let put = || self.service.put_graph(reader, &graph, terms, old);
-        let (id, edited) = self
-            .compiling
-            .time(self.connection.peer.user, terms.compile, || put().map_err(|r| r.to_string()))?;
-        self.graph = Some((id, graph));
-        Ok(edited)
-    }
-
-    fn set_graph(&mut self, reader: u64, graph: String) -> Result<Response, String> {
-        if self.graph.is_none() {
-            return Err("this reader has texts; open a connection with a graph".to_owned());
-        }
-        let edited = self.put_graph(reader, graph)?;
-        self.show_texts();
-        Ok(Response::Edited(edited))
-    }
-
-    fn show_texts(&self) {
-        let graph = self.graph.as_ref().map(|(_, graph)| graph.clone());
-        let texts = self.texts.iter().map(|(_, text)| text.to_owned()).chain(graph);
-        lock(&self.connection.known).texts = texts.collect();
     }
 }

@@ -7,6 +7,7 @@ use fyke_serve::message::{Response, Text};
 use fyke_serve::policy::{MAX_OF_USER, MAX_READERS};
 use fyke_serve::wire::{Assembler, Incoming, MAX_PACKET, send};
 use fyke_testkit::random::Random;
+use rustix::net::{RecvFlags, recv};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -103,6 +104,15 @@ fn a_thousand_connections_are_answered_or_refused_and_leave_nothing() {
     // Tests of this process that run at the same time have services of their own.
     assert_eq!((open.len(), refused), (MAX_READERS, 1000 - MAX_READERS));
     const { assert!(MAX_OF_USER <= MAX_READERS) };
+    // The first thing that a program reads is the reason, also if it has sent its greeting before it was refused.
+    for _ in 0..200 {
+        let raw = Raw::connect(&world.path());
+        raw.send(r#"{"request":"hello","versions":[1]}"#);
+        let mut packet = [0; 1 << 10];
+        let (_, len) = recv(&raw.socket, &mut packet[..], RecvFlags::empty()).unwrap();
+        let said = String::from_utf8_lossy(&packet[..len]);
+        assert!(said.contains("readers are served, and no more are"), "{said}");
+    }
     world.send(&[1]);
     world.wait_for("readers", MAX_READERS as u64);
     drop(open);

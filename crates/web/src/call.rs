@@ -67,9 +67,11 @@ fn read(request: &Value, edits: bool) -> Result<Request, String> {
         }
         Request::Edit { ref changes } if edits && changes.len() <= MAX_CHANGES => Ok(request),
         Request::Edit { .. } if edits => Err(format!("an edit has at most {MAX_CHANGES} changes")),
-        Request::Show | Request::Save { .. } | Request::Hello { .. } | Request::Rules { .. } => {
-            Err("a page cannot make this request; use fyke ctl".to_owned())
-        }
+        Request::Show
+        | Request::Save { .. }
+        | Request::Hello { .. }
+        | Request::Rules { .. }
+        | Request::Passes { .. } => Err("a page cannot make this request; use fyke ctl".to_owned()),
         Request::Watch { .. } => Err("counts come from /api/events".to_owned()),
         _ => Err("this page is for reading only (fyke web --read-only)".to_owned()),
     }

@@ -87,6 +87,30 @@ pub enum CtlAction {
         #[arg(short = 'F', value_name = "FILE")]
         file: PathBuf,
     },
+    /// Edit single passes, instruction by instruction, as one edit: all calls are in force from the same frame on
+    ///
+    /// Each argument is one call:
+    ///
+    ///   new                                    a pass without instructions, which accepts every frame
+    ///   dup PASS                               a copy of a pass, also of one of a filter
+    ///   del PASS                               delete a pass
+    ///   select [PASS.]INDEX OPERATION [MASK]   set or append an instruction, without parameters
+    ///   add [PASS.]INDEX VALUE                 add a parameter to it
+    ///   remove [PASS.]INDEX VALUE              remove a parameter
+    ///   poke [PASS.]INDEX WORD VALUE           overwrite a word of it
+    ///
+    /// Without PASS, the pass that the last `new` or `dup` before has made. Operations: true, never, ether-ip,
+    /// ether-ip6, ether-arp, ether-ip-tcp-nonfrag, ether-ip-udp-nonfrag, ip-src, ip-dst, ip-host (these three with a
+    /// mask), port-src, port-dst, port, ether-type. Values: 80, 0x50, 10.0.0.1. Frames that such a pass accepts are
+    /// accepted beside those of the filters; the kernel passes all frames from then on. For `fyke dump` and `track`.
+    ///
+    ///   fyke ctl pass new 'select 0 ether-ip-udp-nonfrag' 'select 1 port-dst' 'add 1 5001'
+    #[command(verbatim_doc_comment)]
+    Pass {
+        /// The calls
+        #[arg(value_name = "CALL", required = true)]
+        calls: Vec<String>,
+    },
     /// Show the edits so far: epoch, time, author, filters, and the frames that these have accepted since
     ///
     /// The user and the process of an author are those that the kernel reports; the program is what the client calls

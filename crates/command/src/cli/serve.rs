@@ -4,6 +4,15 @@ use super::PrivilegeArgs;
 use clap::Args;
 use std::path::PathBuf;
 
+/// Forms of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum LogForm {
+    /// Lines for people
+    Text,
+    /// A JSON object a line
+    Json,
+}
+
 /// `fyke serve`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -23,8 +32,8 @@ Examples:
 pub struct ServeArgs {
     /// Interface to capture on, by name or by its number in `dump -D`; `any` for all interfaces; by default, the first
     /// that is up
-    #[arg(short, long, value_name = "IF")]
-    pub interface: Option<String>,
+    #[arg(short, long, value_name = "IF", action = clap::ArgAction::Append)]
+    pub interface: Vec<String>,
     /// Name that readers use, or a path of the socket (with a slash); by default, the name of the interface, or the
     /// socket that systemd has opened
     #[arg(long, value_name = "NAME|PATH")]
@@ -42,6 +51,10 @@ pub struct ServeArgs {
     #[arg(short = 'B', long, value_name = "KIB",
         value_parser = clap::value_parser!(u32).range(1..=4_194_304))]
     pub buffer_size: Option<u32>,
+    /// Log on standard error: lines for people, or a JSON object a line; readers that open, leave or are refused are
+    /// in it
+    #[arg(long, value_name = "FORM", default_value = "text")]
+    pub log: LogForm,
     /// Let fyke itself count every frame: its filters do not run in the kernel, which costs processor time
     #[arg(long)]
     pub count_all: bool,

@@ -3,6 +3,7 @@
 mod batch;
 mod hosts;
 mod log;
+mod pass;
 pub mod past;
 mod save;
 mod show;
@@ -38,6 +39,12 @@ pub fn run(args: CtlArgs) -> Result<(), Failure> {
         CtlAction::Save { file, last, expression } => {
             let text = expression.join(" ");
             return save::run(&mut out, args.pid, &file, last, &text, shown);
+        }
+        CtlAction::Pass { calls } => {
+            let request = pass::request(&calls)?;
+            let mut client = connect(args.pid)?;
+            let response = pass::check(&calls, call(&mut client, request)?)?;
+            return write_response(&mut out, &response, &Target::of(&client), shown);
         }
         CtlAction::Batch { file } => return batch(&mut out, args.pid, &file, shown),
         CtlAction::Del { filter } => return delete(&mut out, args.pid, &filter, shown),
@@ -88,6 +95,7 @@ fn call(client: &mut Client, request: Request) -> Result<Response, Failure> {
             | Request::Add { .. }
             | Request::Delete { .. }
             | Request::Edit { .. }
+            | Request::Passes { .. }
             | Request::Undo { .. }
             | Request::Pause
             | Request::Start

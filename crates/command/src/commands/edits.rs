@@ -6,6 +6,10 @@ pub use fyke_filters::clients::{author, handle, label, notes};
 pub const NO_LOG: &str = "this fyke keeps no log of edits: names, times, batch, log and undo are for the filters of \
                           `fyke dump` and `fyke track`";
 
+/// Refusal of calls on passes where all passes are those of texts.
+pub const NO_PASSES: &str = "the passes of this fyke are those of its texts: calls on passes are for `fyke dump` and \
+                             `fyke track`";
+
 /// Refusal of a fyke that cannot be paused.
 pub const NO_PAUSE: &str =
     "this fyke cannot be paused: pause and start are for `fyke dump`, `track`, `demux` and `run`";

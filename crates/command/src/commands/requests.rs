@@ -67,6 +67,9 @@ pub fn handle(texts: &impl Editable, request: Request, peer: Option<&Peer>) -> R
         Request::Edit { .. } | Request::Undo { .. } | Request::Log { .. } => {
             return Response::Error { message: edits::NO_LOG.to_owned() };
         }
+        Request::Passes { .. } => {
+            return Response::Error { message: edits::NO_PASSES.to_owned() };
+        }
         Request::Pause | Request::Start => {
             return match texts.graph() {
                 Some(graph) => {

@@ -4,6 +4,7 @@
 //! readers, their texts, and the frames that they have not read yet or have lost ([`Live`]).
 
 mod kept;
+mod log;
 
 use super::Failure;
 use super::counts;
@@ -29,6 +30,8 @@ use fyke_serve::server::ReaderView;
 use fyke_serve::service::Refused;
 use fyke_serve::{Left, Listening, PlaceError, Policy, Server, Service};
 use kept::Kept;
+use log::Log;
+use serde_json::json;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,7 +39,8 @@ use std::time::Instant;
 
 /// Runs the command until a signal ends it.
 pub fn run(args: ServeArgs) -> Result<(), Failure> {
-    let source = source(&args);
+    let source = source(&args)?;
+    let log = Log::new(args.log);
     super::enter_namespace(&source)?;
     let interface = super::interface(&source)?;
     if interface.starts_with("ring:") || interface.starts_with("serve:") {
@@ -67,12 +71,13 @@ pub fn run(args: ServeArgs) -> Result<(), Failure> {
     let (mut engine, handle) = opened.start().map_err(graphs::refused)?;
     // The failure of a node of a reader's graph ends that reader.
     engine.end_at_failure_of(graphs::SERVE);
-    engine.on_notice(|notice| note!("fyke: {notice}"));
+    engine.on_notice(log.of_notices());
     entered.say_missing();
     service.begin(handle.clone());
     kept.count_on(&service)?;
     let clients = entered.clients();
-    let server = Server::start_with(socket, Arc::clone(&service), policy, kept.store(), restored)?;
+    let (shared, report) = (Arc::clone(&service), Some(log.of_readers()));
+    let server = Server::start_with(socket, shared, policy, kept.store(), restored, report)?;
     let live = Arc::new(Live {
         handle: handle.clone(),
         readers: Box::new(server.readers()),
@@ -84,20 +89,22 @@ pub fn run(args: ServeArgs) -> Result<(), Failure> {
         false => super::run::serve(&live, entered.sockets, true),
     };
     let hint = edit_hint(control.is_some().then_some(&*clients)).replace("edit:", "readers:");
-    note!("serving {interface}, link type {}, as serve:{name}{hint}", link(&service));
-    kept.ready()?;
+    let link = link(&service);
+    let text = format!("serving {interface}, link type {link}, as serve:{name}{hint}");
+    log.say("serving", json!({"interface": interface, "link": link, "name": name}), &text);
+    kept.ready(log)?;
     let stop = match args.config {
         None => stop_on_signals()?,
         Some(_) => {
             let (set, service) = (server.set_policy(), Arc::clone(&service));
-            stop_or_reload(move || reload(&args, &service, &set))?
+            stop_or_reload(move || reload(&args, &service, &set, log))?
         }
     };
     let (seen, drops) = (handle.clone(), unseen.clone());
     report_on_signal(move || accounts(&seen.view()) + &drops.lines(true))?;
     let result = engine.run(&stop);
     drop(server);
-    close(engine.view(), &unseen)?;
+    close(engine.view(), &unseen, log)?;
     Ok(result?)
 }
 
@@ -113,9 +120,14 @@ fn open(source: &SourceArgs, service: &Arc<Service>) -> Result<Opened, Failure> 
 }
 
 /// Reports the sums at the end, and the failure of the service's own node.
-fn close(mut view: GraphView, unseen: &Unseen) -> Result<(), Failure> {
-    note!("{}", counts::sum(&counts::accounting(&view), 0, 0));
-    unseen.report(false);
+fn close(mut view: GraphView, unseen: &Unseen, log: Log) -> Result<(), Failure> {
+    let accounting = counts::accounting(&view);
+    let sum = counts::sum(&accounting, 0, 0);
+    log.say("end", json!({"accounting": accounting}), &sum);
+    let unseen = unseen.lines(false);
+    if !unseen.is_empty() {
+        log.say("unseen", json!({}), unseen.trim_end());
+    }
     // The failure of a reader's node was told to that reader.
     view.nodes.retain(|node| node.name == graphs::SERVE);
     graphs::node_failure(&view)
@@ -154,14 +166,18 @@ fn policy(args: &ServeArgs, service: &Service) -> Result<Policy, Failure> {
 }
 
 /// Reads the policy again. One that is wrong changes nothing.
-fn reload(args: &ServeArgs, service: &Service, set: &impl Fn(Policy) -> (usize, usize)) {
+fn reload(args: &ServeArgs, service: &Service, set: &impl Fn(Policy) -> (usize, usize), log: Log) {
     match policy(args, service) {
         Ok(policy) => {
             let (stay, ended) = set(policy);
-            note!("fyke: the policy has been read again: {stay} readers stay, {ended} are ended");
+            let text = format!(
+                "fyke: the policy has been read again: {stay} readers stay, {ended} are ended"
+            );
+            log.say("policy_read", json!({"stay": stay, "ended": ended}), &text);
         }
         Err(error) => {
-            note!("fyke: {}; the policy before it stays in force", error.message());
+            let text = format!("fyke: {}; the policy before it stays in force", error.message());
+            log.say("policy_refused", json!({"reason": error.message()}), &text);
         }
     }
 }
@@ -189,9 +205,14 @@ fn refused(error: PlaceError) -> Failure {
 }
 
 /// The options of a capture.
-fn source(args: &ServeArgs) -> SourceArgs {
-    SourceArgs {
-        interface: args.interface.clone().into_iter().collect(),
+fn source(args: &ServeArgs) -> Result<SourceArgs, Failure> {
+    if let [first, second, ..] = &args.interface[..] {
+        return Err(Failure::Usage(format!(
+            "-i {first} -i {second}: a service captures on one interface; start one for each, or take `-i any`"
+        )));
+    }
+    Ok(SourceArgs {
+        interface: args.interface.clone(),
         netns: args.netns.clone(),
         read: None,
         file_list: None,
@@ -203,7 +224,7 @@ fn source(args: &ServeArgs) -> SourceArgs {
         ring_user: None,
         take: false,
         serve_graph: None,
-    }
+    })
 }
 
 /// Pauses a reader of this number, or starts it again; `None` if there is none.

@@ -203,6 +203,8 @@ pub struct EditRecord {
     pub undone: Option<u64>,
     /// No edit, but a pause (true) or its end (false).
     pub pause: Option<bool>,
+    /// Number of calls on passes, if it edited passes by hand.
+    pub calls: Option<u64>,
 }
 
 /// A change in the log.
@@ -251,6 +253,7 @@ fn record(entry: &Entry, undone: Option<u64>, now: &HashMap<u64, u64>) -> EditRe
         undoes: entry.undoes,
         undone,
         pause: entry.pause,
+        calls: entry.calls,
     }
 }
 

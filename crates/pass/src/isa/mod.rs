@@ -9,6 +9,7 @@ pub(crate) mod inner;
 pub mod instruction;
 pub mod layout;
 pub(crate) mod meaning;
+pub(crate) mod operation;
 pub mod primitive;
 pub(crate) mod test;
 pub(crate) mod text;

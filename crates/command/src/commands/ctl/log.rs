@@ -39,6 +39,11 @@ fn entry(out: &mut impl Write, entry: &LogEntry, full: bool) -> io::Result<()> {
         (edits @ 2.., _) => write!(out, ", {edits} edits up to here")?,
         _ => {}
     }
+    match entry.calls {
+        Some(1) => write!(out, ", 1 call on passes")?,
+        Some(calls) => write!(out, ", {calls} calls on passes")?,
+        None => {}
+    }
     if let Some(epoch) = entry.undoes {
         write!(out, ", takes back epoch {epoch}")?;
     }

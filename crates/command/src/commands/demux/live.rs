@@ -159,6 +159,7 @@ impl Controlled for Live {
                 let message = "`fyke demux` has no readers; `fyke serve` has";
                 Response::Error { message: message.to_owned() }
             }
+            Request::Passes { .. } => Response::Error { message: edits::NO_PASSES.to_owned() },
             Request::Try { .. } | Request::Why { .. } | Request::Save { .. } => {
                 Response::Error { message: edits::NO_FRAMES.to_owned() }
             }

@@ -2,11 +2,13 @@
 //! ([`Store`]).
 
 use super::super::Failure;
+use super::log::Log;
 use anyhow::Context;
 use fyke_kernel::CountReader;
 use fyke_privilege::given::Keeper;
 use fyke_serve::store::KeptReader;
 use fyke_serve::{Left, Policy, Restoration, Service, Store};
+use serde_json::json;
 use std::io;
 use std::sync::Arc;
 
@@ -71,12 +73,13 @@ impl Kept {
     }
 
     /// Tells the service manager that readers can connect.
-    pub fn ready(&self) -> Result<(), Failure> {
+    pub fn ready(&self, log: Log) -> Result<(), Failure> {
         let ready = self.store.as_ref().map(|store| store.ready());
         let ready = ready.or_else(|| self.manager.as_ref().map(Keeper::ready)).transpose();
         ready.context(MANAGER)?;
         if self.store.as_ref().is_some_and(|store| store.capture().resumed().is_some()) {
-            note!("fyke: the capture continues, with {} readers", self.restored);
+            let text = format!("fyke: the capture continues, with {} readers", self.restored);
+            log.say("continues", json!({"readers": self.restored}), &text);
         }
         Ok(())
     }

@@ -45,8 +45,9 @@ pub use output::{one_line, output, safe, shortened};
 use crate::cli::SourceArgs;
 use anyhow::Context;
 use fyke_capture::{
-    FileOptions, FileSource, MAX_FILES, MergedFiles, RingOptions, RingSource, SharedSource, Source,
+    FileOptions, FileSource, MAX_FILES, MergedFiles, RingOptions, RingSource, Source,
 };
+use fyke_graph::node::Settings;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -207,13 +208,8 @@ pub fn open(args: &SourceArgs, look_back: bool) -> Result<Box<dyn Source>, Failu
         };
     }
     let interface = interface(args)?;
-    if let Some(path) = interface.strip_prefix("ring:") {
-        return Ok(Box::new(SharedSource::connect(&interface, Path::new(path), None)?));
-    }
-    if interface.starts_with("serve:") {
-        return Err(Failure::Usage(format!(
-            "-i {interface}: this command does not read a service"
-        )));
+    if graphs::is_shared(&interface) {
+        return open_shared(args, interface);
     }
     if interface.starts_with(xdp::PREFIX) {
         return Err(Failure::Usage(format!(
@@ -231,6 +227,21 @@ pub fn open(args: &SourceArgs, look_back: bool) -> Result<Box<dyn Source>, Failu
         ..RingOptions::default()
     };
     Ok(Box::new(RingSource::open(options)?))
+}
+
+/// Opens a ring or a service, as the class `device` does.
+fn open_shared(args: &SourceArgs, interface: String) -> Result<Box<dyn Source>, Failure> {
+    let given = [
+        ("expression", Some(interface)),
+        ("user", args.ring_user.clone()),
+        ("graph", args.serve_graph.clone()),
+    ];
+    let given = given.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    let opened = (fyke_serve::client::device().open)(&Settings::new(given));
+    opened.map_err(|error| match error.refused {
+        true => Failure::Running(error.into()),
+        false => Failure::Usage(format!("-i: {error}")),
+    })
 }
 
 /// Returns the snap length for an argument.

@@ -237,6 +237,72 @@ fn errors_have_their_exit_status() {
     assert_eq!(full.status.code(), Some(1), "{}", text(&full.stderr));
 }
 
+/// The class of graphs: the same lines, and the frames that lead to alerts.
+#[test]
+fn a_graph_judges_as_the_command_does() {
+    let folder = Folder::new();
+    let [rules, capture, ours, theirs, frames] =
+        ["my.rules", "in.pcap", "ours.json", "theirs.json", "alerts.pcap"]
+            .map(|name| folder.name(name));
+    let kinds = "flow,dns,tls,http";
+    succeeds(&[
+        "ids",
+        "-r",
+        &capture,
+        "-S",
+        &rules,
+        "--eve",
+        &theirs,
+        "--records",
+        kinds,
+        "--payload",
+        "--set",
+        "HOME_NET=192.168.0.0/16",
+    ]);
+    let set = "set='HOME_NET=192.168.0.0/16'";
+    let graph = format!(
+        "(pcapin, {capture}) > (ids, {rules}, eve={ours}, records='{kinds}', payload=y, {set}, \
+         export=y) > (tofile, {frames})"
+    );
+    let output = succeeds(&["run", &graph]);
+    assert_eq!(std::fs::read(&ours).unwrap(), std::fs::read(&theirs).unwrap());
+    let shown = text(&output.stdout) + &text(&output.stderr);
+    let counter = |name: &str| {
+        let line = shown.lines().find(|line| line.split('\t').nth(1) == Some(name));
+        line.and_then(|line| line.split('\t').nth(2)?.parse::<u64>().ok()).expect(&shown)
+    };
+    let names = ["rules", "refused_rules", "judged", "matches", "alerts", "not_ip"];
+    assert_eq!(names.map(counter), [3, 3, 9, 3, 3, 0]);
+    // Two alerts are about one frame.
+    let numbers: std::collections::BTreeSet<u64> = objects(&std::fs::read(&ours).unwrap())
+        .iter()
+        .filter(|one| one["event_type"] == "alert")
+        .map(|one| one["pcap_cnt"].as_u64().unwrap())
+        .collect();
+    let count = succeeds(&["dump", "-r", &frames, "--count"]);
+    assert_eq!(text(&count.stdout).trim(), numbers.len().to_string());
+    let unjudged = folder.name("other.rules");
+    std::fs::write(&unjudged, "alert smb any any -> any any (sid:1;)\n").unwrap();
+    for (node, status, part) in [
+        ("(ids)".to_owned(), 2, "it needs `expression=…`"),
+        (format!("(ids, {unjudged})"), 2, "none of 1 rules can be judged"),
+        ("(ids, /nothing)".to_owned(), 2, "cannot read /nothing"),
+        (format!("(ids, {rules}, records=flow)"), 2, "it needs `eve=…`"),
+        (format!("(ids, {rules}, eve=-, records=smb)"), 2, "\"smb\" is none of"),
+        (format!("(ids, {rules}, set=A)"), 2, "expected NAME=VALUE"),
+        (format!("(ids, {rules}, checksums=never)"), 2, "never is not one of"),
+        (format!("(ids, {rules}, eve=/nothing/eve)"), 1, "/nothing/eve"),
+    ] {
+        let output = fyke(&["run", &format!("(pcapin, {capture}) > {node}")]);
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{node}: {message}");
+        assert!(message.contains(part), "{node}: {message}");
+    }
+    // A full disk: the node fails, and the run reports it.
+    let full = fyke(&["run", &format!("(pcapin, {capture}) > (ids, {rules}, eve=/dev/full)")]);
+    assert_eq!(full.status.code(), Some(1), "{}", text(&full.stderr));
+}
+
 #[test]
 fn most_rules_of_public_sets_are_translated() {
     let corpus = Corpus::open();

@@ -329,6 +329,10 @@ const ROTATED: &str = r#"
     answers
     udp "needle one"
     wait_for test -s eve.json
+    # A file that was not moved is opened again, too.
+    test "$(wc -l < eve.json)" = 1
+    kill -HUP $pid
+    "$FYKE" ctl show > /dev/null
     mv eve.json old.json
     kill -HUP $pid
     wait_for test -e eve.json
@@ -349,4 +353,5 @@ fn a_signal_opens_the_file_of_alerts_again() {
     let log = std::fs::read_to_string(folder.path().join("ids.log")).unwrap_or_default();
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{log}{error}");
+    assert!(!log.contains("cannot open"), "{log}");
 }

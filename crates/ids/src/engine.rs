@@ -39,7 +39,7 @@ use state::{HostNames, Thresholds};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::net::{Ipv6Addr, SocketAddr};
-use std::rc::Rc;
+use std::sync::Arc;
 use sums::{Parts, Sum};
 
 /// Limits of the engine.
@@ -156,7 +156,7 @@ struct Found {
 /// The engine.
 #[derive(Debug)]
 pub struct Engine {
-    rules: Rc<Index>,
+    rules: Arc<Index>,
     limits: Limits,
     /// A flow is none only while its packet is judged.
     flows: Ageing<FlowKey, Option<Box<Flow>>>,
@@ -188,7 +188,7 @@ impl Engine {
             ..streams::Limits::default()
         };
         Engine {
-            rules: Rc::new(rules),
+            rules: Arc::new(rules),
             limits,
             flows: Ageing::new(limits.flows()),
             fragments: Some(Box::new(Reassembler::new(
@@ -244,19 +244,19 @@ impl Engine {
     /// Adds a rule, in force from the next frame on; one with the same identifier is replaced.
     pub fn add_rule(&mut self, rule: Rule) {
         // The index is shared only while a frame is judged.
-        if let Some(index) = Rc::get_mut(&mut self.rules) {
+        if let Some(index) = Arc::get_mut(&mut self.rules) {
             index.add(rule);
         }
     }
 
     /// Removes a rule, from the next frame on; false if there is none with this identifier.
     pub fn remove_rule(&mut self, gid: u32, sid: u32) -> bool {
-        Rc::get_mut(&mut self.rules).is_some_and(|index| index.remove(gid, sid))
+        Arc::get_mut(&mut self.rules).is_some_and(|index| index.remove(gid, sid))
     }
 
     /// Takes the searches that were made in the background since rules were added; cheap if there are none.
     pub fn settle(&mut self) {
-        if let Some(index) = Rc::get_mut(&mut self.rules) {
+        if let Some(index) = Arc::get_mut(&mut self.rules) {
             index.settle();
         }
     }
@@ -264,7 +264,7 @@ impl Engine {
     /// Replaces all rules, from the next frame on. Streams and messages that have begun are judged by the new rules
     /// with their next bytes.
     pub fn set_rules(&mut self, rules: Index) {
-        self.rules = Rc::new(rules);
+        self.rules = Arc::new(rules);
         self.flows.retain(|_, flow| {
             flow.iter_mut().for_each(|flow| flow.forget_rules());
             true

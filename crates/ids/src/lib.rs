@@ -16,6 +16,7 @@
 //! | [`app`] | messages of HTTP, TLS and DNS |
 //! | [`engine`] | flows, the search for literals, alerts |
 //! | [`eve`] | alerts and records as JSON |
+//! | [`files`] | files of rules |
 //! | [`prefilter()`] | rules into an expression that accepts all frames they need |
 //!
 //! ```
@@ -39,6 +40,7 @@ pub mod endpoints;
 pub mod engine;
 pub mod error;
 pub mod eve;
+pub mod files;
 pub mod pcre;
 pub mod prefilter;
 pub mod read;
@@ -51,6 +53,7 @@ pub use compile::Dialect;
 pub use endpoints::Variables;
 pub use engine::{Alert, Checksums, Counters, Engine, Index, Kinds, Limits};
 pub use error::{Refused, VariableError};
+pub use files::RuleFiles;
 pub use prefilter::{Prefilter, prefilter};
 pub use rule::Rule;
 pub use translate::Translation;

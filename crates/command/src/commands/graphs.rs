@@ -63,7 +63,7 @@ pub fn classes() -> Classes {
 }
 
 /// True for the name of a source in another fyke: a ring, or a service.
-fn is_shared(name: &str) -> bool {
+pub fn is_shared(name: &str) -> bool {
     name.starts_with("ring:") || name.starts_with("serve:")
 }
 

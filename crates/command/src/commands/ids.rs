@@ -9,15 +9,14 @@ mod live;
 use super::privilege::{Doors, Needs, Privileges};
 use super::run::serve;
 use super::signals::{stop_on_signals, stop_or_reload};
-use super::snort2ruler::{dialect, read, translation, variables};
+use super::snort2ruler::{dialect, read, variables};
 use super::{Failure, graphs, open, output};
 use crate::cli::{ChecksumChoice, IdsArgs, RecordKind};
 use alerts::Alerts;
 use anyhow::Context;
 use fyke_capture::{Next, ReadError, Source, SourceStats, wait_for_any};
-use fyke_ids::{Checksums, Engine, Index, Kinds, Limits, eve};
+use fyke_ids::{Checksums, Engine, Index, Kinds, Limits, RuleFiles, eve};
 use live::Live;
-use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -134,11 +133,11 @@ fn print_prefilter(args: &IdsArgs) -> Result<(), Failure> {
 
 /// Treatment of packets with a wrong checksum. Only a socket of the kernel tells which of them a device still computes.
 fn checksums(args: &IdsArgs) -> Checksums {
-    let is_ring = args.source.interface.iter().any(|name| name.starts_with("ring:"));
+    let is_shared = args.source.interface.iter().any(|name| graphs::is_shared(name));
     match args.checksums {
         ChecksumChoice::Yes => Checksums::Required,
         ChecksumChoice::No => Checksums::Ignored,
-        ChecksumChoice::Auto if args.source.read.is_some() || is_ring => Checksums::Learned,
+        ChecksumChoice::Auto if args.source.read.is_some() || is_shared => Checksums::Learned,
         ChecksumChoice::Auto => Checksums::Required,
     }
 }
@@ -146,21 +145,7 @@ fn checksums(args: &IdsArgs) -> Checksums {
 /// Reads and translates the files of rules.
 fn rules(args: &IdsArgs) -> Result<Index, Failure> {
     let (variables, dialect) = (variables(&args.rules)?, dialect(&args.rules));
-    let mut rules: BTreeMap<(u32, u32), fyke_ids::Rule> = BTreeMap::new();
-    let (mut total, mut refused) = (0, 0);
-    for file in &args.files {
-        let translation = translation(file, dialect, &variables)?;
-        total += translation.total();
-        refused += translation.refused_count();
-        for rule in translation.rules {
-            let id = (rule.gid, rule.sid);
-            if rules.get(&id).is_none_or(|old| old.rev < rule.rev) {
-                refused += usize::from(rules.insert(id, rule).is_some());
-            } else {
-                refused += 1;
-            }
-        }
-    }
+    let RuleFiles { rules, total, refused } = RuleFiles::read(&args.files, dialect, &variables)?;
     if rules.is_empty() {
         return Err(Failure::Usage(format!(
             "-S: none of {total} rules can be judged; `fyke snort2ruler` gives the reasons"
@@ -171,7 +156,7 @@ fn rules(args: &IdsArgs) -> Result<Index, Failure> {
             "fyke: {refused} of {total} rules are not judged; `fyke snort2ruler` gives the reasons"
         );
     }
-    Ok(Index::new(rules.into_values().collect()))
+    Ok(Index::new(rules))
 }
 
 /// A run over a source.

@@ -6,9 +6,8 @@ use super::{Failure, one_line, output};
 use crate::cli::{Language, ReportForm, RuleArgs, Snort2rulerArgs};
 use anyhow::Context;
 use fyke_ids::engine::Armed;
-use fyke_ids::read::MAX_FILE_BYTES;
-use fyke_ids::{Dialect, Translation, Variables};
-use std::io::{self, BufReader, BufWriter, Read, Write};
+use fyke_ids::{Dialect, Translation, Variables, files};
+use std::io::{BufWriter, Read, Write};
 use std::path::Path;
 
 /// Runs the command.
@@ -26,7 +25,7 @@ pub fn run(args: Snort2rulerArgs) -> Result<(), Failure> {
         )));
     }
     let variables = variables(&args.rules)?;
-    let translation = translation(&args.file, dialect(&args.rules), &variables)?;
+    let translation = files::translation(&args.file, dialect(&args.rules), &variables)?;
     let mut out: Box<dyn Write> = Box::new(output());
     if let Some(path) = &args.output {
         if is_standard(path) {
@@ -63,47 +62,9 @@ pub fn run(args: Snort2rulerArgs) -> Result<(), Failure> {
 /// Reads a file of rules, or standard input.
 pub fn read(file: &Path) -> Result<Vec<u8>, Failure> {
     let mut text = Vec::new();
-    let read = open(file).and_then(|mut from| from.read_to_end(&mut text));
+    let read = files::open(file).and_then(|mut from| from.read_to_end(&mut text));
     read.with_context(|| format!("cannot read {}", file.display()))?;
     Ok(text)
-}
-
-/// Reads and translates a file of rules, or standard input.
-pub fn translation(
-    file: &Path,
-    dialect: Option<Dialect>,
-    variables: &Variables,
-) -> Result<Translation, Failure> {
-    let read = open(file).and_then(|from| Translation::read(from, dialect, variables));
-    Ok(read.with_context(|| format!("cannot read {}", file.display()))?)
-}
-
-fn open(file: &Path) -> io::Result<BufReader<Bounded>> {
-    let from: Box<dyn Read> = match file.as_os_str() == "-" {
-        true => Box::new(io::stdin().lock()),
-        false => Box::new(std::fs::File::open(file)?),
-    };
-    Ok(BufReader::with_capacity(1 << 16, Bounded { from, left: MAX_FILE_BYTES }))
-}
-
-/// A file that may not be longer than [`MAX_FILE_BYTES`].
-struct Bounded {
-    from: Box<dyn Read>,
-    left: u64,
-}
-
-impl Read for Bounded {
-    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
-        let count = self.from.read(room)?;
-        match self.left.checked_sub(count as u64) {
-            Some(left) => self.left = left,
-            None => {
-                let message = format!("longer than {MAX_FILE_BYTES} bytes; split it");
-                return Err(io::Error::other(message));
-            }
-        }
-        Ok(count)
-    }
 }
 
 /// Returns the variables of the arguments.

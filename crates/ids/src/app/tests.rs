@@ -91,6 +91,40 @@ fn bodies_of_responses_are_put_together_and_decompressed() {
     }
 }
 
+/// `a page`, compressed by brotli.
+const BROTLI: &[u8] = b"\x8b\x02\x80a page\x03";
+/// 100 million digits and `end`, compressed by brotli.
+const BROTLI_BOMB: &str = "\
+    cfffff7ff82560e2b14020f7fe9ffffffff04b00c4610180eefd3fffffffe1970088c32200ddfb7ffeff\
+    ffc32f0110870500baf7fffcffff875f02200e0b0074efff5320bc1ebf2459995b697258005017bb5e03";
+
+#[test]
+fn brotli_that_is_a_bomb_or_damaged_is_bounded() {
+    let digits = |at: usize| u8::from_str_radix(&BROTLI_BOMB[at..at + 2], 16).unwrap();
+    let bomb: Vec<u8> = (0..BROTLI_BOMB.len()).step_by(2).map(digits).collect();
+    let body = |bytes: &[u8]| {
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nContent-Encoding: br\r\nContent-Length: {}\r\n\r\n",
+            bytes.len()
+        );
+        let (_, found) = messages(false, &[head.as_bytes(), bytes].concat(), 1000);
+        found.last().unwrap().get(Buffer::FileData).unwrap().to_vec()
+    };
+    let decoded = body(&bomb);
+    assert_eq!(decoded.len(), http::MAX_BODY);
+    assert!(decoded.iter().all(|byte| *byte == b'0'));
+    let (mut random, seed) = fyke_testkit::random::Random::seeded(7);
+    println!("seed {seed}");
+    for _ in 0..2_000 {
+        let mut damaged = if random.chance(2) { bomb.clone() } else { BROTLI.to_vec() };
+        for _ in 0..1 + random.below(3) {
+            let at = random.below(damaged.len());
+            damaged[at] = random.below(256) as u8;
+        }
+        assert!(body(&damaged).len() <= http::MAX_BODY);
+    }
+}
+
 #[test]
 fn bodies_with_two_compressions_are_decompressed_and_others_are_counted() {
     use flate2::write::{GzEncoder, ZlibEncoder};
@@ -109,7 +143,10 @@ fn bodies_with_two_compressions_are_decompressed_and_others_are_counted() {
         ("deflate , x-gzip", gzip(&inner), "a page", false),
         ("identity", b"a page".to_vec(), "a page", false),
         ("identity\r\nTransfer-Encoding: gzip", gzip(b"a page"), "a page", false),
-        ("br", b"a page".to_vec(), "a page", true),
+        ("br", BROTLI.to_vec(), "a page", false),
+        ("br, gzip", gzip(BROTLI), "a page", false),
+        ("br", b"\xffa page".to_vec(), "\u{fffd}a page", true),
+        ("zstd", b"a page".to_vec(), "a page", true),
         ("gzip", b"a page".to_vec(), "a page", true),
         ("gzip,gzip,gzip", b"a page".to_vec(), "a page", true),
     ] {

@@ -511,10 +511,10 @@ fn near_misses(
     all
 }
 
-fn engine(index: &Rc<Index>) -> Engine {
+fn engine(index: &Arc<Index>) -> Engine {
     let mut engine =
         Engine::new(Index::new(Vec::new()), Limits { bytes: 1 << 20, ..Limits::default() });
-    engine.rules = Rc::clone(index);
+    engine.rules = Arc::clone(index);
     engine
 }
 
@@ -533,11 +533,11 @@ fn judge_sets(least: f64) {
             rules.swap(at, random.below(at + 1));
         }
         let passes = rules.iter().any(|rule| rule.action == crate::rule::Action::Pass);
-        let all = Rc::new(Index::new(rules.clone()));
+        let all = Arc::new(Index::new(rules.clone()));
         let (mut matched, mut missed, mut reasons) = (0, 0, HashMap::<&str, usize>::new());
         for (rule, among) in rules.iter().zip(all.iter()) {
             assert_eq!(rule.sid, among.rule.sid);
-            let index = Rc::new(Index::new(vec![rule.clone()]));
+            let index = Arc::new(Index::new(vec![rule.clone()]));
             let Some(armed) = index.iter().next() else { continue };
             let made = match traffic(armed, &mut random) {
                 Ok(made) => made,

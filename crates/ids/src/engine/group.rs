@@ -8,8 +8,8 @@ use super::index::Candidates;
 use fyke_ruler::byte_set::ByteSet;
 use fyke_ruler::gate::Gate;
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Most rules in the small search.
 pub const MERGE: usize = 32;
@@ -64,7 +64,8 @@ impl Search {
 /// A merge that a thread makes.
 #[derive(Debug)]
 struct Merging {
-    made: Receiver<Search>,
+    /// In a mutex only so that an engine may move to another thread.
+    made: Mutex<Receiver<Search>>,
     /// Number of the full searches that are in it.
     full: usize,
     /// Rules that were removed meanwhile.
@@ -127,7 +128,8 @@ impl Group {
         let searches = [&self.all].into_iter().chain(&self.full);
         let members: Vec<Member> = searches.flat_map(|one| one.members.iter().cloned()).collect();
         let (sender, made) = channel();
-        self.merging = Some(Merging { made, full: self.full.len(), removed: Vec::new() });
+        self.merging =
+            Some(Merging { made: Mutex::new(made), full: self.full.len(), removed: Vec::new() });
         let copy = members.clone();
         let work = move || drop(sender.send(Search::new(copy)));
         if std::thread::Builder::new().name("fyke-ids-merge".to_owned()).spawn(work).is_err() {
@@ -139,8 +141,9 @@ impl Group {
 
     /// Takes a merge that is done, and begins the next one if rules wait for it.
     pub fn settle(&mut self) {
-        let Some(merging) = &self.merging else { return };
-        let made = match merging.made.try_recv() {
+        let Some(merging) = &mut self.merging else { return };
+        let made = merging.made.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let made = match made.try_recv() {
             Ok(made) => Some(made),
             Err(TryRecvError::Empty) => return,
             Err(TryRecvError::Disconnected) => None,

@@ -10,7 +10,6 @@ use crate::buffer::{Application, Buffer};
 use crate::rule::{Action, BitTest, Change, FlowTest, Mark, Owner, Protocol, ThresholdKind};
 use crate::verify::{Variables, Verdict};
 use std::borrow::Cow;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -30,7 +29,7 @@ impl Engine {
         flow: &mut Flow,
         give: Give<'_>,
     ) -> Vec<u32> {
-        let index = Rc::clone(&self.rules);
+        let index = Arc::clone(&self.rules);
         let mut candidates = std::mem::take(&mut self.candidates);
         candidates.clear();
         index.plain().iter().for_each(|rule| candidates.add(*rule));
@@ -108,7 +107,7 @@ impl Engine {
         alerted: &[u32],
         give: Give<'_>,
     ) {
-        let index = Rc::clone(&self.rules);
+        let index = Arc::clone(&self.rules);
         let at = usize::from(!to_server);
         let new = flow.windows[at].add(missing, bytes);
         self.counters.beyond_bytes += (bytes.len() - new) as u64;
@@ -176,7 +175,7 @@ impl Engine {
         self.counters.encoded += u64::from(message.is_encoded);
         self.counters.cut_heads += u64::from(message.is_cut);
         self.counters.damaged_bodies += u64::from(message.is_damaged);
-        let index = Rc::clone(&self.rules);
+        let index = Arc::clone(&self.rules);
         let packet = &oriented(packet, flow, message.to_server);
         let at = usize::from(!message.to_server);
         let mut candidates = std::mem::take(&mut self.candidates);

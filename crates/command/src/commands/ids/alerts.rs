@@ -7,7 +7,7 @@ use anyhow::Context;
 use fyke_ids::Alert;
 use fyke_ids::eve::{self, Options};
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 /// Receiver of the alerts.
@@ -101,8 +101,17 @@ impl Alerts {
     }
 }
 
-/// Makes a file, or empties it. Lines are appended, so another program may empty it, too.
+/// Makes a file, or empties it. Lines are appended, so another program may empty it, too. A new file belongs to the
+/// user that fyke becomes, so that it can be opened again.
 fn create(path: &Path) -> io::Result<File> {
+    match File::options().append(true).create_new(true).open(path) {
+        Ok(file) => {
+            fyke_privilege::user::hand_over(&file)?;
+            return Ok(file);
+        }
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(error),
+    }
     let file = File::create(path)?;
     if file.metadata()?.is_file() { File::options().append(true).open(path) } else { Ok(file) }
 }

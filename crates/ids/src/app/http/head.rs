@@ -177,6 +177,7 @@ impl Head {
                 b"" | b"identity" | b"chunked" => {}
                 b"gzip" | b"x-gzip" => found.push(Encoding::Gzip),
                 b"deflate" => found.push(Encoding::Deflate),
+                b"br" => found.push(Encoding::Brotli),
                 _ => return None,
             }
         }

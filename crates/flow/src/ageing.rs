@@ -19,6 +19,8 @@
 //! assert_eq!(table.pop_expired(250), None);
 //! ```
 
+pub mod slots;
+
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 

@@ -23,6 +23,7 @@ pub mod records;
 pub mod streams;
 
 pub use ageing::Ageing;
+pub use ageing::slots::AgeingSlots;
 pub use clock::Clock;
 pub use fragments::{Bounds, Counters, Fragment, FragmentTracker, PacketKey};
 pub use postponed::{Held, Postponed};

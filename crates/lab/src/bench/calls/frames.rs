@@ -14,7 +14,7 @@ use fyke_graph::node::{Arrival, Class, Kind, Node, NodeError};
 use fyke_graph::{Classes, GraphHandle, Made};
 use fyke_track::{Limits, Sip};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 const CASE: &str = "frames";
@@ -51,17 +51,19 @@ pub(super) fn measure(options: &Options, report: &mut Report) -> Result<(), Benc
     Ok(())
 }
 
-/// Notes when the first frame after the signalling arrives.
+/// Notes when the first frame after the signalling arrives, and when the last one does.
 struct Clock {
     after_ns: u64,
-    begin: Arc<OnceLock<Instant>>,
+    times: Arc<Mutex<Option<[Instant; 2]>>>,
 }
 
 impl Node for Clock {
     fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
         let last = arrival.batch().frames().last();
         if last.is_some_and(|frame| frame.timestamp_ns > self.after_ns) {
-            self.begin.get_or_init(Instant::now);
+            let now = Instant::now();
+            let mut times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
+            times.get_or_insert([now; 2])[1] = now;
         }
         Ok(arrival.mask())
     }
@@ -98,8 +100,8 @@ fn run(
     let check = Some((|_| Ok(())) as fn(&_) -> _);
     classes.register(Class { name: "follow", cuts: |_| true, edits: true, check, ..Class::NODE });
     classes.register(Class { name: "clock", check, ..Class::NODE });
-    let begin = Arc::<OnceLock<Instant>>::default();
-    let clock: Box<dyn Node> = Box::new(Clock { after_ns, begin: Arc::clone(&begin) });
+    let times = Arc::<Mutex<Option<[Instant; 2]>>>::default();
+    let clock: Box<dyn Node> = Box::new(Clock { after_ns, times: Arc::clone(&times) });
     let limits =
         Limits { data_connections: 1 << 17, control_connections: 1 << 16, ..Limits::default() };
     let tracker = Sip::at_ports(&[5_060], limits);
@@ -112,7 +114,8 @@ fn run(
     let text = "(frames) > (filter, \"udp port 5060\", lookback=y) > {t}(follow) > (clock) > {n}(packetcount)";
     let (mut engine, _) = GraphHandle::start_with(&[text], classes, given).map_err(other)?;
     engine.run(&AtomicBool::new(false)).map_err(other)?;
-    let took = begin.get().map(Instant::elapsed).unwrap_or_default();
+    let times = *times.lock().unwrap_or_else(PoisonError::into_inner);
+    let took = times.map(|[begin, end]| end - begin).unwrap_or_default();
     let view = engine.view();
     let passed = view.node("n").map_or(0, |node| node.counts.arrived);
     let announced = view.node("t").and_then(|node| {

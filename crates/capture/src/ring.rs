@@ -350,7 +350,7 @@ impl RingSource {
             let left = deadline.saturating_duration_since(Instant::now());
             if self.timeout.is_zero() {
                 // A caller that waits on the descriptor itself waits for the next change.
-                self.edge.wait(0).map_err(|source| self.failed("epoll_wait", source))?;
+                self.wait(0)?;
                 if self.ring.take(self.next_block) {
                     break;
                 }
@@ -359,8 +359,11 @@ impl RingSource {
                 self.check_link()?;
                 return Ok(false);
             }
-            let left = left.as_millis().saturating_add(1).min(u128::from(u16::MAX)) as u16;
-            self.edge.wait(left).map_err(|source| self.failed("epoll_wait", source))?;
+            self.wait(left.as_millis().saturating_add(1).min(u128::from(u16::MAX)) as u16)?;
+        }
+        if self.state == LinkState::Down && self.looked.elapsed() >= LOOK {
+            // Frames flow again, perhaps without a pause.
+            self.look_if_up()?;
         }
         let number = self.next_block;
         self.next_block = (number + 1) % self.ring.block_count();
@@ -374,7 +377,13 @@ impl RingSource {
         Ok(true)
     }
 
-    /// Checks the interface after a while without frames. While it is down or gone, the capture waits.
+    /// Waits for a change of the ring. The socket reports at once that the interface goes down, also under load.
+    fn wait(&mut self, timeout_ms: u16) -> Result<(), LiveError> {
+        let waited = self.edge.wait(timeout_ms).map_err(|source| self.failed("epoll_wait", source));
+        if waited? { self.check_link() } else { Ok(()) }
+    }
+
+    /// Checks the interface. While it is down or gone, the capture waits.
     fn check_link(&mut self) -> Result<(), LiveError> {
         let is_obsolete = self.shared.as_ref().is_some_and(Shared::is_obsolete);
         match self.socket.take_error().map_err(|source| self.failed("SO_ERROR", source))? {
@@ -402,10 +411,7 @@ impl RingSource {
             self.change(LinkState::Gone);
             return self.bind_again();
         }
-        if self.is_up()? {
-            self.change(LinkState::Up);
-        }
-        Ok(())
+        self.look_if_up()
     }
 
     /// The interface with the captured interface's name, if there is one.
@@ -418,8 +424,12 @@ impl RingSource {
         found.map_err(|source| self.failed("look for the interface", source))
     }
 
-    fn is_up(&self) -> Result<bool, LiveError> {
-        Ok(self.look()?.is_some_and(|found| found.ifindex == self.ifindex && found.up))
+    fn look_if_up(&mut self) -> Result<(), LiveError> {
+        self.looked = Instant::now();
+        if self.look()?.is_some_and(|found| found.ifindex == self.ifindex && found.up) {
+            self.change(LinkState::Up);
+        }
+        Ok(())
     }
 
     /// Captures from an interface with the name of the one that is gone, if there is one.

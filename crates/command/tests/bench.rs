@@ -70,6 +70,9 @@ fn live_measures_every_engine_and_edits_lose_nothing() {
         assert_eq!(found, Some(expected), "{case}");
     }
     assert!(figure(&all, "edits, latency p50", "fyke", "50 edits") > Some(0.0));
+    for setting in ["1 worker", "2 workers", "2 workers, over one"] {
+        assert!(figure(&all, "workers", "fyke", setting) > Some(0.0), "{setting}: {all:?}");
+    }
 }
 
 #[test]

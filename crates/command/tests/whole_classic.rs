@@ -41,6 +41,9 @@ fn every_edit_of_a_filter_in_classic_bpf_is_exact() {
     let file = at("f.pcap");
     let mut running =
         start(&["dump", "-i", "v1", "--stats", "-w", file.to_str().unwrap(), "udp port 5001"]);
+    let told = "v1: filters run in the kernel as classic BPF, which does not count the frames that it \
+                rejects, because eBPF is refused: verifying the program";
+    assert!(running.said().contains(told), "{}", running.said());
     let stats = running.ctl(&["stats"]);
     assert!(stats.contains(IN_KERNEL) && stats.contains("no eBPF: "), "{stats}");
     assert!(running.ctl(&["show"]).contains(IN_KERNEL));

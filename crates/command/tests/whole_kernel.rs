@@ -256,4 +256,16 @@ fn a_check_tells_where_filters_would_run() {
     assert!(several.contains("in the kernel, too") && several.contains("for each interface"));
     let not = check("(device,lo) > (packetcount,export=y) > (bpf,udp,live=y) > (drop)");
     assert!(not.contains("packetcount needs all frames"), "{not}");
+    let explain = |words: &str| {
+        let words = ["explain", "--graph", "--"].into_iter().chain(words.split(' '));
+        let output = Command::new(FYKE).args(words).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    for words in ["dump -i lo udp", "track ftp -i lo -w x", "demux -i lo udp=>count"] {
+        let placed = explain(words);
+        assert!(placed.contains("in the kernel, too"), "{words}: {placed}");
+    }
+    let not = explain("dump -i lo --look-back udp");
+    assert!(not.contains("the kernel passes every frame: filter looks back"), "{not}");
+    assert!(!explain("dump -r x.pcap udp").contains("kernel"));
 }

@@ -102,6 +102,12 @@ fn each_interface_has_the_filter_in_the_kernel_and_its_count() {
             let answer = running.ctl(&[question]);
             assert!(answer.contains(counts), "{words:?}: {answer}");
         }
+        if words[0] == "dump" {
+            running.ctl(&["add", "ether host 1:2:3:4:5:6"]);
+            let shown = running.ctl(&["show"]);
+            let why = "t0: eBPF, passes every frame: a link-layer address needs";
+            assert!(shown.contains(why) && !shown.contains("u000a"), "{shown}");
+        }
         running.signal("INT");
         assert!(running.end().success(), "{}", running.said());
         let sum = running.sum();

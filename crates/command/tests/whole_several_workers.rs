@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{FYKE, Running, Sum, carrier_of, folder, inside, tool, veth};
+use common::{FYKE, Running, Sum, carrier_of, folder, frames_of, inside, tool, veth};
 use fyke_capture::{Interface, InterfaceSink, Next, Sink, Source, open_file};
 use fyke_frame::{Frame, LinkType};
 use fyke_testkit::packet::Packet;
@@ -426,6 +426,39 @@ fn demux_and_graphs_of_several_devices_have_all_frames() {
     for (file, name, count) in [(&files[1], "v1", 500), (&files[2], "w1", 300)] {
         let frames = read(file);
         assert!(frames.len() == count && frames.iter().all(|one| one.1 == name), "{name}");
+    }
+}
+
+/// A node reads its texts with one netmask, that of the first interface, and so does the kernel of the others.
+#[test]
+fn interfaces_with_different_netmasks_are_filtered_in_the_kernel() {
+    if !inside("interfaces_with_different_netmasks_are_filtered_in_the_kernel") {
+        return;
+    }
+    two_pairs();
+    tool("ip addr add 10.9.0.1/24 dev v1");
+    tool("ip addr add 10.8.0.1/16 dev w1");
+    let (_folder, at) = folder();
+    let file = at("f.pcapng");
+    let file = file.to_str().unwrap();
+    let demux = format!("ip broadcast => {file}");
+    let to =
+        |last| Packet::ethernet().ipv4([10, 8, 0, 9], [10, 8, 0, last]).udp(4000, 5001).build();
+    for words in [&["dump", "--stats", "-w", file, "ip broadcast"][..], &["demux", &demux]] {
+        let running = start(&[words, &["--workers", "2"], &TWO].concat());
+        let stats = running.ctl(&["stats"]);
+        if words[0] == "dump" && !stats.contains("CAP_BPF") && !stats.contains("no clang") {
+            assert!(
+                stats.contains("the filters run in the kernel, too (eBPF); rejected"),
+                "{stats}"
+            );
+        }
+        // A broadcast by the first interface's netmask, and none by the second's.
+        send_on("w0", (0..10).flat_map(|_| [to(255), to(7)]));
+        running.settle(20);
+        let (sum, said) = stop(running);
+        assert_eq!(sum, Sum { seen: 20, accepted: 10, rejected: 10, lost: 0 }, "{words:?}: {said}");
+        assert_eq!(frames_of(file.as_ref()), 10, "{words:?}");
     }
 }
 

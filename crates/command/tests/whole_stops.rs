@@ -214,6 +214,45 @@ fn an_interface_goes_and_comes_back() {
     assert_eq!(String::from_utf8_lossy(&rest(&mut dump)), "20\n", "{}", dump.said());
 }
 
+/// Frames arrive without a pause before and after, so the capture is never idle.
+#[test]
+fn an_interface_that_is_down_for_a_moment_is_reported_under_load() {
+    if !inside("an_interface_that_is_down_for_a_moment_is_reported_under_load") {
+        return;
+    }
+    veth();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            send_while(u64::MAX, 60, || {
+                std::thread::sleep(Duration::from_micros(200));
+                !over.load(Ordering::Relaxed)
+            })
+        });
+        for workers in ["1", "2"] {
+            let words = ["-w", "/dev/null", "--workers", workers];
+            let mut dump = Running::dump(&words, Stdio::null());
+            for round in 1..=3 {
+                tool("ip link set v1 down");
+                tool("ip link set v1 up");
+                let start = Instant::now();
+                let times = |text: &str| dump.said().matches(text).count();
+                while times("v1: the interface is down") < round || times("is up again") < round {
+                    if start.elapsed() > Duration::from_secs(20) {
+                        over.store(true, Ordering::Relaxed);
+                        panic!("round {round}: {}", dump.said());
+                    }
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+            }
+            dump.signal("INT");
+            assert_eq!(dump.end().code(), Some(0), "{}", dump.said());
+            assert!(dump.sum().accepted > 0);
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+}
+
 #[test]
 fn a_full_disk_leaves_a_whole_file() {
     if !inside("a_full_disk_leaves_a_whole_file") {

@@ -248,7 +248,8 @@ impl Stage {
 
     fn refuse(&self, state: &mut State, refused: &GroupError) {
         self.open(state);
-        state.reason = Some(refused.error.to_string());
+        // The lines after the first show the place in the text.
+        state.reason = refused.error.to_string().lines().next().map(str::to_owned);
     }
 }
 

@@ -36,7 +36,15 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 pub use tap::{RulesTap, TapPlace};
 
-/// A space below the graph.
+/// A space below the graph: the kernel, at a socket or at a driver, or a service for its readers.
+///
+/// | what a space does | by |
+/// |---|---|
+/// | offers a class, or the reason why not | the result of [`filter`](Space::filter) or [`rules`](Space::rules) |
+/// | makes it run | [`SocketFilter::take_socket`], [`SocketFilter::take_driver`] |
+/// | edits it | [`Superset::widen`] before an edit takes effect, [`Superset::narrow`] after it |
+/// | counts | [`SocketFilter::rejected`], [`LowerFilter::rejected_at`] |
+/// | closes it | when its last owner drops it, or the kernel when the process has ended |
 pub trait Space {
     /// Makes a tap for the rules of a Bloom pre-filter that gets all frames of an interface. `shared`: the rules are
     /// those of the interface, which another process may own.
@@ -220,7 +228,19 @@ struct WantedBy {
     texts: BTreeSet<String>,
     /// True if the texts accept what trackers expect.
     rows_covered: bool,
+    /// Netmask that the texts are read with; filters have their own.
     netmask: u32,
+}
+
+impl WantedBy {
+    /// True if a lower filter that reads texts with this netmask accepts what the node needs.
+    fn fits(&self, netmask: u32) -> bool {
+        self.has_filters || self.netmask == netmask || !self.needs_netmask()
+    }
+
+    fn needs_netmask(&self) -> bool {
+        self.texts.iter().any(|text| text.contains("broadcast"))
+    }
 }
 
 /// Reason for which one lower filter does not do for all consumers.
@@ -250,10 +270,6 @@ impl Wanted {
                     rest.push(at);
                 }
             }
-        }
-        let netmasks: BTreeSet<u32> = wanted.consumers.iter().map(|one| one.netmask).collect();
-        if netmasks.len() > 1 {
-            wanted.needs_all(NETMASKS.to_owned());
         }
         wanted
     }
@@ -299,6 +315,9 @@ impl Wanted {
         let mut one = WantedBy { at, has_filters, texts, rows_covered, netmask };
         if has_filters {
             self.add_held(plan, &mut one, held);
+        } else if one.needs_netmask() && devices(plan).count() > 1 {
+            // The node reads with the netmask of the first interface before it, whatever this device's is.
+            self.needs_all(NETMASKS.to_owned());
         }
         self.consumers.push(one);
         false
@@ -458,14 +477,21 @@ fn place_one(
     if let Some(why) = wanted.all {
         return Err(why);
     }
-    let netmask = wanted.consumers.first().map_or(0, |one| one.netmask);
     let sets = wanted.consumers.iter().filter(|one| one.has_filters);
-    for one in sets {
+    let set_of = |one: &WantedBy| {
         let set = node_of(made, plan.nodes[one.at].key).and_then(|node| node.filters());
-        let set = set.ok_or("the filter cannot be edited")?;
-        if !fits(set, netmask) {
-            return Err(NETMASKS.to_owned());
-        }
+        set.ok_or("the filter cannot be edited")
+    };
+    let sets = sets.map(set_of).collect::<Result<Vec<_>, _>>()?;
+    let netmask = match sets.first() {
+        // A filter after several devices reads all frames with the netmask of one.
+        Some(set) => set.reading().0.netmask.unwrap_or(0),
+        None => wanted.consumers.first().map_or(0, |one| one.netmask),
+    };
+    if !sets.iter().all(|set| fits(set, netmask))
+        || !wanted.consumers.iter().all(|one| one.fits(netmask))
+    {
+        return Err(NETMASKS.to_owned());
     }
     let parts = interfaces.iter().map(|interface| {
         let link = interface.link;
@@ -626,6 +652,9 @@ impl Members {
         let mut moved =
             Moved { consumers: vec![], new: vec![], gone: vec![], all: wanted.all, before };
         for one in wanted.consumers {
+            if !one.fits(self.netmask) {
+                moved.all.get_or_insert_with(|| NETMASKS.to_owned());
+            }
             let key = plan.nodes[one.at].key;
             let old = stays.get(&key);
             let known = self.consumers.iter().find(|consumer| Some(&consumer.key) == old);
@@ -645,9 +674,6 @@ impl Members {
                     consumer
                 }
             };
-            if one.netmask != self.netmask {
-                moved.all.get_or_insert_with(|| NETMASKS.to_owned());
-            }
             moved.consumers.push(consumer);
         }
         if moved.all.is_some() {

@@ -70,14 +70,15 @@ impl Edge {
         self.0.as_fd()
     }
 
-    /// Waits for a change since the last wait. False after the time-out and after a signal.
+    /// Waits for a change since the last wait, the time-out or a signal. True if the descriptor reports an error.
     pub(crate) fn wait(&self, timeout_ms: u16) -> io::Result<bool> {
         let mut event = libc::epoll_event { events: 0, u64: 0 };
         // SAFETY: `event` has space for one event, and the count is one.
         let ready = unsafe {
             libc::epoll_wait(self.0.as_raw_fd(), &raw mut event, 1, i32::from(timeout_ms))
         };
-        woken(ready)
+        let events = event.events;
+        Ok(woken(ready)? && events & libc::EPOLLERR as u32 != 0)
     }
 }
 

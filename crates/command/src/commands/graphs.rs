@@ -668,7 +668,7 @@ pub fn rotates(plan: &Plan) -> bool {
     files.any(|node| is_set(&node.settings, "size") || is_set(&node.settings, "seconds"))
 }
 
-/// Describes the graph of a command line.
+/// Describes the graph of a command line, and where its filters would run.
 pub fn explain(words: &[String]) -> Result<String, Failure> {
     let line = std::iter::once("fyke").chain(words.iter().map(String::as_str));
     let command = Cli::try_parse_from(line).map_err(|error| Failure::Usage(error.to_string()))?;
@@ -694,5 +694,5 @@ pub fn explain(words: &[String]) -> Result<String, Failure> {
     };
     let list: Vec<_> = texts.iter().map(String::as_str).collect();
     let plan = Plan::new(&list, &classes()).map_err(|error| refused(error.into()))?;
-    Ok(plan.describe())
+    Ok(plan.describe() + &fyke_graph::placement::describe(&plan))
 }

@@ -20,6 +20,7 @@ use fyke_filters::{ClassicSocket, ClassicStage, KernelStage, Listing, Superset};
 use fyke_frame::LinkType;
 use fyke_graph::placement::{LowerFilter, RulesTap, Space, TapPlace};
 use fyke_graph::{GraphHandle, RuleSet};
+use fyke_kernel::OpenError;
 use fyke_kernel::sys::objects;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -105,7 +106,7 @@ impl Space for Kernel {
         let why_not = match LINKS.contains(&interface.link) {
             true => match KernelStage::open(reading, interface.snaplen) {
                 Ok(stage) => return Ok(Arc::new(Ebpf::new(stage, interface.link))),
-                Err(error) => first_line(&error.to_string()),
+                Err(error) => refused(&interface.name, &error),
             },
             false => format!("it does not filter frames of link type {}", interface.link),
         };
@@ -115,6 +116,19 @@ impl Space for Kernel {
             why_not,
         }))
     }
+}
+
+/// The reason why there is no eBPF program, in a line. A right or a compiler that is missing is shown with the counts;
+/// any other refusal is unexpected, so it is reported at once.
+fn refused(interface: &str, error: &OpenError) -> String {
+    let why = first_line(&error.to_string());
+    if !error.is_unavailable() {
+        note!(
+            "fyke: {interface}: filters run in the kernel as classic BPF, which does not count the frames that it \
+             rejects, because eBPF is refused: {why}"
+        );
+    }
+    why
 }
 
 /// The first line of a message, cut.

@@ -326,9 +326,6 @@ impl Engine {
                 }
                 Ok(Next::Idle) => {
                     self.crew.iter_mut().for_each(|crew| crew.flush(patience));
-                    while let Some(notice) = inlet.source.take_notice() {
-                        self.notify.iter_mut().for_each(|notify| notify(&notice));
-                    }
                 }
                 Ok(Next::End) => inlet.ended = true,
                 Err(error) => {
@@ -336,6 +333,9 @@ impl Engine {
                     inlet.failed = Some(NodeError::new(error.to_string()));
                     self.error.get_or_insert(error);
                 }
+            }
+            while let Some(notice) = inlet.source.take_notice() {
+                self.notify.iter_mut().for_each(|notify| notify(&notice));
             }
             more = true;
             if self.nodes.ended {

@@ -19,6 +19,7 @@
 //! | `first-loss` | the lowest rate at which an engine loses frames |
 //! | `start` | from the start of the process to its first frame |
 //! | `edits` | a filter that is edited while it captures: frames lost or wrong, time until an edit is in force |
+//! | `workers` | frames evaluated in a second with one worker and several, where the filter takes the time |
 //!
 //! The number of hits is known to the sender. Before the measurement every engine must accept exactly these, and in a
 //! run the frames that it accepted and lost must add up. Runs with losses are marked in a note.
@@ -29,6 +30,7 @@ mod loss;
 pub mod share;
 mod start;
 mod traffic;
+mod workers;
 pub(super) mod world;
 
 pub use engines::ENGINES;
@@ -49,7 +51,7 @@ use world::{Folder, processors};
 /// The bench's name in reports.
 pub const BENCH: &str = "live";
 /// Name of the cases, in the order of reports.
-const CASES: [&str; 12] = [
+const CASES: [&str; 13] = [
     "all-null",
     "all-tmpfs",
     "share-1",
@@ -62,9 +64,11 @@ const CASES: [&str; 12] = [
     "first-loss",
     "start",
     "edits",
+    "workers",
 ];
 /// Cases at smoke size.
-const SMOKE_CASES: [&str; 5] = ["all-tmpfs", "pairs-100", "first-loss", "start", "edits"];
+const SMOKE_CASES: [&str; 6] =
+    ["all-tmpfs", "pairs-100", "first-loss", "start", "edits", "workers"];
 /// One frame in this number is a hit for a set of pairs.
 const PAIRS_SHARE: u64 = 256;
 /// Smallest cost that a ratio is formed with, in nanoseconds per frame: less is noise.
@@ -203,6 +207,7 @@ pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> 
             "first-loss" => loss::measure(&bench, &mut report)?,
             "start" => start::measure(&bench, &mut report)?,
             "edits" => edits::measure(&bench, &mut report)?,
+            "workers" => workers::measure(&bench, &mut report)?,
             case => cost(&bench, case, &mut report)?,
         }
     }

@@ -106,11 +106,27 @@ impl Running {
     }
 
     /// Starts a command in a namespace, on the captures' processor.
-    pub(super) fn launch(namespace: &Namespace, mut command: Command) -> Result<Running, String> {
+    pub(super) fn launch(namespace: &Namespace, command: Command) -> Result<Running, String> {
+        Running::launch_on(namespace, command, Some(CAPTURE))
+    }
+
+    /// Starts a command in a namespace, on all processors of this process.
+    pub(super) fn launch_anywhere(
+        namespace: &Namespace,
+        command: Command,
+    ) -> Result<Running, String> {
+        Running::launch_on(namespace, command, None)
+    }
+
+    fn launch_on(
+        namespace: &Namespace,
+        mut command: Command,
+        processor: Option<usize>,
+    ) -> Result<Running, String> {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let name = command.get_program().to_string_lossy().into_owned();
         let child = namespace.inside(move || -> io::Result<Child> {
-            pin(CAPTURE)?;
+            processor.map_or(Ok(()), pin)?;
             command.spawn()
         });
         let child = child.map_err(|error| error.to_string())?;

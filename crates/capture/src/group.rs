@@ -112,6 +112,10 @@ impl Source for RingGroup {
         lock(&self.board.stats).iter().fold(SourceStats::default(), |sum, one| sum.plus(one))
     }
 
+    fn stats_by_ring(&self) -> Vec<SourceStats> {
+        lock(&self.board.stats).clone()
+    }
+
     fn set_patience(&mut self, patience: Duration) {
         self.patience = patience;
     }

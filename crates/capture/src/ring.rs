@@ -93,6 +93,9 @@ pub struct RingOptions {
     pub retire_ms: u32,
     /// Milliseconds without frames after which [`Next::Idle`] is returned.
     pub timeout_ms: u16,
+    /// With several rings: a program selects the ring of a frame ([`FilterSocket::share_by`](crate::FilterSocket)). The
+    /// first one has all frames until there is a program.
+    pub by_class: bool,
 }
 
 impl Default for RingOptions {
@@ -107,6 +110,7 @@ impl Default for RingOptions {
             promiscuous: true,
             retire_ms: 20,
             timeout_ms: 100,
+            by_class: false,
         }
     }
 }
@@ -273,8 +277,13 @@ impl RingSource {
         let is_held = at_once && ifindex != 0;
         let number = is_held.then(|| hold(&socket, &name, promiscuous)).transpose();
         let number = number.map_err(failed("helper")).map_err(named)?.flatten();
-        let interface =
-            Interface { snaplen: options.snaplen, netmask, ..Interface::new(&name, link) };
+        let by_class = options.by_class && !at_once;
+        let interface = Interface {
+            snaplen: options.snaplen,
+            netmask,
+            by_class,
+            ..Interface::new(&name, link)
+        };
         let mut source = RingSource {
             socket,
             number,

@@ -6,6 +6,9 @@ use crate::sys::packet::{PacketSocket, RingSize};
 use fyke_privilege::helper::{Opened, Presence};
 use std::io;
 
+/// In the place of the factor of a hash, which is odd: there is no hash.
+const BY_PROGRAM: u32 = 0;
+
 /// Options of the sockets of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct GroupPlan {
@@ -14,14 +17,15 @@ pub(crate) struct GroupPlan {
     /// Bytes in front of every packet.
     pub(crate) reserve: u32,
     pub(crate) ring: RingSize,
-    pub(crate) hash: FlowHash,
+    /// `None` for a group that a loaded program distributes; the first socket has all frames until there is one.
+    pub(crate) hash: Option<FlowHash>,
 }
 
 impl GroupPlan {
     /// The plan as bytes, for a helper.
     pub(crate) fn to_bytes(self) -> Vec<u8> {
         let RingSize { block_size, block_count, retire_ms } = self.ring;
-        let hash = self.hash.factor();
+        let hash = self.hash.map_or(BY_PROGRAM, |hash| hash.factor());
         let words = [u32::from(self.raw), self.reserve, block_size, block_count, retire_ms, hash];
         words.into_iter().flat_map(u32::to_ne_bytes).collect()
     }
@@ -35,7 +39,7 @@ impl GroupPlan {
             raw: word(raw) != 0,
             reserve: word(reserve),
             ring: RingSize { block_size, block_count, retire_ms },
-            hash: FlowHash::of_factor(word(hash)),
+            hash: (word(hash) != BY_PROGRAM).then(|| FlowHash::of_factor(word(hash))),
         })
     }
 }
@@ -69,21 +73,22 @@ pub(crate) fn open_group(
     Ok(opened.collect())
 }
 
-/// Makes sockets share the frames of their interface, all of a conversation by one socket.
+/// Makes sockets share the frames of their interface, all of a conversation by one socket, or as a program decides.
 pub(crate) fn join(
     sockets: &[&PacketSocket],
     incoming_only: bool,
-    hash: FlowHash,
+    hash: Option<FlowHash>,
 ) -> io::Result<()> {
     let [first, others @ ..] = sockets else { return Ok(()) };
     // Kernels that do not know this option deliver copies that the source ignores.
-    let group = first.share(None, incoming_only);
+    let by_program = hash.is_none();
+    let group = first.share(None, incoming_only, by_program);
     let is_known = group.is_ok();
-    let group = group.or_else(|_| first.share(None, false))?;
+    let group = group.or_else(|_| first.share(None, false, by_program))?;
     for other in others {
-        other.share(Some(group), incoming_only && is_known)?;
+        other.share(Some(group), incoming_only && is_known, by_program)?;
     }
-    first.share_by(&hash.program())
+    hash.map_or(Ok(()), |hash| first.share_by(&hash.program()))
 }
 
 /// Creates the ring of a socket, with fewer blocks if memory is short; returns their number.
@@ -108,11 +113,13 @@ mod tests {
     #[test]
     fn a_plan_is_read_as_it_was_written() {
         let ring = RingSize { block_size: 1 << 17, block_count: 256, retire_ms: 20 };
-        let plan = GroupPlan { raw: true, reserve: 4, ring, hash: FlowHash::random() };
-        let bytes = plan.to_bytes();
-        assert!(bytes.len() <= helper::MAX_PLAN);
-        assert_eq!(GroupPlan::of_bytes(&bytes), Some(plan));
-        assert_eq!(GroupPlan::of_bytes(&bytes[1..]), None);
-        assert_eq!(GroupPlan::of_bytes(&bytes[4..]), None);
+        for hash in [Some(FlowHash::random()), None] {
+            let plan = GroupPlan { raw: true, reserve: 4, ring, hash };
+            let bytes = plan.to_bytes();
+            assert!(bytes.len() <= helper::MAX_PLAN);
+            assert_eq!(GroupPlan::of_bytes(&bytes), Some(plan));
+            assert_eq!(GroupPlan::of_bytes(&bytes[1..]), None);
+            assert_eq!(GroupPlan::of_bytes(&bytes[4..]), None);
+        }
     }
 }

@@ -49,6 +49,15 @@ impl FilterSocket {
         self.lock().as_ref().map_or(Ok(()), |socket| attach(socket.as_fd()))
     }
 
+    /// Distributes the frames of the socket's group of rings by the result of a program of type socket filter, modulo
+    /// the number of rings. Minimum kernel version: 4.12.
+    ///
+    /// # Errors
+    /// The kernel refuses the program, or the group is distributed by conversation.
+    pub fn share_by(&self, program: BorrowedFd<'_>) -> io::Result<()> {
+        self.lock().as_ref().map_or(Ok(()), |socket| socket.share_by_program(program))
+    }
+
     /// Makes the socket deliver every frame, cut as the source requires.
     ///
     /// # Errors

@@ -31,6 +31,8 @@ pub struct Interface {
     pub netmask: u32,
     /// True if its frames are taken at the driver, where only incoming ones pass.
     pub at_driver: bool,
+    /// True if a program selects one of several rings for a frame, by the class of the text that accepts it.
+    pub by_class: bool,
 }
 
 impl Interface {
@@ -44,6 +46,7 @@ impl Interface {
             nanoseconds: true,
             netmask: 0,
             at_driver: false,
+            by_class: false,
         }
     }
 }
@@ -111,6 +114,11 @@ pub trait Source: Send {
         }
     }
 
+    /// Counts of each ring, if frames are distributed over several.
+    fn stats_by_ring(&self) -> Vec<SourceStats> {
+        Vec::new()
+    }
+
     /// Returns the next event of the interface that has not been returned yet.
     fn take_notice(&mut self) -> Option<Notice> {
         None
@@ -174,6 +182,10 @@ impl<S: Source + ?Sized> Source for Box<S> {
 
     fn stats_by_interface(&self) -> Vec<SourceStats> {
         (**self).stats_by_interface()
+    }
+
+    fn stats_by_ring(&self) -> Vec<SourceStats> {
+        (**self).stats_by_ring()
     }
 
     fn readiness(&self) -> Option<BorrowedFd<'_>> {

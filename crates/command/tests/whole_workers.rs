@@ -488,15 +488,94 @@ fn an_interface_that_is_down_or_made_again_is_captured_further() {
     }
 }
 
+/// The kernel puts the frames of each endpoint into a ring of its own, of all conversations; also after edits, and
+/// after the interface was made again. Frames of two endpoints reach both.
+#[test]
+fn every_endpoint_has_a_ring_of_its_own() {
+    if !inside("every_endpoint_has_a_ring_of_its_own") {
+        return;
+    }
+    veth();
+    let (_folder, at) = folder();
+    let files = ["a.pcapng", "b.pcapng"].map(&at);
+    let [a, b] = files.each_ref().map(|file| file.to_str().unwrap());
+    let to = |text: &str, endpoint: &str| format!("{text} => {endpoint}");
+    let (first, second) = (to("udp port 5001", a), to("udp port 5002", b));
+    let by_endpoint = ["demux", "-i", "v1", "--by-endpoint", "--stats"];
+    let running = start(&[&by_endpoint[..], &[&first, &second, "icmp => count"]].concat());
+    let shown = ctl(&running, &["show"]);
+    assert!(shown.contains("selects the ring of a frame by its class value"), "{shown}");
+    let rings = |counts: &str| {
+        let (line, limit) = (format!("v1: its rings received {counts} frames"), Instant::now());
+        while !running.said().contains(&line) {
+            assert!(limit.elapsed() < Duration::from_secs(20), "{}", running.said());
+            running.signal("USR1");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    let numbered = |range: std::ops::Range<u32>| send_all(range.map(frame));
+    numbered(0..2_000);
+    settle(&running, 2_000);
+    rings("1000, 1000, 0");
+    // A text that changes its endpoint, first beside the old one: its frames belong to two endpoints.
+    ctl(&running, &["add", &to("udp port 5001", b)]);
+    numbered(2_000..3_000);
+    settle(&running, 3_000);
+    ctl(&running, &["del", "1"]);
+    numbered(3_000..4_000);
+    settle(&running, 4_000);
+    // A text that overlaps those of another endpoint, for a moment without frames.
+    ctl(&running, &["add", "udp and less 1000 => count"]);
+    ctl(&running, &["del", "5"]);
+    numbered(4_000..5_000);
+    settle(&running, 5_000);
+    tool("ip link delete v1");
+    running.hear("v1: the interface is gone");
+    veth();
+    running.hear("capturing on v1 again");
+    numbered(5_000..6_000);
+    settle(&running, 6_000);
+    let (_first, said) = stop(running);
+    assert!(said.contains("6000 seen = 6000 accepted + 0 rejected + 0 lost"), "{said}");
+    // Those of port 5001 for two endpoints went to a ring by conversation.
+    let last = said.lines().rfind(|line| line.contains("its rings received")).unwrap();
+    let counts: Vec<u64> = last
+        .split(|other: char| !other.is_ascii_digit())
+        .filter_map(|digits| digits.parse().ok())
+        .skip(1)
+        .collect();
+    assert_eq!(counts.iter().sum::<u64>(), 6_000, "{last}");
+    assert!(counts[1] >= 1_000 + 500 + 3_000 && counts[0] <= 1_500, "{last}");
+    let port = |number: u32, port: u32| number % 2 + 5001 == port;
+    let sent = |wanted: &dyn Fn(u32) -> bool| {
+        let mut sent: Vec<_> = (0..6_000).filter(|&number| wanted(number)).map(frame).collect();
+        sent.sort();
+        sent
+    };
+    let [got_a, got_b] = files.map(|file| read(&file));
+    assert!(in_order(&got_a) && in_order(&got_b));
+    assert_eq!(contents(got_a), sent(&|number| number < 3_000 && port(number, 5001)));
+    assert_eq!(contents(got_b), sent(&|number| number >= 2_000 || port(number, 5002)));
+}
+
 #[test]
 fn what_needs_one_worker_is_refused() {
-    let cases: [(&[&str], &str); 6] = [
+    let cases: [(&[&str], &str); 9] = [
         (&["dump", "-i", "lo", "--json", "--workers", "2"], "--json: with --workers"),
         (
             &["dump", "-r", "x.pcap", "--workers", "2"],
             "--workers: a file, a ring or a service is read by one thread",
         ),
         (&["dump", "-i", "lo", "--workers", "65"], "65"),
+        (&["demux", "-i", "lo", "--by-endpoint", "udp => count"], "there is one endpoint only"),
+        (
+            &["demux", "-r", "x.pcap", "--by-endpoint", "udp => count", "tcp => x.pcap"],
+            "--by-endpoint: a file is read by one thread",
+        ),
+        (
+            &["demux", "-i", "any", "--by-endpoint", "udp => count", "tcp => x.pcap"],
+            "-i any: it is for interfaces by name",
+        ),
         (
             &["run", "--workers", "2", "(device,lo) > (ratemeter)"],
             "depends on the order of all frames",

@@ -22,6 +22,7 @@ use fyke_kernel::{
     PacketSocket, Space, Tallies,
 };
 use link::{LinkFilters, Pending};
+use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -64,6 +65,8 @@ struct Writer {
     accept: Option<u32>,
     /// One in this number of rejected frames passes; 0 = none.
     sample: u32,
+    /// Classes of texts that are added from now on.
+    classes: BTreeMap<String, u32>,
 }
 
 /// A group of changes with its texts lowered for the link types in use.
@@ -92,8 +95,15 @@ impl KernelFilters {
         options: fyke_kernel::Options,
     ) -> Result<KernelFilters, OpenError> {
         let links = vec![LinkFilters::new(Space::open(options)?, reading.link)];
-        let writer =
-            Writer { texts: Texts::default(), links, reading, options, accept: None, sample: 0 };
+        let writer = Writer {
+            texts: Texts::default(),
+            links,
+            reading,
+            options,
+            accept: None,
+            sample: 0,
+            classes: BTreeMap::new(),
+        };
         Ok(KernelFilters { reading, writer: Mutex::new(writer), epoch: AtomicU64::new(0) })
     }
 
@@ -238,6 +248,19 @@ impl KernelFilters {
         let mut writer = self.lock();
         writer.sample = one_in;
         writer.links.iter_mut().for_each(|one| one.space.passes().set_sample(one_in));
+    }
+
+    /// Sets the classes of texts that are added from now on, and returns the numbers and texts of those that have
+    /// another class so far. A text that the map lacks keeps its class; one that is new has none (0).
+    pub(crate) fn set_classes(&self, classes: BTreeMap<String, u32>) -> Vec<(u64, Arc<str>)> {
+        let mut writer = self.lock();
+        let old = std::mem::replace(&mut writer.classes, classes);
+        let changed = |text: &str| {
+            let class = writer.classes.get(text);
+            class.is_some_and(|class| old.get(text).unwrap_or(&0) != class)
+        };
+        let listed = writer.texts.listed().iter().filter(|(_, text)| changed(text));
+        listed.map(|(&id, text)| (id, Arc::clone(text))).collect()
     }
 
     /// Does the work that is due for passes that have been stable for a while. `sockets` must call its argument with
@@ -385,10 +408,14 @@ impl Writer {
         let others = by_hand == ByHand::Stay && self.links.iter().any(LinkFilters::has_others);
         let resolved = self.texts.resolve(group.changes, others)?;
         let mut lowered = group.texts.fitting();
+        let class_of = |place: usize| {
+            let text = group.changes.get(place).and_then(|change| change.text());
+            text.and_then(|text| self.classes.get(text)).copied().unwrap_or(0)
+        };
         let mut pending: Vec<Pending<'_>> = Vec::with_capacity(self.links.len());
         for (index, link) in self.links.iter_mut().enumerate() {
             let take = |place| lowered.take(place, index);
-            match link.prepare(&resolved, take, by_hand) {
+            match link.prepare(&resolved, take, class_of, by_hand) {
                 Ok(prepared) => pending.push(prepared),
                 Err(refused) => {
                     pending.into_iter().for_each(Pending::cancel);

@@ -39,6 +39,8 @@ pub struct KernelStage(Arc<Stage>);
 struct Stage {
     kernel: KernelFilters,
     counts: CountReader,
+    /// True with a program that selects sockets: it evaluates the texts, and sockets take its decision over.
+    distributes: bool,
     state: Mutex<State>,
 }
 
@@ -70,7 +72,21 @@ impl KernelStage {
     /// # Errors
     /// If there is no kernel space, with what is missing.
     pub fn open(reading: Options, bytes: u32) -> Result<KernelStage, OpenError> {
-        let mut program = ProgramOptions { pass_capped: true, accept: bytes, ..Default::default() };
+        KernelStage::open_for(reading, bytes, false)
+    }
+
+    /// The same for a group of sockets, with a program that selects the socket of a frame by the class of the text that
+    /// accepts it ([`share`](Self::share)).
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_by_class(reading: Options, bytes: u32) -> Result<KernelStage, OpenError> {
+        KernelStage::open_for(reading, bytes, true)
+    }
+
+    fn open_for(reading: Options, bytes: u32, distributes: bool) -> Result<KernelStage, OpenError> {
+        let mut program =
+            ProgramOptions { pass_capped: true, accept: bytes, distributes, ..Default::default() };
         // Kernels that need copies are older than 6.17; some of them take a second to refuse the loop.
         if program.access == Access::Copied {
             program.form = program.form.or(Some(Form::Callbacks));
@@ -91,7 +107,8 @@ impl KernelStage {
     fn open_with(reading: Options, program: ProgramOptions) -> Result<KernelStage, OpenError> {
         let kernel = KernelFilters::open_with(reading, program)?;
         let counts = kernel.count_reader();
-        Ok(KernelStage(Arc::new(Stage { kernel, counts, state: Mutex::default() })))
+        let distributes = program.distributes;
+        Ok(KernelStage(Arc::new(Stage { kernel, counts, distributes, state: Mutex::default() })))
     }
 
     /// Has the kernel filter the frames of a packet socket. Before the capture [begins](Superset::begin), while there
@@ -127,6 +144,37 @@ impl KernelStage {
         put: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>,
     ) -> io::Result<()> {
         self.0.kernel.space(|space| space.with_driver_program(deliver, put))?
+    }
+
+    /// Gives the program that selects the socket of a frame to `share`. Frames of no text, or of one without a class,
+    /// are distributed by conversation.
+    ///
+    /// # Errors
+    /// The error of `share`, or the stage was not opened for this.
+    pub fn share(&self, share: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>) -> io::Result<()> {
+        self.0.kernel.space(|space| space.with_fanout_program(share))?
+    }
+
+    /// Sets the classes of texts: those that are in the kernel at once, others when they are added. Class 1 is the
+    /// first socket of the group. A text that the map lacks keeps its class.
+    pub fn set_classes(&self, classes: BTreeMap<String, u32>) {
+        let state = &mut *self.0.lock();
+        let changed = self.0.kernel.set_classes(classes);
+        let changed: Vec<_> = changed
+            .iter()
+            .filter_map(|(id, text)| {
+                let number = state.ids.iter().find(|(_, known)| *known == id)?.0;
+                Some((*number, *id, text))
+            })
+            .collect();
+        let added = changed.iter().map(|(_, _, text)| Change::Add(text));
+        let removed = changed.iter().map(|(_, id, _)| Change::Remove(*id));
+        let group: Vec<_> = added.chain(removed).collect();
+        // Without room, frames go to another socket than they could: that costs time, and no frame.
+        if let Ok(ids) = self.0.kernel.edit(&group) {
+            let numbers = changed.iter().map(|(number, ..)| *number);
+            state.ids.extend(numbers.zip(ids.into_iter().flatten()));
+        }
     }
 
     /// The texts in the kernel, to look at; only the set before it edits them.
@@ -216,7 +264,7 @@ impl Stage {
                 self.refuse(state, &refused);
             }
         }
-        if !state.ids.is_empty() {
+        if !state.ids.is_empty() && !self.distributes {
             // The interpreter, which runs without it, has the same verdicts.
             let _interpreted = self.kernel.specialise(link);
         }

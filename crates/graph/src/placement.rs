@@ -20,6 +20,7 @@
 //! [`Node::held`]: crate::node::Node::held
 //! [`Class::needs`]: crate::node::Class::needs
 
+mod by_class;
 mod several;
 mod tap;
 
@@ -31,7 +32,7 @@ use fyke_capture::{Interface, SocketFilter, Source};
 use fyke_filter::Options;
 use fyke_filters::{FilterSet, Member, Superset, Union};
 use several::Several;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 pub use tap::{RulesTap, TapPlace};
@@ -95,6 +96,16 @@ pub trait LowerFilter: Superset + SocketFilter {
         "the kernel"
     }
 
+    /// Selects the ring of a frame by the class of the text that accepts it, for an interface with several rings
+    /// ([`Interface::by_class`]); class 1 is the first ring, 0 none. Frames that no text accepts, or one without a
+    /// class, are distributed by conversation.
+    ///
+    /// # Errors
+    /// The reason why it cannot; the first ring then has all frames.
+    fn set_classes(&self, _classes: BTreeMap<String, u32>) -> Result<(), String> {
+        Err(format!("{} does not select them", self.place()))
+    }
+
     /// Filters only the frames that pass a tap; called before it gets a socket, which it then gives to the tap.
     ///
     /// # Errors
@@ -115,6 +126,8 @@ pub struct Placement {
     pub lower: Result<Arc<dyn LowerFilter>, String>,
     /// Rules of a node after the device that the lower space has, too.
     pub tap: Option<TapPlace>,
+    /// For rings by class: the reason why the lower space does not select them, if it does not.
+    pub by_class: Option<Result<(), String>>,
     members: Option<Members>,
 }
 
@@ -122,6 +135,7 @@ pub struct Placement {
 #[derive(Clone)]
 struct Members {
     union: Union,
+    lower: Arc<dyn LowerFilter>,
     interfaces: Vec<Interface>,
     netmask: u32,
     consumers: Vec<Consumer>,
@@ -147,6 +161,17 @@ impl Placement {
             Ok(lower) => of_graph.or_else(|| lower.passes_all()),
             Err(why) => Some(why.clone()),
         }
+    }
+
+    /// Describes how the ring of a frame is selected, for rings by class.
+    pub fn rings_in_words(&self) -> Option<String> {
+        let names = self.names.join(", ");
+        Some(match self.by_class.as_ref()? {
+            Ok(()) => format!("{names}: the kernel selects the ring of a frame by its class value"),
+            Err(why) => {
+                format!("{names}: the kernel does not select rings, so one gets every frame: {why}")
+            }
+        })
     }
 
     fn text(&self) -> String {
@@ -226,6 +251,8 @@ struct WantedBy {
     /// True for a node with editable filters, which add to the texts.
     has_filters: bool,
     texts: BTreeSet<String>,
+    /// Classes of the texts, if they have some.
+    classes: Vec<(String, u32)>,
     /// True if the texts accept what trackers expect.
     rows_covered: bool,
     /// Netmask that the texts are read with; filters have their own.
@@ -297,6 +324,7 @@ impl Wanted {
             return false;
         }
         let settings = node.settings.after(interfaces.to_vec());
+        let mut classes = Vec::new();
         let (texts, has_filters) = match (node.class.needs)(&settings) {
             Needs::All(why) => {
                 self.needs_all(format!("{} {why}", node.name));
@@ -308,11 +336,15 @@ impl Wanted {
             }
             Needs::ThoseAfter => return true,
             Needs::Texts(texts) => (texts.into_iter().collect(), false),
+            Needs::Classes(texts) => {
+                classes.clone_from(&texts);
+                (texts.into_iter().map(|(text, _)| text).collect(), false)
+            }
             Needs::Filters { also } => (also.into_iter().collect(), true),
         };
         let rows_covered = has_filters && settings.flag("lookback").unwrap_or(true);
         let netmask = settings.netmask();
-        let mut one = WantedBy { at, has_filters, texts, rows_covered, netmask };
+        let mut one = WantedBy { at, has_filters, texts, classes, rows_covered, netmask };
         if has_filters {
             self.add_held(plan, &mut one, held);
         } else if one.needs_netmask() && devices(plan).count() > 1 {
@@ -425,9 +457,16 @@ pub(crate) fn place(plan: &Plan, made: &mut [(u64, Made)], space: &dyn Space) ->
             TapPlace::make(plan, at, made, interface.as_ref().map(|[one]| one), make)
         });
         let placed = place_one(plan, index, made, &held, space, tap.as_mut());
+        let mut by_class = by_class::is_asked(made, device.key).then_some(Ok(()));
         let (lower, members) = match placed {
-            Ok((lower, members)) => (Ok(lower), Some(members)),
-            Err(why) => (Err(why), None),
+            Ok((members, selects)) => {
+                by_class = by_class.map(|_| selects);
+                (Ok(Arc::clone(&members.lower)), Some(members))
+            }
+            Err(why) => {
+                by_class = by_class.map(|_| Err(why.clone()));
+                (Err(why), None)
+            }
         };
         if let (Some(place), true) = (&mut tap, lower.is_err())
             && let Ok(rules) = &place.tap
@@ -443,7 +482,7 @@ pub(crate) fn place(plan: &Plan, made: &mut [(u64, Made)], space: &dyn Space) ->
         tap.iter().for_each(|place| place.connect(made));
         let names = interfaces_of(made, device.key).unwrap_or_default();
         let names = names.into_iter().map(|interface| interface.name).collect();
-        placements.push(Placement { device: device.key, names, lower, tap, members });
+        placements.push(Placement { device: device.key, names, lower, tap, by_class, members });
     }
     placements
 }
@@ -470,7 +509,7 @@ fn place_one(
     held: &Held,
     space: &dyn Space,
     tap: Option<&mut TapPlace>,
-) -> Result<(Arc<dyn LowerFilter>, Members), String> {
+) -> Result<(Members, Result<(), String>), String> {
     let key = plan.nodes[device].key;
     let interfaces = interfaces_of(made, key)?;
     let wanted = Wanted::of(plan, device, &interfaces, held);
@@ -510,7 +549,9 @@ fn place_one(
         place.tap = Err(why);
     }
     let union = Union::new(Arc::clone(&lower) as Arc<dyn Superset>);
-    let mut members = Members { union, interfaces, netmask, consumers: Vec::new() };
+    // Before the texts, which then have their classes.
+    let selects = by_class::set(&wanted, &*lower, &interfaces);
+    let mut members = Members { union, lower, interfaces, netmask, consumers: Vec::new() };
     let mut attached = Vec::new();
     for one in &wanted.consumers {
         let node = &plan.nodes[one.at];
@@ -526,7 +567,7 @@ fn place_one(
         attached.iter().for_each(|(set, superset)| set.remove_superset(superset));
         return Err(error.to_string());
     }
-    Ok((lower, members))
+    Ok((members, selects))
 }
 
 /// Attaches a filter to the sockets of a source, one for each worker.
@@ -649,6 +690,8 @@ impl Members {
             Wanted::of(plan, device, &self.interfaces, held)
         });
         let before = self.union.reason();
+        // An edit that is refused leaves the classes; each node decides about the frames that it gets.
+        let _as_before = by_class::set(&wanted, &*self.lower, &self.interfaces);
         let mut moved =
             Moved { consumers: vec![], new: vec![], gone: vec![], all: wanted.all, before };
         for one in wanted.consumers {

@@ -300,9 +300,11 @@ impl Mirror {
         set.filters().try_for_each(|filter| texts::check(kernel, &filter, cooked))
     }
 
-    /// Sets the class of the frames that a text of the next edit accepts.
+    /// Sets the class of the frames that a text of the next edit accepts; 0, as without it: none.
     pub fn set_class(&mut self, filter: FilterId, class: u32) {
-        self.classes.insert(filter, class);
+        if class > 0 {
+            self.classes.insert(filter, class);
+        }
     }
 
     /// Forgets the classes of texts.

@@ -38,7 +38,7 @@ impl RingSource {
     /// Makes rings share the frames of their interface.
     pub(super) fn group(sources: &mut [Self], options: &RingOptions) -> Result<(), LiveError> {
         let [first, ..] = &*sources else { return Ok(()) };
-        let hash = FlowHash::of_process();
+        let hash = (!options.by_class).then(FlowHash::of_process);
         let incoming_only = first.ifindex != 0 && first.ifindex == first.shape.loopback;
         let sockets: Vec<_> = sources.iter().map(|one| &one.socket).collect();
         sharing::join(&sockets, incoming_only, hash)

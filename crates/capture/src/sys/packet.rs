@@ -110,11 +110,18 @@ impl PacketSocket {
 
     /// Joins a group of sockets that share the packets of their interface, or creates one; returns its number. A group
     /// ignores packets that this host sends only if it is told so, whatever its sockets were told; this needs kernel
-    /// version 5.7. Minimum kernel version: 4.12.
-    pub(crate) fn share(&self, group: Option<u16>, incoming_only: bool) -> io::Result<u16> {
+    /// version 5.7. With `by_program` the group is for [`share_by_program`](Self::share_by_program), else for
+    /// [`share_by`](Self::share_by). Minimum kernel version: 4.12.
+    pub(crate) fn share(
+        &self,
+        group: Option<u16>,
+        incoming_only: bool,
+        by_program: bool,
+    ) -> io::Result<u16> {
         let unique = if group.is_none() { libc::PACKET_FANOUT_FLAG_UNIQUEID } else { 0 };
         let ignore = if incoming_only { libc::PACKET_FANOUT_FLAG_IGNORE_OUTGOING } else { 0 };
-        let kind = libc::PACKET_FANOUT_CBPF | unique | ignore;
+        let by = if by_program { libc::PACKET_FANOUT_EBPF } else { libc::PACKET_FANOUT_CBPF };
+        let kind = by | unique | ignore;
         self.set(libc::PACKET_FANOUT, &(kind << 16 | u32::from(group.unwrap_or(0))))?;
         let mut joined: libc::c_int = 0;
         option::get(&self.0, libc::SOL_PACKET, libc::PACKET_FANOUT, &mut joined)?;
@@ -127,6 +134,11 @@ impl PacketSocket {
         // The kernel only reads the program.
         let program = libc::sock_fprog { len, filter: program.as_ptr().cast_mut() };
         self.set(libc::PACKET_FANOUT_DATA, &program)
+    }
+
+    /// Distributes the group's packets by the result of a loaded program, modulo the number of sockets.
+    pub(crate) fn share_by_program(&self, program: BorrowedFd<'_>) -> io::Result<()> {
+        self.set(libc::PACKET_FANOUT_DATA, &program.as_raw_fd())
     }
 
     /// Starts to receive from one interface, or from all (0).

@@ -30,6 +30,11 @@ pub struct DemuxArgs {
     /// Send a frame only to the endpoint of the first expression that accepts it, not to all of them
     #[arg(long)]
     pub first: bool,
+    /// Give each endpoint a thread and a capture ring of its own, of which the kernel selects that of a frame by its
+    /// expression. Frames of several endpoints go to the ring of one and reach all; those of an endpoint that an edit
+    /// adds go to the ring of another
+    #[arg(long, conflicts_with_all = ["workers", "scoped", "count_all"])]
+    pub by_endpoint: bool,
     /// With --scoped: longest wait of a fragment for its first fragment (default: 60)
     #[arg(long, value_name = "SECONDS")]
     pub patience_seconds: Option<u64>,

@@ -6,7 +6,7 @@ use fyke_control::{
 };
 use fyke_filters::FilterCounts;
 use fyke_graph::node::NodeError;
-use fyke_graph::runtime::{NodeView, Outcome};
+use fyke_graph::runtime::{NodeView, Outcome, SourceView};
 use fyke_graph::{GraphView, REJECTED_IN_KERNEL};
 use std::fmt::Write;
 
@@ -110,6 +110,21 @@ pub fn interface_lines(accounting: &Accounting, indent: &str) -> String {
         lines += &format!("{indent}{late} of these accepted frames were not written\n");
     }
     lines
+}
+
+/// Formats how many frames each of several rings of an interface received, one line for each interface.
+pub fn ring_lines(view: &GraphView, indent: &str) -> String {
+    let several = view.sources.iter().filter(|source| source.rings.len() > 1);
+    let line = |source: &SourceView| {
+        let name = source.interfaces.first().map_or("", |interface| interface.name.as_str());
+        let counts: Vec<_> = source.rings.iter().map(|ring| ring.received.to_string()).collect();
+        format!(
+            "{indent}{}: its rings received {} frames\n",
+            super::one_line(name),
+            counts.join(", ")
+        )
+    };
+    several.map(line).collect()
 }
 
 /// Formats the sum at a stop; `None` for a run on files that lost no frames.

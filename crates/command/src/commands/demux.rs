@@ -22,6 +22,7 @@ use std::sync::Arc;
 pub fn run(mut args: DemuxArgs) -> Result<(), Failure> {
     super::read_list(&mut args.source)?;
     let rules = graphs::endpoints(&args.rules)?;
+    graphs::by_endpoint(&mut args, rules.endpoints.len())?;
     super::enter_namespace(&args.source)?;
     // Edits repeat the source. An interface number may change its meaning until then; a name does not.
     if args.source.read.is_none() {

@@ -12,7 +12,7 @@ pub use reports::{
 };
 
 use super::privilege::{Doors, Entered, Needs, Privileges};
-use super::space::{Kernel, say_rules};
+use super::space::{Kernel, say_rings, say_rules};
 use super::unseen::Unseen;
 use super::{DEFAULT_BUFFER_KIB, Failure, expression, interface, interfaces, snaplen};
 use crate::cli::{
@@ -48,6 +48,8 @@ const WAITING_BYTES: u32 = 1 << 28;
 const DIRECTION: &str = "direction";
 /// Name of the dispatching node in the graph of `demux`.
 pub const DEMUX: &str = "demux";
+/// Most threads that capture.
+const MAX_THREADS: usize = 64;
 /// Name of the node that stores frames for readers.
 pub const SERVE: &str = "serve";
 /// Name of the tracking node in the graph of `track`.
@@ -99,7 +101,7 @@ fn output_cut(args: &SourceArgs) -> Option<String> {
 
 /// Builds the source of a command that has no options for it but those of all commands.
 pub fn plain_source(args: &SourceArgs, look_back: bool) -> Result<String, Failure> {
-    source(args, look_back, None, Hurry::Ordinary)
+    source(args, look_back, None, Hurry::Ordinary, false)
 }
 
 /// Longest delay of frames of an interface.
@@ -125,7 +127,7 @@ impl Hurry {
 
 fn source_of_dump(args: &DumpArgs, dissects: bool) -> Result<String, Failure> {
     let link = args.link_type.as_deref().and_then(super::dump::link_type);
-    source(&args.source, args.look_back, link, Hurry::of(args, dissects))
+    source(&args.source, args.look_back, link, Hurry::of(args, dissects), false)
 }
 
 fn source(
@@ -133,6 +135,7 @@ fn source(
     look_back: bool,
     link: Option<LinkType>,
     hurry: Hurry,
+    by_class: bool,
 ) -> Result<String, Failure> {
     check_source(args)?;
     if let Some(files) = &args.read {
@@ -140,7 +143,7 @@ fn source(
         return Ok(node("pcapin", &files.collect::<Result<Vec<_>, Failure>>()?));
     }
     // With several workers each interface is a source of its own, which holds its own frames.
-    let apart = args.workers > 1;
+    let apart = args.workers > 1 || by_class;
     let names = if look_back && !apart { vec![interface(args)?] } else { interfaces(args)? };
     if apart {
         check_apart(&names)?;
@@ -162,6 +165,7 @@ fn source(
             ("immediate", yes(hurry == Hurry::Immediate)),
             ("delay", waits.then(|| FILE_DELAY_MS.to_string())),
             ("take", yes(args.take)),
+            ("classes", yes(by_class)),
         ]);
         node("device", &parameters)
     };
@@ -495,6 +499,35 @@ pub fn endpoints(texts: &[String]) -> Result<Rules, Failure> {
     Ok(rules)
 }
 
+/// Sets the number of threads of a demux with a thread for each endpoint.
+///
+/// # Errors
+/// If the sources or the number of endpoints do not permit it.
+pub fn by_endpoint(args: &mut DemuxArgs, endpoints: usize) -> Result<(), Failure> {
+    if !args.by_endpoint {
+        return Ok(());
+    }
+    let other =
+        |name: &&String| is_shared(name) || name.starts_with(super::xdp::PREFIX) || *name == "any";
+    let problem = match endpoints {
+        _ if args.source.read.is_some() => {
+            "a file is read by one thread; omit this option".to_owned()
+        }
+        0..=1 => "there is one endpoint only; omit this option".to_owned(),
+        2..=MAX_THREADS => match args.source.interface.iter().find(other) {
+            Some(name) => {
+                format!("-i {name}: it is for interfaces by name; use --workers, or omit it")
+            }
+            None => {
+                args.source.workers = endpoints as u16;
+                return Ok(());
+            }
+        },
+        _ => format!("there are {endpoints} endpoints, of {MAX_THREADS} at most; use --workers"),
+    };
+    Err(Failure::Usage(format!("--by-endpoint: {problem}")))
+}
+
 /// Builds the graph of `fyke demux`.
 pub fn demux(args: &DemuxArgs) -> Result<String, Failure> {
     demux_of(args, &endpoints(&args.rules)?)
@@ -519,7 +552,7 @@ pub fn demux_of(args: &DemuxArgs, rules: &Rules) -> Result<String, Failure> {
         ("snaplen", cut(args.source.snaplen)),
         ("export", yes(true)),
     ]);
-    let mut chain = vec![plain_source(&args.source, false)?];
+    let mut chain = vec![source(&args.source, false, None, Hurry::Ordinary, args.by_endpoint)?];
     chain.extend(args.limit.map(limit));
     chain.push(format!("{{{DEMUX}}}{}", node(DEMUX, &parameters)));
     let mut first = chain.join(" > ");
@@ -655,6 +688,7 @@ pub fn start(
     let rotates = rotates(opened.plan());
     let (mut engine, handle) = opened.start().map_err(refused)?;
     say_rules(&handle);
+    say_rings(&handle);
     report_passed_over(rotates, &handle)?;
     engine.end_at_first_failure();
     engine.on_notice(|notice| note!("fyke: {notice}"));

@@ -301,7 +301,8 @@ pub fn accounts(view: &GraphView) -> String {
     let nodes = view.nodes.iter().map(|node| counts::account(&counts::node(node)) + "\n");
     let accounting = counts::accounting(view);
     let interfaces = counts::interface_lines(&accounting, "  ");
-    counts::sum(&accounting, 0, 0) + "\n" + &interfaces + &nodes.collect::<String>()
+    let rings = counts::ring_lines(view, "  ");
+    counts::sum(&accounting, 0, 0) + "\n" + &interfaces + &rings + &nodes.collect::<String>()
 }
 
 /// Drawing of the running graph, updated every second.

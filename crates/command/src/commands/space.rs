@@ -22,6 +22,7 @@ use fyke_graph::placement::{LowerFilter, RulesTap, Space, TapPlace};
 use fyke_graph::{GraphHandle, RuleSet};
 use fyke_kernel::OpenError;
 use fyke_kernel::sys::objects;
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -41,7 +42,8 @@ pub struct Kernel {
 /// Describes where the filters after devices run, and the nodes that the planner left out; `None` if there are neither.
 pub fn placement(handle: &GraphHandle) -> Option<String> {
     let placed = fyke_graph::placement::in_words(&handle.placements());
-    let texts: Vec<_> = placed.into_iter().chain(handle.left_out()).collect();
+    let rings = handle.placements().into_iter().filter_map(|one| one.rings_in_words());
+    let texts: Vec<_> = placed.into_iter().chain(rings).chain(handle.left_out()).collect();
     (!texts.is_empty()).then(|| texts.join("; "))
 }
 
@@ -52,6 +54,13 @@ pub fn say_rules(handle: &GraphHandle) {
     let mut lines: Vec<_> = places.map(TapPlace::in_words).collect();
     lines.dedup();
     lines.iter().for_each(|line| note!("{line}"));
+}
+
+/// Reports on standard error which rings the kernel cannot select.
+pub fn say_rings(handle: &GraphHandle) {
+    let placements = handle.placements();
+    let refused = placements.iter().filter(|one| matches!(one.by_class, Some(Err(_))));
+    refused.filter_map(|one| one.rings_in_words()).for_each(|line| note!("fyke: {line}"));
 }
 
 /// Returns the rules of an interface that a running graph owns.
@@ -101,11 +110,11 @@ impl Space for Kernel {
             let facts = facts.map_err(|error| error.to_string())?;
             let stage = KernelStage::open_at_driver(reading, facts.address);
             let stage = stage.map_err(|error| first_line(&error.to_string()))?;
-            return Ok(Arc::new(Ebpf::new(stage, interface.link)));
+            return Ok(Arc::new(Ebpf::new(stage, interface)));
         }
         let why_not = match LINKS.contains(&interface.link) {
-            true => match KernelStage::open(reading, interface.snaplen) {
-                Ok(stage) => return Ok(Arc::new(Ebpf::new(stage, interface.link))),
+            true => match open(interface, reading) {
+                Ok(stage) => return Ok(Arc::new(Ebpf::new(stage, interface))),
                 Err(error) => refused(&interface.name, &error),
             },
             false => format!("it does not filter frames of link type {}", interface.link),
@@ -131,6 +140,18 @@ fn refused(interface: &str, error: &OpenError) -> String {
     why
 }
 
+/// True for rings of which the eBPF program selects that of a frame.
+fn selects(interface: &Interface) -> bool {
+    interface.by_class && interface.link == LinkType::EN10MB
+}
+
+fn open(interface: &Interface, reading: Options) -> Result<KernelStage, OpenError> {
+    match selects(interface) {
+        true => KernelStage::open_by_class(reading, interface.snaplen),
+        false => KernelStage::open(reading, interface.snaplen),
+    }
+}
+
 /// The first line of a message, cut.
 fn first_line(message: &str) -> String {
     let line = message.lines().next().unwrap_or_default();
@@ -148,6 +169,8 @@ struct Ebpf {
     /// The place at the driver, in place of sockets.
     driver: OnceLock<Arc<dyn DriverFilter>>,
     link: LinkType,
+    /// True if it selects the ring of a frame.
+    by_class: bool,
     attached: Mutex<Attached>,
 }
 
@@ -175,12 +198,13 @@ impl std::fmt::Debug for Attached {
 }
 
 impl Ebpf {
-    fn new(stage: KernelStage, link: LinkType) -> Ebpf {
+    fn new(stage: KernelStage, interface: &Interface) -> Ebpf {
         Ebpf {
             stage,
             tap: OnceLock::new(),
             driver: OnceLock::new(),
-            link,
+            link: interface.link,
+            by_class: selects(interface),
             attached: Mutex::default(),
         }
     }
@@ -250,6 +274,9 @@ impl SocketFilter for Ebpf {
             self.stage.follow(self.link, |program| tap.follow(program))?;
             tap.take_socket(Arc::clone(&socket))?;
         }
+        if self.by_class {
+            self.stage.share(|program| socket.share_by(program))?;
+        }
         self.lock().sockets.push((Arc::downgrade(&socket), false));
         self.settle();
         let error = self.lock().error.clone();
@@ -270,6 +297,14 @@ impl SocketFilter for Ebpf {
 }
 
 impl LowerFilter for Ebpf {
+    fn set_classes(&self, classes: BTreeMap<String, u32>) -> Result<(), String> {
+        match self.by_class {
+            true => self.stage.set_classes(classes),
+            false => return Err(format!("it does not for frames of link type {}", self.link)),
+        }
+        Ok(())
+    }
+
     fn run_after(&self, tap: &Arc<dyn RulesTap>) -> Result<(), String> {
         self.tap.set(Arc::clone(tap)).map_err(|_known| "it has other rules already".to_owned())
     }

@@ -74,6 +74,12 @@ pub(super) struct LinkCounts {
     of_rows: HashMap<FilterId, u64>,
 }
 
+/// Forgets the classes of texts that are not added after all.
+fn forget(mirror: &mut Mirror, added: &[(u64, FilterId)]) {
+    let filters: Vec<_> = added.iter().map(|(_, filter)| *filter).collect();
+    mirror.forget_classes(&filters);
+}
+
 fn give(space: &Space, taker: Option<&Taker>) -> io::Result<()> {
     taker.map_or(Ok(()), |taker| space.with_socket_program(|program| taker.0(program))?)
 }
@@ -110,6 +116,7 @@ impl LinkFilters {
         &mut self,
         resolved: &Resolved,
         mut take: impl FnMut(usize) -> Option<LoweredFilter>,
+        class_of: impl Fn(usize) -> u32,
         by_hand: ByHand,
     ) -> Result<Pending<'_>, GroupError> {
         let LinkFilters { space, mirror, passes, ids, .. } = self;
@@ -120,20 +127,28 @@ impl LinkFilters {
         let mut added = Vec::new();
         for &(id, place) in &resolved.added {
             let Some(lowered) = take(place) else { continue };
-            added.push((id, edit.add_lowered(lowered).map_err(GroupError::at(place))?));
+            let filter = edit.add_lowered(lowered).map_err(GroupError::at(place))?;
+            mirror.set_class(filter, class_of(place));
+            added.push((id, filter));
         }
         // An error for lack of room is reported for the newest text, or else for the removal.
         let place = resolved.added.last().map_or(0, |(_, place)| *place);
-        let prepared = mirror.prepare(space.passes(), &edit.draft(), by_hand);
-        let prepared = prepared.map_err(GroupError::at(place))?;
+        let prepared =
+            mirror.prepare(space.passes(), &edit.draft(), by_hand).map_err(|refused| {
+                forget(mirror, &added);
+                GroupError::at(place)(refused)
+            })?;
         Ok(Pending { space, mirror, edit, change: Committed { prepared, added } })
     }
 
     /// Puts the prepared and committed group in force.
     pub fn apply(&mut self, resolved: &Resolved, change: Committed) -> Result<(), KernelEditError> {
+        let gone = resolved.removed.of(&self.ids);
         resolved.removed.take_from(&mut self.ids);
         self.ids.extend(change.added);
-        self.mirror.apply(self.space.passes(), &self.passes, change.prepared)
+        let applied = self.mirror.apply(self.space.passes(), &self.passes, change.prepared);
+        self.mirror.forget_classes(&gone);
+        applied
     }
 
     /// True if the kernel has passes that belong to no text.
@@ -243,6 +258,7 @@ impl Pending<'_> {
 
     /// Cancels the group.
     pub fn cancel(self) {
+        forget(self.mirror, &self.change.added);
         self.mirror.cancel(self.space.passes(), self.change.prepared);
     }
 }

@@ -128,6 +128,8 @@ pub enum Needs {
     },
     /// Those that one of these texts accepts, read as for a live capture, in compat.
     Texts(Vec<String>),
+    /// The same, each text with the class value of the frames that it accepts.
+    Classes(Vec<(String, u32)>),
 }
 
 /// Resources that making a node opens outside the memory of the process. A foreign text, such as the client of a

@@ -98,7 +98,10 @@ fn is_below(drafts: &[Draft], bloom: &Draft) -> bool {
 
 /// True if a node can be in the kernel.
 fn follows(table: &Draft) -> bool {
-    matches!((table.class.needs)(&table.settings), Needs::Filters { .. } | Needs::Texts(_))
+    matches!(
+        (table.class.needs)(&table.settings),
+        Needs::Filters { .. } | Needs::Texts(_) | Needs::Classes(_)
+    )
 }
 
 #[cfg(test)]

@@ -413,6 +413,7 @@ impl Engine {
                 by_interface,
                 unread,
                 after_end,
+                rings: inlet.source.stats_by_ring(),
                 ended: inlet.ended,
                 interfaces: inlet.source.interfaces().to_vec(),
             });

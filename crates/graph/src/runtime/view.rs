@@ -102,6 +102,8 @@ pub struct SourceView {
     pub node: u64,
     /// Counts of the source itself.
     pub stats: SourceStats,
+    /// Counts of each of its rings, if it has several.
+    pub rings: Vec<SourceStats>,
     /// Frames that arrived before the stop and were not evaluated in time.
     pub unread: u64,
     /// Frames that arrived before the stop and were not evaluated because a node had ended the graph.

@@ -265,6 +265,9 @@ fn list(rules: &Rules) -> Result<List, SandboxError> {
         let level = when(1, Eq, libc::SOL_SOCKET as c_long)?;
         add(&mut list, libc::SYS_setsockopt, [vec![level, when(2, Eq, option)?]])?;
     }
+    // Selects the ring of a frame by a program that the process has loaded before.
+    let option = when(2, Eq, libc::PACKET_FANOUT_DATA as c_long)?;
+    add(&mut list, libc::SYS_setsockopt, [vec![when(1, Eq, libc::SOL_PACKET as c_long)?, option]])?;
     let thread = libc::CLONE_THREAD as c_long;
     add(&mut list, libc::SYS_clone, [vec![when(0, MaskedEq(thread as u64), thread)?]])?;
     // Reads limits; does not set them.

@@ -261,7 +261,7 @@ fn needs(settings: &Settings) -> Needs {
         return Needs::All("is read as for a file; live=y reads it as for a capture");
     }
     let texts = rules(settings).unwrap_or_default();
-    Needs::Texts(texts.into_iter().map(|rule| rule.text.to_string()).collect())
+    Needs::Classes(texts.into_iter().map(|rule| (rule.text.to_string(), rule.class)).collect())
 }
 
 /// The class.

@@ -125,6 +125,10 @@ fn check(settings: &Settings) -> Result<(), MakeError> {
         let of = if name.starts_with("ring:") { "a ring" } else { "a service" };
         return Err(MakeError::new("link", format!("{of} has its own link type")));
     }
+    if settings.flag("classes")? && names.len() > 1 {
+        let message = "several workers read one interface; write a device for each";
+        return Err(MakeError::new("classes", message));
+    }
     options(settings, name).map(drop)
 }
 
@@ -142,6 +146,7 @@ pub const CLASS: Class = Class {
         Parameter { name: "immediate", summary: "y: frames within 1 ms, whatever the delay" },
         Parameter { name: "delay", summary: "ms (20) that frames may wait for a block to fill" },
         Parameter { name: "take", summary: "y: for xdp:IF, also where the host needs the frames" },
+        Parameter { name: "classes", summary: "y: a worker for each class of a demultiplexer" },
         Parameter { name: "lookback", summary: "y: hold frames for filters that look back" },
     ],
     kind: Kind::Source,
@@ -178,6 +183,7 @@ pub const CLASS: Class = Class {
         let name = settings.required("expression")?;
         // Workers put their frames into the order of time, for which no ring may be late.
         let options = options_with(settings, name, RingOptions::default().retire_ms)?;
+        let options = RingOptions { by_class: settings.flag("classes")?, ..options };
         let opened = RingGroup::open(&options, workers);
         let (group, shares) = opened.map_err(|error| MakeError::refused("expression", error))?;
         let shares = shares.into_iter().map(|share| Box::new(share) as Box<dyn Source>);

@@ -278,6 +278,15 @@ impl Streams {
         Flow { number: place + 1, connection: self.number(), forward: true }
     }
 
+    /// Offset of a segment's first byte in its direction, as [`Piece::offset`]; negative before the first byte.
+    pub fn offset(&self, flow: Flow, segment: &Segment<'_>) -> Option<i64> {
+        let known = self.table.at(flow.number.wrapping_sub(1))?;
+        let first = known.forward();
+        let from = if flow.forward { first } else { 1 - first };
+        let syn = u32::from(segment.flags & SYN != 0);
+        known.directions[from].offset_of(segment.sequence.wrapping_add(syn))
+    }
+
     /// True if both directions of a flow have ended, or there is no such flow.
     pub fn is_over(&self, flow: u32) -> bool {
         let known = self.table.at(flow.wrapping_sub(1));

@@ -52,12 +52,7 @@ impl Bounds {
     /// # Errors
     /// If a value is out of range, or makes no sense without another parameter.
     pub fn read(settings: &Settings) -> Result<Option<Bounds>, MakeError> {
-        let bytes = |name, default: u64| settings.number_or(name, 1..=1 << 36, default);
-        let bounds = Bounds {
-            bytes: bytes("waiting", 64 << 20)? as usize,
-            flow_bytes: bytes("flow_waiting", 4 << 20)? as usize,
-            wait_ns: settings.number_or("wait", 0..=86_400, 10)? * 1_000_000_000,
-        };
+        let bounds = Bounds::all(settings, 10)?;
         if !settings.flag("conversation")? {
             let extra = ["wait", "waiting", "flow_waiting"];
             let given = extra.into_iter().find(|name| settings.text(name).is_some());
@@ -70,6 +65,19 @@ impl Bounds {
             return Err(MakeError::new("conversation", "it needs stream=y, after `tcp`"));
         }
         Ok(Some(bounds))
+    }
+
+    /// Reads the limits; `wait` is the default of the longest wait, in seconds.
+    ///
+    /// # Errors
+    /// If a value is out of range.
+    pub fn all(settings: &Settings, wait: u64) -> Result<Bounds, MakeError> {
+        let bytes = |name, default: u64| settings.number_or(name, 1..=1 << 36, default);
+        Ok(Bounds {
+            bytes: bytes("waiting", 64 << 20)? as usize,
+            flow_bytes: bytes("flow_waiting", 4 << 20)? as usize,
+            wait_ns: settings.number_or("wait", 0..=86_400, wait)? * 1_000_000_000,
+        })
     }
 }
 
@@ -322,13 +330,14 @@ fn owner(flow: FrameFlow) -> Option<u64> {
     }
 }
 
-fn clock_ns() -> u64 {
+/// The system's clock, in nanoseconds since 1970.
+pub(crate) fn clock_ns() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// True if a frame is as recent as the system's clock; looks only at one frame of 64.
-fn is_recent(timestamp_ns: u64, number: u64) -> Option<bool> {
+pub(crate) fn is_recent(timestamp_ns: u64, number: u64) -> Option<bool> {
     if !number.is_multiple_of(64) {
         return None;
     }

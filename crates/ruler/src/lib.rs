@@ -14,6 +14,7 @@
 //! | [`matcher`] | one filter or several, compiled: chooses an engine for each rule |
 //! | [`anonymise`] | functions that hide bytes |
 //! | [`gate`] | the search for the bytes that rules need |
+//! | [`substitution`] | bytes of streams replaced by as many others |
 //! | [`oracle`] | the slow, simple reference matcher for tests |
 //!
 //! Source: Hruby, *A packet filter for an IXP*, chapter 6, after van Reeuwijk and Bos. `docs/ruler-language.md`
@@ -60,15 +61,18 @@ pub mod registers;
 mod resolve;
 mod run;
 mod split;
+pub mod substitution;
 
 pub use action::FUNCTIONS;
 pub use check::{Report, cost, report};
 pub use dot::{MAX_DRAWN, dot};
 pub use error::{Error, Span, Text};
+pub use fix::fix as repair;
 pub use matcher::{Limits, MAX_STREAM, Matcher, Progress, Stream};
 pub use parse::{Loader, MAX_COUNT, MAX_DEPTH, MAX_RULES, MAX_TEXT_BYTES};
 pub use program::{Action, Filter, Program, Rule};
 pub use run::{CompileError, MAX_NESTING, MAX_OUTPUT, Ruler, Verdict};
+pub use substitution::Substitution;
 
 /// A reviewed program that anonymises captures for sharing; `fyke ruler run anonymise.rul` uses this built-in copy.
 pub const ANONYMISE: &str = include_str!("anonymise.rul");

@@ -87,6 +87,29 @@ impl Node {
         }
     }
 
+    /// Largest length in bytes, if there is one.
+    pub fn max_len(&self) -> Option<u64> {
+        match self {
+            Node::Empty => Some(0),
+            Node::Set(_) => Some(1),
+            Node::Sequence(nodes) => nodes.iter().map(Node::max_len).sum(),
+            Node::Alternation(nodes) => {
+                let lens: Option<Vec<u64>> = nodes.iter().map(Node::max_len).collect();
+                lens.map(|lens| lens.into_iter().max().unwrap_or(0))
+            }
+            Node::Repeat { node, max, .. } => {
+                let len = node.max_len()?;
+                if len == 0 { Some(0) } else { Some(len.saturating_mul(u64::from((*max)?))) }
+            }
+            Node::Capture(_, node) => node.max_len(),
+            Node::Variable { head, variants, .. } => {
+                let head: u64 = head.iter().map(Node::max_len).sum::<Option<u64>>()?;
+                let longest = variants.iter().map(|(_, len)| u64::from(*len)).max().unwrap_or(0);
+                Some(head + longest)
+            }
+        }
+    }
+
     /// Returns true if it can match no bytes.
     pub fn is_nullable(&self) -> bool {
         match self {

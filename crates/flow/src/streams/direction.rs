@@ -149,6 +149,11 @@ impl Direction {
         }
     }
 
+    /// Offset of the byte with a sequence number, if the direction has begun; negative before the first byte.
+    pub fn offset_of(&self, sequence: u32) -> Option<i64> {
+        self.has_begun().then(|| (self.next as i64).wrapping_add(self.distance(sequence)))
+    }
+
     /// Distance of a number from that of the next byte.
     fn distance(&self, sequence: u32) -> i64 {
         let next = self.base.wrapping_add(self.next as u32);

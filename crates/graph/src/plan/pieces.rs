@@ -44,10 +44,16 @@ impl Builder<'_> {
                 return Err(error.expected("streams before it: `… > (tcp) > …`"));
             }
             let settings = &node.settings;
-            if node.inverted && crate::waiting::is_wanted(settings) {
+            let is_waiting = (node.class.wants_pieces)(settings) && (node.class.replaces)(settings);
+            if is_waiting && fed == Some(Form::Pieces) {
+                let message = format!("{} lets frames wait, and pieces come here", node.text);
+                let error = self.at_node(texts, place, index, message);
+                return Err(error.expected("`tcp` without `payload=y`"));
+            }
+            if node.inverted && is_waiting {
                 let message = format!("NOT of {}, which lets frames wait", node.text);
                 let error = self.at_node(texts, place, index, message);
-                return Err(error.expected("a node without `conversation`"));
+                return Err(error.expected("a node that decides at once"));
             }
             let ends =
                 fed.is_some_and(|form| form != Form::Pieces) && (node.class.replaces)(settings);

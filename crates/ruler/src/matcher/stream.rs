@@ -96,6 +96,18 @@ impl Matcher {
         stream
     }
 
+    /// Returns true if all automata are in their first state: no pattern with a name for the bytes before it has begun.
+    /// An automaton with states that are built on demand never is.
+    pub fn is_at_start(&self, stream: &Stream) -> bool {
+        self.groups.is_empty()
+            && self.parts.iter().zip(&stream.parts).all(|(part, state)| {
+                match (&part.engine, state) {
+                    (Engine::Dense(dense), State::Dense { row, .. }) => *row == dense.start(),
+                    _ => false,
+                }
+            })
+    }
+
     /// Takes the next piece of a stream of this matcher.
     pub fn feed(&self, stream: &mut Stream, room: &mut Room, piece: &[u8]) -> Progress {
         let len = u32::try_from(piece.len()).ok().and_then(|len| stream.len.checked_add(len));

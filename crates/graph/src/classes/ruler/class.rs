@@ -2,8 +2,10 @@
 //!
 //! Accepted frames pass with the class value of their rule; rewritten frames replace the original. Frames that no
 //! rule accepts, and rewrites beyond a limit, are rejected. Cost: one step of an automaton per byte. With `stream`,
-//! frames are pieces of streams (`streams.rs`). Source: Hruby's thesis, chapter 6.
+//! rules apply to streams (`streams.rs`), or change the frames that have their bytes (`rewrites.rs`). Source: Hruby's
+//! thesis, chapter 6.
 
+mod rewrites;
 mod streams;
 
 use crate::node::{
@@ -13,11 +15,13 @@ use crate::texts;
 use crate::waiting::{self, Bounds, Waiting};
 use fyke_frame::{Frame, LinkType, Mask, walk};
 use fyke_ruler::anonymise::{Anonymiser, KEY_LEN, parse_key};
-use fyke_ruler::{Limits, Program, Ruler, Verdict};
+use fyke_ruler::{Action, Limits, Program, Ruler, Substitution, Verdict};
 use std::io::Read;
 use std::path::Path;
 use std::sync::OnceLock;
 
+/// Longest wait of a frame of a stream that is rewritten, in seconds: longer than `tcp` waits for missing bytes.
+const REWRITING_WAIT: u64 = 20;
 /// Longest key file.
 const MAX_KEY_BYTES: usize = 4096;
 
@@ -136,16 +140,69 @@ fn filter(settings: &Settings, program: &Program) -> Result<usize, MakeError> {
     }
 }
 
+/// True if a rule of a filter rewrites.
+fn rewrites(program: &Program, filter: usize) -> bool {
+    let mut rules = program.filters[filter].rules.iter();
+    rules.any(|rule| matches!(rule.action, Action::Rewrite { .. }))
+}
+
+/// True if the settings are right and streams are rewritten.
+fn rewrites_streams(settings: &Settings) -> bool {
+    let is_file = settings.flag("stream").unwrap_or(false) && settings.text("pattern").is_none();
+    let program = if is_file { program(settings).ok() } else { None };
+    program.is_some_and(|program| {
+        filter(settings, &program).is_ok_and(|filter| rewrites(&program, filter))
+    })
+}
+
+/// Reads the limits of frames that wait because their streams are rewritten.
+fn rewriting_bounds(settings: &Settings) -> Result<Bounds, MakeError> {
+    if settings.flag("conversation")? {
+        let message = "every frame passes if streams are rewritten; leave it out";
+        return Err(MakeError::new("conversation", message));
+    }
+    if settings.text("flow_waiting").is_some() {
+        let message = "rewriting has one limit for all flows: waiting=";
+        return Err(MakeError::new("flow_waiting", message));
+    }
+    Bounds::all(settings, REWRITING_WAIT)
+}
+
+/// Checks the rules and the parameters of a node for streams.
+fn check_streams(settings: &Settings, program: &Program, filter: usize) -> Result<(), MakeError> {
+    let own = &program.filters[filter];
+    if !own.links.is_empty() {
+        let message = format!("`{}` is for a link type; streams have none", own.name);
+        return Err(MakeError::new("stream", message));
+    }
+    if rewrites(program, filter) {
+        Substitution::check(program, filter)
+            .map_err(|error| MakeError::new("expression", error))?;
+        return rewriting_bounds(settings).map(drop);
+    }
+    waiting(settings).map(drop)
+}
+
 fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
     let program = program(settings)?;
     let filter = filter(settings, &program)?;
-    let waiting = waiting(settings)?;
+    let anonymiser = || Ok(Anonymiser::new(&key(settings)?, &random::<16>()?));
     if settings.flag("stream")? {
-        return Ok(Box::new(streams::StreamRules::new(&program, filter, waiting)?));
+        check_streams(settings, &program, filter)?;
+        if !rewrites(&program, filter) {
+            let waiting = waiting(settings)?;
+            return Ok(Box::new(streams::StreamRules::new(&program, filter, waiting)?));
+        }
+        let rules = Substitution::new(&program, filter, anonymiser()?)
+            .map_err(|error| MakeError::new("expression", error))?
+            .map_err(|error| MakeError::new("expression", error))?;
+        let bounds = rewriting_bounds(settings)?;
+        return Ok(Box::new(rewrites::StreamRewriter::new(rules, bounds)));
     }
+    waiting(settings)?;
     let links = &program.filters[filter].links;
     let links = links.iter().filter_map(|link| LinkType::from_name(link)).collect();
-    let anonymiser = Anonymiser::new(&key(settings)?, &random::<16>()?);
+    let anonymiser: Anonymiser = anonymiser()?;
     let ruler = Ruler::new(program, Limits::default(), anonymiser);
     let ruler = ruler.map_err(|error| MakeError::new("expression", error))?;
     Ok(Box::new(Rules {
@@ -177,18 +234,23 @@ pub const CLASS: Class = Class {
         waiting::PARAMETERS[3],
     ],
     classifies: true,
-    replaces: |settings| !settings.flag("stream").unwrap_or(false) || waiting::is_wanted(settings),
-    ordered: waiting::is_wanted,
+    replaces: |settings| {
+        let is_stream = settings.flag("stream").unwrap_or(false);
+        !is_stream || waiting::is_wanted(settings) || rewrites_streams(settings)
+    },
+    ordered: |settings| waiting::is_wanted(settings) || rewrites_streams(settings),
     parallel: true,
     wants_pieces: |settings| settings.flag("stream").unwrap_or(false),
     check: Some(|settings| {
-        settings.flag("stream")?;
-        waiting(settings)?;
         if settings.text("key").is_some() {
             key(settings)?;
         }
         let program = program(settings)?;
-        filter(settings, &program).map(drop)
+        let filter = filter(settings, &program)?;
+        match settings.flag("stream")? {
+            true => check_streams(settings, &program, filter),
+            false => waiting(settings).map(drop),
+        }
     }),
     make_checks: true,
     make,

@@ -16,7 +16,7 @@ use crate::waiting::Waiting;
 use fyke_flow::Ageing;
 use fyke_frame::Mask;
 use fyke_ruler::matcher::Room;
-use fyke_ruler::{Action, CompileError, Limits, Matcher, Program, Progress, Stream};
+use fyke_ruler::{Action, CompileError, Limits, Matcher, Program, Progress, Rule, Stream};
 use std::num::NonZeroU64;
 
 /// Most open streams of pieces; beyond it, the stream that has been silent for longest is dropped.
@@ -90,27 +90,21 @@ pub(super) struct StreamRules {
 }
 
 impl StreamRules {
+    /// Rules that do not rewrite, for any link type.
+    ///
     /// # Errors
-    /// If the filter rewrites, needs a link type, or exceeds a limit.
+    /// If the filter exceeds a limit.
     pub(super) fn new(
         program: &Program,
         filter: usize,
         waiting: Option<Waiting>,
     ) -> Result<StreamRules, MakeError> {
         let filter = &program.filters[filter];
-        if !filter.links.is_empty() {
-            let message = format!("`{}` is for a link type; streams have none", filter.name);
-            return Err(MakeError::new("stream", message));
-        }
-        let value = |action: &Action| match action {
-            Action::Accept(class) => Ok(Some(class.unwrap_or(0))),
-            Action::Reject => Ok(None),
-            Action::Rewrite { .. } => {
-                Err(MakeError::new("stream", "rules that rewrite are for frames, not for streams"))
-            }
+        let value = |rule: &Rule| match rule.action {
+            Action::Accept(class) => Some(class.unwrap_or(0)),
+            Action::Reject | Action::Rewrite { .. } => None,
         };
-        let values: Vec<Option<u32>> =
-            filter.rules.iter().map(|rule| value(&rule.action)).collect::<Result<_, _>>()?;
+        let values: Vec<Option<u32>> = filter.rules.iter().map(value).collect();
         let too_large = |cause| CompileError { filter: filter.name.clone(), cause };
         let matcher = Matcher::new(&filter.rules, Limits::default())
             .map_err(|cause| MakeError::new("expression", too_large(cause)))?;

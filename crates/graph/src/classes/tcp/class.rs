@@ -212,6 +212,11 @@ impl Node for Tcp {
             for (index, found) in mask.iter().zip(&all) {
                 let flow = self.frame(index, &batch.frames()[index], found, flows);
                 flows.set(index, flow);
+                if let FrameFlow::Stream(flow) = flow
+                    && let Found::Segment(segment) | Found::Damaged(segment) = found
+                {
+                    flows.set_offset(index, self.0.streams.offset(flow, segment));
+                }
                 if matches!(found, Found::Fragment) && flow.flow().is_some() {
                     flows.complete(index, self.0.reassembler.packet());
                 }

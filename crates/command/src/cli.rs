@@ -16,6 +16,7 @@ mod explain;
 mod ids;
 mod lend;
 mod machine;
+mod mcp;
 mod ruler;
 mod rules;
 mod run;
@@ -41,6 +42,7 @@ pub use explain::*;
 pub use ids::*;
 pub use lend::*;
 pub use machine::*;
+pub use mcp::*;
 pub use ruler::*;
 pub use rules::*;
 pub use run::*;
@@ -97,6 +99,8 @@ pub enum Command {
     /// Show running fykes as a page in a browser: rates, filters, edits, rejected frames.
     #[cfg(feature = "web")]
     Web(WebArgs),
+    /// Answer assistants about running fykes, by the Model Context Protocol.
+    Mcp(McpArgs),
     /// Show or edit the Bloom pre-filter of a running fyke.
     Rules(RulesArgs),
     /// Follow protocols that negotiate ports, and capture all of their connections.

@@ -16,6 +16,7 @@ mod graphs;
 pub mod ids;
 mod live;
 pub mod machine;
+pub mod mcp;
 mod output;
 mod past;
 mod privilege;

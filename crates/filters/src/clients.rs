@@ -1,7 +1,7 @@
 //! Requests of the control socket on a set of filters: groups of changes, the log, and edits that take others back
 //! (feature `control`).
 
-use crate::{Author, Edit, EditRecord, Edited, FilterSet, GroupError, InForce, RecordedChange};
+use crate::{Author, Edit, EditRecord, Edited, Edits, GroupError, InForce, RecordedChange};
 use fyke_control::{Change, EditAuthor, Label, LogEntry, LoggedChange, Peer, Request, Response};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -13,7 +13,7 @@ const MAX_NOTES: usize = 20;
 
 /// Executes a request that edits filters or shows their log; returns any other request.
 pub fn handle(
-    filters: &FilterSet,
+    filters: &dyn Edits,
     request: Request,
     peer: Option<&Peer>,
 ) -> Result<Response, Request> {
@@ -56,11 +56,11 @@ pub fn author(peer: &Peer) -> Author {
     Author::Client { uid: peer.uid, pid: peer.pid, program }
 }
 
-fn one(filters: &FilterSet, change: Change, author: Author) -> Result<Edited, String> {
+fn one(filters: &dyn Edits, change: Change, author: Author) -> Result<Edited, String> {
     edit(filters, &[change], author).map_err(|refused| refused.error.to_string())
 }
 
-fn edit(filters: &FilterSet, changes: &[Change], author: Author) -> Result<Edited, GroupError> {
+fn edit(filters: &dyn Edits, changes: &[Change], author: Author) -> Result<Edited, GroupError> {
     let label = |change: &Change| match change {
         Change::Add { name, for_ms, snaplen, .. } => crate::Label {
             name: name.as_deref().map(Arc::from),
@@ -83,12 +83,8 @@ fn borrowed(change: &Change) -> crate::Change<'_> {
 }
 
 /// Notes on filters that were added: those that are slow, and those with a text that is in force already.
-pub fn notes(filters: &FilterSet, ids: &[u64]) -> Vec<String> {
-    let slow = filters.notes(ids);
-    let same = filters.same_texts(ids).into_iter().map(|(id, older)| {
-        format!("filter {id} has the same text as filter {older}, which counts its frames")
-    });
-    let mut notes: Vec<_> = slow.into_iter().chain(same).collect();
+pub fn notes(filters: &dyn Edits, ids: &[u64]) -> Vec<String> {
+    let mut notes = filters.remarks(ids);
     if notes.len() > MAX_NOTES {
         let more = notes.len() - MAX_NOTES;
         notes.truncate(MAX_NOTES);
@@ -97,7 +93,7 @@ pub fn notes(filters: &FilterSet, ids: &[u64]) -> Vec<String> {
     notes
 }
 
-fn log(filters: &FilterSet, last: Option<u64>) -> Response {
+fn log(filters: &dyn Edits, last: Option<u64>) -> Response {
     let last = last.map_or(usize::MAX, |last| usize::try_from(last).unwrap_or(usize::MAX));
     let log = filters.log(last);
     let trackers = log.trackers.unwrap_or_default();

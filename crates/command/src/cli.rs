@@ -17,6 +17,7 @@ mod extcap;
 mod ids;
 mod lend;
 mod machine;
+mod mcp;
 #[cfg(feature = "web")]
 mod metrics;
 mod ruler;
@@ -46,6 +47,7 @@ pub use extcap::*;
 pub use ids::*;
 pub use lend::*;
 pub use machine::*;
+pub use mcp::*;
 #[cfg(feature = "web")]
 pub use metrics::*;
 pub use ruler::*;
@@ -105,6 +107,8 @@ pub enum Command {
     /// Show running fykes as a page in a browser: rates, filters, edits, rejected frames.
     #[cfg(feature = "web")]
     Web(WebArgs),
+    /// Answer assistants about running fykes, by the Model Context Protocol.
+    Mcp(McpArgs),
     /// Serve the counts of running fykes to monitoring systems, in the OpenMetrics format.
     #[cfg(feature = "web")]
     Metrics(MetricsArgs),

@@ -17,6 +17,7 @@ mod graphs;
 pub mod ids;
 mod live;
 pub mod machine;
+pub mod mcp;
 #[cfg(feature = "web")]
 pub mod metrics;
 mod output;

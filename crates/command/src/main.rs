@@ -65,7 +65,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Dump(args) => commands::dump::run(*args),
-        Command::Explain(args) => commands::explain::run(args),
+        Command::Explain(args) => commands::explain::run(&args),
         Command::Run(args) => commands::run::run(args),
         Command::Ctl(args) => commands::ctl::run(args),
         #[cfg(feature = "top")]
@@ -74,6 +74,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Web(args) => commands::web::run(&args),
         #[cfg(feature = "web")]
         Command::Metrics(args) => commands::metrics::run(&args),
+        Command::Mcp(args) => commands::mcp::run(&args),
         Command::Ids(args) => commands::ids::run(*args),
         Command::Snort2ruler(args) => commands::snort2ruler::run(args),
         Command::Exec(args) => commands::exec::run(args),

@@ -313,24 +313,6 @@ fn a_filter_is_tried_on_a_file() {
 }
 
 /// A graph has no log.
-#[test]
-fn a_graph_says_that_it_has_no_log() {
-    if !inside("a_graph_says_that_it_has_no_log") {
-        return;
-    }
-    veth();
-    let mut command = Command::new(FYKE);
-    command.args(["run", "-Z", "root", "(device, v1) > (packetcount)"]);
-    let mut running = Running::start(command.stdout(Stdio::null()));
-    running.hear("running");
-    for words in [&["log"][..], &["undo"], &["add", "--name", "a", "ip"]] {
-        assert!(refused(&running, words).contains("keeps no log of edits"), "{words:?}");
-    }
-    assert!(refused(&running, &["try", "ip"]).contains("keeps no frames"));
-    running.signal("INT");
-    assert!(running.end().success());
-}
-
 /// Frames that arrive during a pause are lost, with the reason; the sum closes, with one worker and with two.
 #[test]
 fn frames_of_a_pause_are_lost_and_counted() {

@@ -22,14 +22,16 @@ const BLOCK: usize = 20_000;
 
 fn frame(random: &mut Random) -> Vec<u8> {
     let [a, b] = (random.below(9) as u16 * u16::from(!random.chance(3))).to_be_bytes();
-    let (host, port) = (if b == 0 { random.below(250) as u8 } else { b }, random.below(60_000) as u16);
+    let (host, port) =
+        (if b == 0 { random.below(250) as u8 } else { b }, random.below(60_000) as u16);
     let port = if b == 0 { port } else { 7 };
     let packet = Packet::ethernet().ipv4([10, 0, a, host], [10, 1, 0, 1]);
     let flags = random.pick(&[0x02, 0x12, 0x10, 0x18, 0x18, 0x18, 0x18, 0x11, 0x14, 0x04, 0x29]);
     let edge = random.pick(&[0, 1, u32::MAX, 1 << 31, 100, 70_000]);
     let sequence = edge.wrapping_add(random.below(3_000) as u32);
     let letter = random.pick(b"PPAAneedl\r");
-    let payload: Vec<u8> = (0..random.below(700)).map(|at| if at % 7 < 3 { letter } else { b'A' }).collect();
+    let payload: Vec<u8> =
+        (0..random.below(700)).map(|at| if at % 7 < 3 { letter } else { b'A' }).collect();
     if random.chance(20) {
         return packet.fragment(random.below(9) as u16, 0, true).ip_payload(6, &payload).build();
     }

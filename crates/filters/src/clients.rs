@@ -3,7 +3,7 @@
 
 mod passes;
 
-use crate::{Author, Edit, EditRecord, Edited, FilterSet, GroupError, InForce, RecordedChange};
+use crate::{Author, Edit, EditRecord, Edited, Edits, GroupError, InForce, RecordedChange};
 use fyke_control::{Change, EditAuthor, Label, LogEntry, LoggedChange, Peer, Request, Response};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -15,7 +15,7 @@ const MAX_NOTES: usize = 20;
 
 /// Executes a request that edits filters or shows their log; returns any other request.
 pub fn handle(
-    filters: &FilterSet,
+    filters: &dyn Edits,
     request: Request,
     peer: Option<&Peer>,
 ) -> Result<Response, Request> {
@@ -39,7 +39,12 @@ pub fn handle(
             Err(error) => (Err(error.to_string()), None),
         },
         Request::Log { last } => return Ok(log(filters, last)),
-        Request::Passes { calls } => return Ok(passes::edit(filters, &calls, author, started)),
+        Request::Passes { calls } => {
+            return match filters.by_hand() {
+                Some(filters) => Ok(passes::edit(filters, &calls, author, started)),
+                None => Err(Request::Passes { calls }),
+            };
+        }
         other => return Err(other),
     };
     let latency_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -59,11 +64,11 @@ pub fn author(peer: &Peer) -> Author {
     Author::Client { uid: peer.uid, pid: peer.pid, program }
 }
 
-fn one(filters: &FilterSet, change: Change, author: Author) -> Result<Edited, String> {
+fn one(filters: &dyn Edits, change: Change, author: Author) -> Result<Edited, String> {
     edit(filters, &[change], author).map_err(|refused| refused.error.to_string())
 }
 
-fn edit(filters: &FilterSet, changes: &[Change], author: Author) -> Result<Edited, GroupError> {
+fn edit(filters: &dyn Edits, changes: &[Change], author: Author) -> Result<Edited, GroupError> {
     let label = |change: &Change| match change {
         Change::Add { name, for_ms, snaplen, .. } => crate::Label {
             name: name.as_deref().map(Arc::from),
@@ -86,12 +91,8 @@ fn borrowed(change: &Change) -> crate::Change<'_> {
 }
 
 /// Notes on filters that were added: those that are slow, and those with a text that is in force already.
-pub fn notes(filters: &FilterSet, ids: &[u64]) -> Vec<String> {
-    let slow = filters.notes(ids);
-    let same = filters.same_texts(ids).into_iter().map(|(id, older)| {
-        format!("filter {id} has the same text as filter {older}, which counts its frames")
-    });
-    let mut notes: Vec<_> = slow.into_iter().chain(same).collect();
+pub fn notes(filters: &dyn Edits, ids: &[u64]) -> Vec<String> {
+    let mut notes = filters.remarks(ids);
     if notes.len() > MAX_NOTES {
         let more = notes.len() - MAX_NOTES;
         notes.truncate(MAX_NOTES);
@@ -100,7 +101,7 @@ pub fn notes(filters: &FilterSet, ids: &[u64]) -> Vec<String> {
     notes
 }
 
-fn log(filters: &FilterSet, last: Option<u64>) -> Response {
+fn log(filters: &dyn Edits, last: Option<u64>) -> Response {
     let last = last.map_or(usize::MAX, |last| usize::try_from(last).unwrap_or(usize::MAX));
     let log = filters.log(last);
     let trackers = log.trackers.unwrap_or_default();

@@ -36,6 +36,9 @@ pub enum FilterError {
     /// The snap length of a filter is not valid, or the program does not cut frames.
     #[error("{0}")]
     SnapLength(String),
+    /// The program that evaluates the texts refuses the change.
+    #[error("{0}")]
+    Program(String),
     /// The edit can no longer be taken back in the way that was planned; plan it again.
     #[error("the filters have changed meanwhile; try again")]
     Changed,

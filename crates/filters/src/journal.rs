@@ -5,8 +5,8 @@
 //! entries, and fewer if their texts are longer than [`MAX_BYTES`]; the last entry always stays. Cost: O(change) for an
 //! edit, O(1) for one by a tracker.
 
-use crate::error::FilterError;
-use crate::texts::Change;
+use crate::error::{FilterError, GroupError};
+use crate::texts::{Change, Removed, Resolved};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
@@ -355,6 +355,31 @@ impl Journal {
     /// The labels of the texts in force.
     pub fn labels(&self) -> &BTreeMap<u64, InForce> {
         &self.labels
+    }
+
+    /// Checks that every name belongs to one text after an edit; `label` has the label of each change.
+    pub fn check_names(
+        &self,
+        resolved: &Resolved,
+        label: impl Fn(usize) -> Option<InForce>,
+    ) -> Result<(), GroupError> {
+        let stays = |id: &u64| match &resolved.removed {
+            Removed::Some(removed) => !removed.contains(id),
+            Removed::All => false,
+        };
+        let labels = self.labels.iter().filter(|(id, _)| stays(id));
+        let mut names: BTreeMap<Arc<str>, u64> =
+            labels.filter_map(|(&id, label)| Some((label.name.clone()?, id))).collect();
+        for &(id, place) in &resolved.added {
+            let Some(name) = label(place).and_then(|label| label.name) else { continue };
+            if let Some(other) = names.insert(Arc::clone(&name), id) {
+                let error = FilterError::Name(format!(
+                    "filter {other} has the name {name:?} already; remove it first, or take another name"
+                ));
+                return Err(GroupError { place, error });
+            }
+        }
+        Ok(())
     }
 
     /// The texts at the end of their time.

@@ -20,6 +20,7 @@
 //! | `user`, `kernel` | the spaces |
 //! | `superset`, `stage`, `classic` | filters of user space in the kernel, too, which passes a superset |
 //! | `journal` | the edits so far with their authors, and how each is taken back |
+//! | `ledger` | the same for texts that are no [`FilterSet`], such as graphs |
 //! | `inputs` | link types of the sources, and the check of texts against them |
 //! | `clients` | requests of the control socket on a set (feature `control`) |
 //! | [`received`] | frames as filters evaluate them: as the device delivered them, or without tags |
@@ -50,6 +51,7 @@ mod inputs;
 mod journal;
 #[cfg(feature = "kernel")]
 mod kernel;
+mod ledger;
 mod lowered;
 pub mod received;
 #[cfg(feature = "kernel")]
@@ -66,6 +68,7 @@ pub use inputs::{Inputs, Refused};
 pub use journal::{Author, InForce, Label, MAX_LIFETIME, MAX_NAME_CHARS, UndoError};
 #[cfg(feature = "kernel")]
 pub use kernel::{ByHand, ByHandError, KernelFilters, LoweredGroup, SocketError};
+pub use ledger::{Edits, Ledger, Logged, Planned};
 #[cfg(feature = "kernel")]
 pub use stage::KernelStage;
 pub use superset::{Listing, Superset};

@@ -17,7 +17,7 @@
 mod by_hand;
 mod counts;
 mod cuts;
-mod edits;
+pub(crate) mod edits;
 mod expiry;
 mod news;
 mod past;
@@ -63,7 +63,7 @@ const FREE_PAUSE: Duration = Duration::from_millis(10);
 /// Largest snap length of a filter, in bytes.
 const MAX_SNAP_LENGTH: u32 = 262_144;
 /// Refusal of a program without outputs that cut frames.
-const NO_CUTS: &str =
+pub(crate) const NO_CUTS: &str =
     "a snap length for one filter is for `fyke dump` with one worker; omit it here";
 
 /// The writer of the filters; clones share the filters.

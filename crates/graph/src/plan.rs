@@ -173,6 +173,12 @@ impl Plan {
         builder.finish(texts)
     }
 
+    /// The only node that filters by texts, if there is only one: questions about frames of the past are about it.
+    pub fn only_filter(&self) -> Option<&PlanNode> {
+        let mut nodes = self.nodes.iter().filter(|node| node.class.filters.is_some());
+        nodes.next().filter(|_| nodes.next().is_none())
+    }
+
     /// Reason why several workers cannot run this graph, and advice; `None` if they can.
     pub fn needs_one_worker(&self) -> Option<String> {
         let find = |test: &dyn Fn(&PlanNode) -> bool| self.nodes.iter().find(|node| test(node));

@@ -32,7 +32,7 @@ pub fn run(mut args: DemuxArgs) -> Result<(), Failure> {
     // An edit may add an endpoint.
     let doors = if args.no_control { Doors::Closed } else { Doors::Graph };
     let graph = graphs::demux_of(&args, &rules)?;
-    let Started { mut engine, handle, entered, unseen, .. } =
+    let Started { mut engine, handle, entered, unseen, kept } =
         graphs::start(&graph, privileges, doors, &args.source, args.stats)?;
     let (scoped, no_control, is_live) = (args.scoped, args.no_control, args.source.read.is_none());
     let clients = entered.clients();
@@ -42,7 +42,7 @@ pub fn run(mut args: DemuxArgs) -> Result<(), Failure> {
     let (snaplen, stats) = (args.source.snaplen, args.stats);
     let interfaces: Vec<_> = engine.interfaces().cloned().collect();
     let files = args.source.read.clone();
-    let live = Live::new(args, rules, handle.clone(), &interfaces);
+    let live = Live::new(args, rules, handle.clone(), &interfaces, kept);
     let server = if no_control { None } else { serve(&live, entered.sockets, is_live) };
     let stop = stop_on_signals()?;
     let drops = unseen.clone();

@@ -1,10 +1,10 @@
 //! Edits of filters on behalf of a client, and the refusals of commands that cannot do what a client asks for.
 
-pub use fyke_filters::clients::{author, handle, label, notes};
+pub use fyke_filters::clients::{author, handle, label};
 
 /// Refusal of a fyke that does not log its edits.
-pub const NO_LOG: &str = "this fyke keeps no log of edits: names, times, batch, log and undo are for the filters of \
-                          `fyke dump` and `fyke track`";
+pub const NO_LOG: &str = "this fyke keeps no log of edits: names, times, batch, log and undo are for `fyke dump`, \
+                          `track`, `demux`, `run` and `exec`";
 
 /// Refusal of calls on passes where all passes are those of texts.
 pub const NO_PASSES: &str = "the passes of this fyke are those of its texts: calls on passes are for `fyke dump` and \
@@ -16,4 +16,4 @@ pub const NO_PAUSE: &str =
 
 /// Refusal of a fyke that keeps no frames.
 pub const NO_FRAMES: &str =
-    "this fyke keeps no frames: try and why are for the filters of `fyke dump` and `fyke track`";
+    "this fyke keeps no frames: try and why are for `fyke dump`, `track`, `demux` and `run`";

@@ -48,6 +48,7 @@ pub fn run(args: ExecArgs) -> Result<(), Failure> {
     let rules = args.rules.as_deref().map(|interface| ExecRules::open(interface, text.is_some()));
     let rules = rules.transpose()?;
     let filter = Arc::new(ExecFilter::new(&args.command, text.as_deref(), own, rules)?);
+    filter.own_ledger();
     let mut signals = vec![SIGINT, SIGTERM, SIGQUIT];
     if !super::signals::is_ignored(SIGHUP) {
         signals.push(SIGHUP);

@@ -18,11 +18,16 @@ use serde_json::{Value, json};
 use std::fmt::{self, Write};
 
 /// Runs the command.
-pub fn run(args: ExplainArgs) -> Result<(), Failure> {
-    check(&args)?;
+pub fn run(args: &ExplainArgs) -> Result<(), Failure> {
+    let text = text(args)?;
+    Ok(std::io::Write::write_all(&mut super::output(), text.as_bytes())?)
+}
+
+/// Returns what the command prints.
+pub fn text(args: &ExplainArgs) -> Result<String, Failure> {
+    check(args)?;
     if args.graph {
-        let text = super::graphs::explain(&args.expression)?;
-        return Ok(std::io::Write::write_all(&mut super::output(), text.as_bytes())?);
+        return super::graphs::explain(&args.expression);
     }
     let text = expression(&args.expression, args.expression_file.as_deref())?;
     if let Some(path) = &args.read {
@@ -39,19 +44,17 @@ pub fn run(args: ExplainArgs) -> Result<(), Failure> {
     let predicate =
         fyke_filter::compile(&text, &options).map_err(|error| Failure::Usage(error.to_string()))?;
     if args.dump > 0 {
-        let program = program(&predicate, args.dump)?;
-        return Ok(std::io::Write::write_all(&mut super::output(), program.as_bytes())?);
+        return program(&predicate, args.dump);
     }
     if args.witness {
-        let shown = witness::of(&predicate, &options)?;
-        return Ok(std::io::Write::write_all(&mut super::output(), shown.as_bytes())?);
+        return witness::of(&predicate, &options);
     }
     let mut set = PassSet::new(link);
     let mut edit = set.edit();
     edit.add_filter(&predicate).map_err(|error| Failure::Usage(error.to_string()))?;
     edit.commit();
     let spaces = spaces::of(&text, &options);
-    let output = match args.json {
+    Ok(match args.json {
         true => format!("{}\n", as_json(&predicate, &set, &spaces)),
         false => {
             let mut table = String::new();
@@ -66,8 +69,7 @@ pub fn run(args: ExplainArgs) -> Result<(), Failure> {
             }
             table
         }
-    };
-    Ok(std::io::Write::write_all(&mut super::output(), output.as_bytes())?)
+    })
 }
 
 /// Refuses options that would do nothing.

@@ -4,8 +4,10 @@
 //! All frames pass through a graph; these commands are short forms of common graphs. `fyke explain --graph -- dump …`
 //! prints the text, and `fyke run` runs it.
 
+mod changes;
 mod reports;
 
+pub use changes::{check_files, wrong_change};
 pub use reports::{
     is_file_limit, is_unfit, node_failure, refused, report_passed_over, say_clamped, say_let_go,
     say_unfit, wrong_edit, wrong_graph,
@@ -681,8 +683,14 @@ pub fn start(
     opened.place(&ServeSpace(Kernel { count_all: args.count_all }));
     let of_node = opened.kept();
     let kept = of_node.clone().unwrap_or_else(|| Kept::new(KeptLimits::RECENT));
-    let keeps =
-        matches!(doors, Doors::Filters) && (of_node.is_some() || opened.keep(FILTER, &kept));
+    let keeps = match doors {
+        Doors::Closed => false,
+        Doors::Filters => of_node.is_some() || opened.keep(FILTER, &kept),
+        Doors::Graph => {
+            opened.keep_at_filter(&kept);
+            true
+        }
+    };
     let unseen = Unseen::start(opened.plan(), stats);
     let entered = privileges.enter(&Needs::of(opened.plan(), doors))?;
     let rotates = rotates(opened.plan());

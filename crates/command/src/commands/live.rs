@@ -8,7 +8,7 @@ use fyke_control::{
     Accounting, Controlled, Description, EntryKind, FIRST_EXPECTATION, FilterCount, FilterPasses,
     PassCount, Peer, Request, Response, Stats,
 };
-use fyke_filters::{FilterError, FilterSet, PassDescription};
+use fyke_filters::{Edits, FilterSet, PassDescription};
 use fyke_graph::node::NodeError;
 use fyke_graph::{GraphHandle, GraphView, Kept};
 use std::collections::HashMap;
@@ -144,16 +144,8 @@ impl Live {
         past::Frames {
             filters: &self.filters,
             kept: self.kept.as_ref(),
-            rejected_in_kernel: self.rejected_in_kernel(),
+            rejected_in_kernel: past::rejected_in_kernel(&self.handle),
         }
-    }
-
-    /// Returns the number of frames that the kernel has rejected; `None` if it rejects none at the moment.
-    fn rejected_in_kernel(&self) -> Option<u64> {
-        let placements = self.handle.placements();
-        let filters = placements.iter().any(|placement| placement.why_not_lower().is_none());
-        let view = self.handle.view();
-        filters.then(|| view.sources.iter().map(|source| source.stats.filtered).sum())
     }
 
     /// Returns the number of edits and the current filters with their labels.
@@ -231,30 +223,12 @@ fn filters_of(view: &GraphView) -> (u64, Vec<FilterCount>) {
 }
 
 impl Editable for Live {
-    type Error = FilterError;
-
-    fn set(&self, text: &str) -> Result<Option<u64>, FilterError> {
-        self.filters.set(text)
-    }
-
-    fn add(&self, text: &str) -> Result<u64, FilterError> {
-        self.filters.add(text)
-    }
-
-    fn remove(&self, id: u64) -> Result<(), FilterError> {
-        self.filters.remove(id)
+    fn logged(&self) -> Result<&dyn Edits, &'static str> {
+        Ok(&self.filters)
     }
 
     fn epoch(&self) -> u64 {
         self.filters.epoch()
-    }
-
-    fn notes(&self, ids: &[u64]) -> Vec<String> {
-        edits::notes(&self.filters, ids)
-    }
-
-    fn logged(&self) -> Option<&FilterSet> {
-        Some(&self.filters)
     }
 
     fn show(&self) -> Response {

@@ -4,14 +4,16 @@
 //! The filter node keeps some of the frames that arrive at it ([`fyke_graph::kept`]). They are evaluated in the
 //! client's time, outside of the packet loop.
 
+use super::graphs::classes;
 use fyke_capture::{Format, Interface, SinkStats, WriteOptions};
 use fyke_control::{
-    FileId, Past, Reason, Rejected, RejectedFrame, Response, SaveFormat, ShownFrame, Tried,
+    FileId, Past, Reason, Rejected, RejectedFrame, Request, Response, SaveFormat, ShownFrame, Tried,
 };
 use fyke_filter::Predicate;
 use fyke_filters::{FilterError, FilterReader, FilterSet};
 use fyke_frame::{Batch, Frame, LinkType, OutOfBounds};
 use fyke_graph::kept::{Chunk, Kept};
+use fyke_graph::{GraphHandle, Plan};
 use fyke_print::{PrintOptions, Printer, TimeStyle};
 use rustix::process::{Resource, getrlimit};
 use std::collections::HashMap;
@@ -37,6 +39,47 @@ pub struct Frames<'a> {
     pub kept: Option<&'a Kept>,
     /// Frames that the kernel has rejected, if it filters at the moment.
     pub rejected_in_kernel: Option<u64>,
+}
+
+/// Refusal of a graph with several filters, or none.
+const NO_FILTER: &str = "try and why are for graphs with one filter or one demultiplexer; name its frames with \
+                         `fyke dump` otherwise";
+
+/// The number of frames that the kernel has rejected before a graph; `None` if it rejects none at the moment.
+pub fn rejected_in_kernel(handle: &GraphHandle) -> Option<u64> {
+    let placements = handle.placements();
+    let filters = placements.iter().any(|placement| placement.why_not_lower().is_none());
+    filters.then(|| handle.view().sources.iter().map(|source| source.stats.filtered).sum())
+}
+
+/// Answers a question about the frames of a graph with one filter or demultiplexer. `ids` are the numbers of its texts
+/// for clients, in their order.
+pub fn of_graph(
+    handle: &GraphHandle,
+    kept: Option<&Kept>,
+    ids: &[u64],
+    request: Request,
+) -> Response {
+    let texts = handle.texts();
+    let texts: Vec<_> = texts.values().map(|text| &**text).collect();
+    let plan = Plan::new(&texts, &classes());
+    let node = plan.as_ref().ok().and_then(Plan::only_filter);
+    let filters = node.and_then(|node| node.class.filters?(&node.settings));
+    let Some(filters) = filters else { return error(NO_FILTER) };
+    let rejected_in_kernel = rejected_in_kernel(handle);
+    let frames = Frames { filters: &filters, kept, rejected_in_kernel };
+    let mut response = match request {
+        Request::Try { text, last } => frames.tried(&text, last),
+        Request::Why { last } => frames.why(last),
+        _ => return error(NOT_ALL_KEPT),
+    };
+    if let Response::Rejected(rejected) = &mut response {
+        for reason in rejected.frames.iter_mut().flat_map(|frame| &mut frame.reasons) {
+            let at = usize::try_from(reason.filter.saturating_sub(1)).unwrap_or(usize::MAX);
+            reason.filter = ids.get(at).copied().unwrap_or(reason.filter);
+        }
+    }
+    response
 }
 
 /// Refusal if no frames are kept.

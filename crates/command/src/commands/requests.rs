@@ -3,30 +3,17 @@
 
 use super::edits;
 use fyke_control::{Peer, Request, Response, Stats};
-use fyke_filters::FilterSet;
+use fyke_filters::Edits;
 use fyke_graph::GraphHandle;
-use std::fmt::Display;
 use std::time::Instant;
 
 /// Current texts that clients can show and edit.
 pub trait Editable {
-    /// Reason for refusing an edit.
-    type Error: Display;
-
-    /// Replaces all texts by this one; returns its number, if it has one.
-    fn set(&self, text: &str) -> Result<Option<u64>, Self::Error>;
-
-    /// Adds a text; returns its number.
-    fn add(&self, text: &str) -> Result<u64, Self::Error>;
-
-    /// Removes a text.
-    fn remove(&self, id: u64) -> Result<(), Self::Error>;
+    /// The texts with the log of their edits, or the reason why clients cannot edit them.
+    fn logged(&self) -> Result<&dyn Edits, &'static str>;
 
     /// Number of edits applied.
     fn epoch(&self) -> u64;
-
-    /// Returns notes on an edit that returned these numbers.
-    fn notes(&self, ids: &[u64]) -> Vec<String>;
 
     /// Returns the texts with their passes.
     fn show(&self) -> Response;
@@ -41,62 +28,45 @@ pub trait Editable {
     fn graph(&self) -> Option<&GraphHandle> {
         None
     }
-
-    /// The filters, if their edits are logged.
-    fn logged(&self) -> Option<&FilterSet> {
-        None
-    }
 }
 
 /// Executes a request of a client.
 pub fn handle(texts: &impl Editable, request: Request, peer: Option<&Peer>) -> Response {
     let started = Instant::now();
     let request = match texts.logged() {
-        Some(filters) => match edits::handle(filters, request, peer) {
+        Ok(logged) => match edits::handle(logged, request, peer) {
             Ok(response) => return response,
             Err(other) => other,
         },
-        None => request,
+        Err(_) => request,
     };
-    let edited = match request {
-        Request::Set { text } => texts.set(&text).map(|id| id.into_iter().collect()),
-        Request::Add { text } => texts.add(&text).map(|id| vec![id]),
-        Request::Delete { id } => texts.remove(id).map(|()| Vec::new()),
-        Request::Show => return texts.show(),
-        Request::Rules { command } => return texts.rules(&command),
-        Request::Edit { .. } | Request::Undo { .. } | Request::Log { .. } => {
-            return Response::Error { message: edits::NO_LOG.to_owned() };
-        }
-        Request::Passes { .. } => {
-            return Response::Error { message: edits::NO_PASSES.to_owned() };
-        }
-        Request::Pause | Request::Start => {
-            return match texts.graph() {
-                Some(graph) => {
-                    let by = peer.map(|peer| (peer, texts.logged()));
-                    pause(graph, request == Request::Pause, by, texts.epoch(), started)
-                }
-                None => Response::Error { message: edits::NO_PAUSE.to_owned() },
-            };
-        }
-        Request::PauseReader { .. } => {
-            let message = "it has no readers; `fyke serve` has. Without a number, pause and start are for the program";
-            return Response::Error { message: message.to_owned() };
-        }
+    let refused = |message: &str| Response::Error { message: message.to_owned() };
+    match request {
+        Request::Show => texts.show(),
+        Request::Rules { command } => texts.rules(&command),
+        Request::Pause | Request::Start => match texts.graph() {
+            Some(graph) => {
+                let by = peer.map(|peer| (peer, texts.logged().ok()));
+                pause(graph, request == Request::Pause, by, texts.epoch(), started)
+            }
+            None => refused(edits::NO_PAUSE),
+        },
+        Request::Passes { .. } => refused(edits::NO_PASSES),
+        Request::PauseReader { .. } => refused(
+            "it has no readers; `fyke serve` has. Without a number, pause and start are for the program",
+        ),
         Request::Try { .. } | Request::Why { .. } | Request::Save { .. } => {
-            return Response::Error { message: edits::NO_FRAMES.to_owned() };
+            refused(edits::NO_FRAMES)
         }
         Request::Stats | Request::Describe | Request::Hello { .. } | Request::Watch { .. } => {
-            return Response::Stats(texts.stats());
+            Response::Stats(texts.stats())
         }
-    };
-    let latency_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    match edited {
-        Ok(ids) => {
-            let notes = texts.notes(&ids);
-            Response::Ok { epoch: texts.epoch(), ids, latency_ns, notes }
-        }
-        Err(error) => Response::Error { message: error.to_string() },
+        Request::Set { .. }
+        | Request::Add { .. }
+        | Request::Delete { .. }
+        | Request::Edit { .. }
+        | Request::Undo { .. }
+        | Request::Log { .. } => refused(texts.logged().err().unwrap_or(edits::NO_LOG)),
     }
 }
 
@@ -104,7 +74,7 @@ pub fn handle(texts: &impl Editable, request: Request, peer: Option<&Peer>) -> R
 pub fn pause(
     handle: &GraphHandle,
     paused: bool,
-    by: Option<(&Peer, Option<&FilterSet>)>,
+    by: Option<(&Peer, Option<&dyn Edits>)>,
     epoch: u64,
     started: Instant,
 ) -> Response {

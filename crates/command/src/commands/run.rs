@@ -6,9 +6,11 @@
 use super::Failure;
 use super::counts;
 use super::dump::edit_hint;
+use super::edits;
+use super::graphs::{check_files, wrong_change, wrong_edit, wrong_graph};
 use super::graphs::{classes, is_unfit, report_passed_over, rotates, say_clamped, say_unfit};
-use super::graphs::{wrong_edit, wrong_graph};
 use super::live::apply_rules;
+use super::past;
 use super::privilege::{Doors, Needs, Privileges, Sockets};
 use super::requests::{self, Editable};
 use super::signals::{report_on_signal, stop_on_signals};
@@ -20,10 +22,12 @@ use fyke_control::{
     Controlled, Description, EntryKind, FilterCount, FilterPasses, PassCount, Peer, Request,
     Response, Server, Stats,
 };
+use fyke_filters::{Edits, GroupError, Ledger, Logged, Planned};
 use fyke_graph::node::{COMMON, Kind};
 use fyke_graph::runtime::{EditError, NodeView};
-use fyke_graph::{Classes, Engine, GraphHandle, GraphView, Made, Plan};
+use fyke_graph::{Classes, Engine, GraphHandle, GraphView, Kept, KeptLimits, Made, Plan};
 use fyke_serve::ServeSpace;
+use std::collections::HashMap;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -61,6 +65,10 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
     let privileges = Privileges::prepare(&args.privilege, true)?;
     let mut opened = GraphHandle::open(&list, classes, workers).map_err(wrong_edit)?;
     opened.place(&ServeSpace(Kernel { count_all: args.count_all }));
+    let kept = Kept::new(KeptLimits::RECENT);
+    if !args.no_control {
+        opened.keep_at_filter(&kept);
+    }
     let unseen = Unseen::start(opened.plan(), args.stats);
     let entered = privileges.enter(&needs(&args, opened.plan()))?;
     let (mut engine, handle) = opened.start().map_err(wrong_edit)?;
@@ -73,8 +81,12 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
     let shared = Arc::new(Live {
         description: description(&plan, &engine, &handle, live),
         limits: entered.limits(),
+        ledger: Ledger::new(list.iter().copied(), handle.epoch()),
         handle: handle.clone(),
+        kept,
     });
+    let weak = Arc::downgrade(&shared);
+    shared.ledger.belongs_to(weak);
     let server = if args.no_control { None } else { serve(&shared, entered.sockets, live) };
     if live {
         note!("running{}", edit_hint(server.is_some().then_some(&*clients)));
@@ -352,17 +364,20 @@ struct Live {
     /// Limits on the files that edits may open, for errors.
     limits: Option<String>,
     handle: GraphHandle,
+    ledger: Ledger,
+    /// Frames that arrived at the only filter.
+    kept: Kept,
 }
 
 impl Live {
     fn counters(&self) -> Stats {
-        let view = self.handle.snapshot();
+        let (view, labels) = (self.handle.snapshot(), self.ledger.labels());
         let graph = |(&id, (text, accepted)): (&u64, &(Arc<str>, u64))| FilterCount {
             id,
             text: text.to_string(),
             kind: EntryKind::Graph,
             accepted: *accepted,
-            label: None,
+            label: labels.get(&id).map(edits::label),
         };
         Stats {
             epoch: view.epoch,
@@ -378,7 +393,7 @@ impl Live {
     }
 
     fn nodes(&self) -> Response {
-        let view = self.handle.snapshot();
+        let (view, labels) = (self.handle.snapshot(), self.ledger.labels());
         let graph = |(&id, (text, accepted)): (&u64, &(Arc<str>, u64))| {
             let nodes = view.nodes.iter().filter(|node| node.texts.contains(&id));
             let node = |node: &NodeView| PassCount {
@@ -391,7 +406,7 @@ impl Live {
                 text: text.to_string(),
                 kind: EntryKind::Graph,
                 accepted: *accepted,
-                label: None,
+                label: labels.get(&id).map(edits::label),
                 passes: nodes.map(node).collect(),
             }
         };
@@ -415,27 +430,43 @@ impl Live {
     }
 }
 
-impl Editable for Live {
-    type Error = String;
-
-    fn set(&self, text: &str) -> Result<Option<u64>, String> {
-        self.handle.set(text).map(Some).map_err(|error| self.refusal(&error))
+impl Logged for Live {
+    fn ledger(&self) -> &Ledger {
+        &self.ledger
     }
 
-    fn add(&self, text: &str) -> Result<u64, String> {
-        self.handle.add(text).map_err(|error| self.refusal(&error))
+    fn put(&self, edit: &Planned<'_>) -> Result<(), GroupError> {
+        let after = edit.after();
+        let alone = |text: &str| fyke_graph::Plan::new(&[text], &classes()).is_err();
+        let wrong = |message| wrong_change(edit, message, alone);
+        if edit.undoes {
+            let (old, new) = (self.ledger.texts(), &after);
+            check_files(old.values(), new.values()).map_err(wrong)?;
+        }
+        self.handle.put(after).map_err(|error| wrong(self.refusal(&error)))
     }
 
-    fn remove(&self, id: u64) -> Result<(), String> {
-        self.handle.remove(id).map_err(|error| self.refusal(&error))
+    fn accepted(&self) -> HashMap<u64, u64> {
+        let view = self.handle.snapshot();
+        view.texts.iter().map(|(&id, (_, accepted))| (id, *accepted)).collect()
     }
 
     fn epoch(&self) -> u64 {
         self.handle.epoch()
     }
 
-    fn notes(&self, _: &[u64]) -> Vec<String> {
+    fn remarks(&self) -> Vec<String> {
         self.handle.notes()
+    }
+}
+
+impl Editable for Live {
+    fn logged(&self) -> Result<&dyn Edits, &'static str> {
+        Ok(self)
+    }
+
+    fn epoch(&self) -> u64 {
+        self.handle.epoch()
     }
 
     fn show(&self) -> Response {
@@ -455,13 +486,29 @@ impl Editable for Live {
     }
 }
 
+impl Live {
+    fn answer(&self, request: Request, peer: Option<&Peer>) -> Response {
+        match request {
+            Request::Try { .. } | Request::Why { .. } => {
+                let ids: Vec<_> = self.ledger.texts().into_keys().collect();
+                past::of_graph(&self.handle, Some(&self.kept), &ids, request)
+            }
+            other => requests::handle(self, other, peer),
+        }
+    }
+}
+
 impl Controlled for Live {
     fn handle(&self, request: Request) -> Response {
-        requests::handle(self, request, None)
+        self.answer(request, None)
     }
 
     fn handle_from(&self, request: Request, peer: &Peer) -> Response {
-        requests::handle(self, request, Some(peer))
+        self.answer(request, Some(peer))
+    }
+
+    fn is_long(&self, request: &Request) -> bool {
+        matches!(request, Request::Show | Request::Try { .. } | Request::Why { .. })
     }
 
     fn describe(&self) -> Description {

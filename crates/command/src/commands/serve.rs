@@ -21,6 +21,7 @@ use anyhow::Context;
 use fyke_control::{
     Controlled, Description, EntryKind, FilterCount, FilterPasses, Request, Response, Stats,
 };
+use fyke_filters::Edits;
 use fyke_graph::runtime::Opened;
 use fyke_graph::{GraphHandle, GraphView};
 use fyke_privilege::given;
@@ -295,26 +296,12 @@ const OF_READERS: &str = "the texts of a service belong to its readers: edit a r
                           one with `fyke dump -i serve:NAME EXPR`";
 
 impl Editable for Live {
-    type Error = &'static str;
-
-    fn set(&self, _: &str) -> Result<Option<u64>, Self::Error> {
-        Err(OF_READERS)
-    }
-
-    fn add(&self, _: &str) -> Result<u64, Self::Error> {
-        Err(OF_READERS)
-    }
-
-    fn remove(&self, _: u64) -> Result<(), Self::Error> {
+    fn logged(&self) -> Result<&dyn Edits, &'static str> {
         Err(OF_READERS)
     }
 
     fn epoch(&self) -> u64 {
         self.handle.epoch()
-    }
-
-    fn notes(&self, _: &[u64]) -> Vec<String> {
-        Vec::new()
     }
 
     fn show(&self) -> Response {

@@ -6,9 +6,9 @@
 use super::{FilterSet, Listed, lock};
 use crate::error::{FilterError, GroupError};
 use crate::journal::{
-    Author, Entry, InForce, Label, MAX_LIFETIME, MAX_NAME_CHARS, Reversal, UndoError,
+    Author, Entry, InForce, Journal, Label, MAX_LIFETIME, MAX_NAME_CHARS, Reversal, UndoError,
 };
-use crate::texts::{Change, Removed, Resolved};
+use crate::texts::{Change, Resolved};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -122,28 +122,12 @@ impl Group<'_> {
         if self.labels.iter().flatten().all(|label| label.name.is_none()) {
             return Ok(());
         }
-        let stays = |id: &u64| match &resolved.removed {
-            Removed::Some(removed) => !removed.contains(id),
-            Removed::All => false,
-        };
-        let labels = listed.journal.labels().iter().filter(|(id, _)| stays(id));
-        let mut names: BTreeMap<Arc<str>, u64> =
-            labels.filter_map(|(&id, label)| Some((label.name.clone()?, id))).collect();
-        for &(id, place) in &resolved.added {
-            let Some(name) = self.label(place).and_then(|label| label.name) else { continue };
-            if let Some(other) = names.insert(Arc::clone(&name), id) {
-                let error = FilterError::Name(format!(
-                    "filter {other} has the name {name:?} already; remove it first, or take another name"
-                ));
-                return Err(GroupError { place, error });
-            }
-        }
-        Ok(())
+        listed.journal.check_names(resolved, |place| self.label(place))
     }
 }
 
 /// Checks name and time of a filter.
-fn check(label: &Label) -> Result<(), FilterError> {
+pub(crate) fn check(label: &Label) -> Result<(), FilterError> {
     if let Some(name) = &label.name {
         let is_number = name.chars().all(|letter| letter.is_ascii_digit());
         let is_bad = |letter: char| letter.is_whitespace() || letter.is_control();
@@ -221,6 +205,21 @@ pub struct RecordedChange {
     pub label: Option<InForce>,
     /// Frames that it has accepted so far, or until it was removed.
     pub accepted: u64,
+}
+
+/// The last edits of a journal, with the frames that texts have accepted so far.
+pub(crate) fn listed(
+    journal: &Journal,
+    last: usize,
+    now: &HashMap<u64, u64>,
+    trackers: Option<String>,
+) -> EditLog {
+    let latest = journal.entries().skip(journal.entries().len().saturating_sub(last));
+    EditLog {
+        records: latest.map(|one| record(one, journal.undone(one), now)).collect(),
+        forgotten: journal.forgotten(),
+        trackers,
+    }
 }
 
 fn record(entry: &Entry, undone: Option<u64>, now: &HashMap<u64, u64>) -> EditRecord {
@@ -335,15 +334,10 @@ impl FilterSet {
     pub fn log(&self, last: usize) -> EditLog {
         let now: HashMap<u64, u64> =
             self.counts().into_iter().map(|count| (count.id, count.accepted)).collect();
-        let listed = lock(&self.shared.listed);
-        let journal = &listed.journal;
-        let latest = journal.entries().skip(journal.entries().len().saturating_sub(last));
-        EditLog {
-            records: latest.map(|one| record(one, journal.undone(one), &now)).collect(),
-            forgotten: journal.forgotten(),
-            trackers: (!listed.trackers.is_empty())
-                .then(|| listed.trackers.iter().cloned().collect::<Vec<_>>().join(", ")),
-        }
+        let state = lock(&self.shared.listed);
+        let trackers = (!state.trackers.is_empty())
+            .then(|| state.trackers.iter().cloned().collect::<Vec<_>>().join(", "));
+        listed(&state.journal, last, &now, trackers)
     }
 
     /// Names and times of the filters that have some, by number.

@@ -2,6 +2,7 @@
 
 use super::{Accepted, Node, Settings};
 use fyke_capture::{Interface, Source};
+use fyke_filters::FilterSet;
 use fyke_frame::LinkType;
 use std::fmt;
 use std::sync::Arc;
@@ -230,6 +231,9 @@ pub struct Class {
     /// alternatives;
     /// `None` if that is not known.
     pub accepts: fn(&Settings) -> Option<Vec<Accepted>>,
+    /// The texts of a node with these settings as a set of their own, which no frame of the graph changes, for questions
+    /// about frames of the past; their numbers are from 1, in their order. `None` for a class that filters by no text.
+    pub filters: Option<fn(&Settings) -> Option<FilterSet>>,
     /// Reason why a node of this class concerns the whole process, so that a foreign graph may not have it.
     pub whole: Option<&'static str>,
     /// Resources that a node with these settings opens; everything, unless a class declares less.
@@ -316,6 +320,7 @@ impl Class {
         edits: false,
         needs: |_| Needs::All("needs all frames"),
         accepts: |_| None,
+        filters: None,
         whole: None,
         opens: |_| Opens::Program,
         lasting: false,

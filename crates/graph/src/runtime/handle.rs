@@ -265,16 +265,16 @@ impl Opened {
     pub fn keep(&mut self, name: &str, kept: &Kept) -> bool {
         let of_name = self.editor.plan.nodes.iter().find(|node| node.name == name);
         let Some(key) = of_name.map(|node| node.key) else { return false };
-        for (of, made) in &mut self.made {
-            if let (Made::Node(node), true) = (made, *of == key) {
-                node.keep(kept);
-            }
-        }
-        self.more
-            .iter_mut()
-            .filter_map(|fresh| fresh.get_mut(&key))
-            .for_each(|node| node.keep(kept));
+        keep_at(key, kept, &mut self.made, &mut self.more);
         true
+    }
+
+    /// The same for the only filter or demultiplexer, also for one that an edit makes later.
+    pub fn keep_at_filter(&mut self, kept: &Kept) {
+        if let Some(node) = self.editor.plan.only_filter() {
+            keep_at(node.key, kept, &mut self.made, &mut self.more);
+        }
+        self.editor.kept = Some(kept.clone());
     }
 
     /// The plan of the graph.
@@ -309,6 +309,17 @@ impl Opened {
     }
 }
 
+/// Has a node keep frames, on every worker, if it is one of these that were made.
+fn keep_at(key: u64, kept: &Kept, made: &mut [(u64, Made)], more: &mut [Fresh]) {
+    for (of, made) in made {
+        if let (Made::Node(node), true) = (made, *of == key) {
+            node.keep(kept);
+        }
+    }
+    let more = more.iter_mut().filter_map(|fresh| fresh.get_mut(&key));
+    more.for_each(|node| node.keep(kept));
+}
+
 fn no_such_text(given: u64, texts: &BTreeMap<u64, Arc<str>>) -> EditError {
     let present: Vec<_> = texts.keys().map(u64::to_string).collect();
     EditError::NoSuchText { given, present: present.join(", ") }
@@ -323,6 +334,8 @@ struct Editor {
     notes: Vec<String>,
     placements: Vec<Placement>,
     held: Held,
+    /// The frames that the only filter keeps.
+    kept: Option<Kept>,
 }
 
 /// Reason why an edit of a graph with several workers is refused.
@@ -514,6 +527,7 @@ impl GraphHandle {
             notes: Vec::new(),
             placements: Vec::new(),
             held: placement::held(&made),
+            kept: None,
         };
         let sources = made.iter().filter(|(_, made)| !matches!(made, Made::Node(_)));
         let open: Open = sources.map(|(key, made)| (*key, made.interfaces().to_vec())).collect();
@@ -562,6 +576,21 @@ impl GraphHandle {
         Ok(id)
     }
 
+    /// Replaces all texts by these, with their numbers; nodes that they share with the old ones stay.
+    ///
+    /// # Errors
+    /// If it is refused; then nothing has changed.
+    pub fn put(&self, texts: BTreeMap<u64, Arc<str>>) -> Result<(), EditError> {
+        if texts.is_empty() {
+            return Err(EditError::LastText);
+        }
+        let mut editor = lock(&self.editor);
+        let last = texts.keys().next_back().copied().unwrap_or_default();
+        self.apply(&mut editor, texts)?;
+        editor.next_id = editor.next_id.max(last + 1);
+        Ok(())
+    }
+
     /// Removes a text, and the nodes that no other text contains.
     ///
     /// # Errors
@@ -594,8 +623,11 @@ impl GraphHandle {
         let checked = Made::check_edit(&plan, &stays);
         checked.map_err(|error| error.blame(&list))?;
         let made = Made::all_for(&plan, &stays, &open, editor.workers);
-        let made = made.map_err(|error| error.blame(&list))?;
-        let more = editor.copies(&plan, &list, &stays, &open, &made)?;
+        let mut made = made.map_err(|error| error.blame(&list))?;
+        let mut more = editor.copies(&plan, &list, &stays, &open, &made)?;
+        if let (Some(kept), Some(node)) = (&editor.kept, plan.only_filter()) {
+            keep_at(node.key, kept, &mut made, &mut more);
+        }
         let held = editor.held_after(&stays, &made);
         let widened = placement::widen(&plan, &editor.placements, &stays, &made, &held);
         let pending = Pending { plan: plan.clone(), made, more, stays, texts: texts.clone() };

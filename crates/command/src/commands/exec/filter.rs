@@ -5,23 +5,26 @@
 //! edit, the sockets may keep the program's own filter; then nothing is counted.
 
 use super::super::Failure;
-use super::super::counts;
 use super::super::requests::{self, Editable};
+use super::super::{counts, edits};
 use super::rules::ExecRules;
 use anyhow::Context;
 use fyke_control::{
     Accounting, Controlled, Description, EntryKind, FilterCount, FilterPasses, OwnFilter,
-    PassCount, Request, Response, Stats,
+    PassCount, Peer, Request, Response, Stats,
 };
-use fyke_filters::{ByHand, Change, FilterView, KernelFilters, SocketError};
+use fyke_filters::{
+    ByHand, Change, Edits, FilterView, GroupError, KernelFilters, Ledger, Logged, Planned,
+    SocketError,
+};
 use fyke_frame::LinkType;
 use fyke_kernel::{Form, PacketSocket, family, sockets};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 /// The filter of a program, which can be shown and edited.
@@ -33,6 +36,7 @@ pub struct ExecFilter {
     policy: Mutex<Policy>,
     description: Description,
     started: Instant,
+    ledger: Ledger,
 }
 
 /// Sockets that the filter applies to.
@@ -44,6 +48,8 @@ struct Policy {
     keeps: u32,
     /// Text of the filter that the program was started with, if it is known.
     own_text: Option<String>,
+    /// Remark on the last edit.
+    remark: Option<String>,
     /// True once the sockets run our program; before that they keep their own filter.
     active: bool,
 }
@@ -61,12 +67,14 @@ impl ExecFilter {
         if filters.form() == Form::Callbacks {
             note!("fyke: using the slower form of the kernel program, for Linux before 6.9");
         }
-        if let Some(text) = text.filter(|text| !text.trim().is_empty()) {
+        let first = text.filter(|text| !text.trim().is_empty());
+        if let Some(text) = first {
             filters.add(text).map_err(|error| Failure::Usage(error.to_string()))?;
         }
         if let Some(rules) = &rules {
             rules.precede(&filters)?;
         }
+        let ledger = Ledger::new(first, filters.epoch());
         let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
         let source = format!("packet sockets of `{}`", words.join(" "));
         let description = Description::of_this_process(source, LinkType::EN10MB.to_string());
@@ -74,10 +82,23 @@ impl ExecFilter {
         Ok(ExecFilter {
             filters,
             rules,
-            policy: Mutex::new(Policy { sockets: 0, keeps: 0, own_text, active: text.is_some() }),
+            policy: Mutex::new(Policy {
+                sockets: 0,
+                keeps: 0,
+                own_text,
+                remark: None,
+                active: text.is_some(),
+            }),
             description: Description { rules: owned, ..description },
             started: Instant::now(),
+            ledger,
         })
+    }
+
+    /// Lets texts have a limited time.
+    pub fn own_ledger(self: &Arc<Self>) {
+        let weak = Arc::downgrade(self);
+        self.ledger.belongs_to(weak);
     }
 
     /// Called once the program has been started.
@@ -215,19 +236,19 @@ impl ExecFilter {
     }
 
     /// Applies an edit. The first edit replaces the sockets' own filters by ours.
-    fn edit(&self, change: Change<'_>) -> anyhow::Result<Option<u64>> {
-        let change = [change];
+    fn edit(&self, changes: &[Change<'_>]) -> Result<(), GroupError> {
         // Compile before taking the lock, because the program's calls wait for it.
-        let lowered = self.filters.lower(&change).map_err(|refused| refused.error)?;
+        let lowered = self.filters.lower(changes)?;
         let mut policy = self.lock();
-        let applied = self.filters.apply(lowered, ByHand::Stay);
-        let ids = applied.map_err(|refused| refused.error)?;
+        self.filters.apply(lowered, ByHand::Stay)?;
         let attached = policy.active || policy.sockets == 0;
         policy.active = true;
-        if !attached {
-            self.attach_all(&policy)?;
-        }
-        Ok(ids.into_iter().flatten().next())
+        // The edit is in force on the sockets that take it.
+        policy.remark = match attached {
+            true => None,
+            false => self.attach_all(&policy).err().map(|error| error.to_string()),
+        };
+        Ok(())
     }
 
     fn attach_all(&self, policy: &Policy) -> anyhow::Result<()> {
@@ -298,34 +319,51 @@ fn passes_of(view: FilterView) -> FilterPasses {
     }
 }
 
-impl Editable for ExecFilter {
-    type Error = anyhow::Error;
-
-    fn set(&self, text: &str) -> anyhow::Result<Option<u64>> {
-        self.edit(Change::Set(text))
+impl Logged for ExecFilter {
+    fn ledger(&self) -> &Ledger {
+        &self.ledger
     }
 
-    fn add(&self, text: &str) -> anyhow::Result<u64> {
-        Ok(self.edit(Change::Add(text))?.unwrap_or_default())
+    fn put(&self, edit: &Planned<'_>) -> Result<(), GroupError> {
+        self.edit(edit.changes)
     }
 
-    fn remove(&self, id: u64) -> anyhow::Result<()> {
-        self.edit(Change::Remove(id)).map(drop)
+    fn accepted(&self) -> HashMap<u64, u64> {
+        self.filters.counts().into_iter().map(|count| (count.id, count.accepted)).collect()
     }
 
     fn epoch(&self) -> u64 {
         self.filters.epoch()
     }
 
-    fn notes(&self, _: &[u64]) -> Vec<String> {
-        Vec::new()
+    fn remarks(&self) -> Vec<String> {
+        self.lock().remark.iter().cloned().collect()
+    }
+
+    fn accepts_all(&self) -> bool {
+        self.lock().active && self.filters.is_empty()
+    }
+}
+
+impl Editable for ExecFilter {
+    fn logged(&self) -> Result<&dyn Edits, &'static str> {
+        Ok(self)
+    }
+
+    fn epoch(&self) -> u64 {
+        self.filters.epoch()
     }
 
     fn show(&self) -> Response {
         let policy = self.lock();
+        let labels = self.ledger.labels();
+        let filters = self.filters.view().into_iter().map(passes_of).map(|filter| {
+            let label = labels.get(&filter.id).map(edits::label);
+            FilterPasses { label, ..filter }
+        });
         Response::Passes {
             epoch: self.filters.epoch(),
-            filters: self.filters.view().into_iter().map(passes_of).collect(),
+            filters: filters.collect(),
             nodes: Vec::new(),
             own_filter: policy.own_filter(),
             no_counts: policy.why_no_counts(),
@@ -335,12 +373,13 @@ impl Editable for ExecFilter {
 
     fn stats(&self) -> Stats {
         let policy = self.lock();
+        let labels = self.ledger.labels();
         let count = |filter: fyke_filters::FilterCount| FilterCount {
             id: filter.id,
             text: filter.text.to_string(),
             kind: EntryKind::Filter,
             accepted: filter.accepted,
-            label: None,
+            label: labels.get(&filter.id).map(edits::label),
         };
         // The kernel continues to count meanwhile, so the total is read last: it is never less than the sum of the
         // counts read before.
@@ -368,6 +407,10 @@ impl Editable for ExecFilter {
 impl Controlled for ExecFilter {
     fn handle(&self, request: Request) -> Response {
         requests::handle(self, request, None)
+    }
+
+    fn handle_from(&self, request: Request, peer: &Peer) -> Response {
+        requests::handle(self, request, Some(peer))
     }
 
     fn describe(&self) -> Description {

@@ -125,7 +125,8 @@ fn check(settings: &Settings) -> Result<(), MakeError> {
     })
 }
 
-fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
+/// The filters of a node with these settings.
+fn filters_of(settings: &Settings) -> Result<FilterSet, MakeError> {
     let tags = if settings.choice("tags", TAGS)? == 0 { Tags::Read } else { Tags::Skip };
     let filters = FilterSet::over(settings.inputs(), options(settings)?, tags);
     let text = settings.text("expression").unwrap_or_default();
@@ -133,6 +134,11 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
         let varies = matches!(error, FilterError::Text(_));
         MakeError { varies, ..MakeError::new("expression", error) }
     })?;
+    Ok(filters)
+}
+
+fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
+    let filters = filters_of(settings)?;
     let look_back = settings.flag("lookback")?.then(LookBack::default);
     let (mut reader, credits) = (filters.reader(), settings.flag("credits")?);
     if credits {
@@ -188,6 +194,7 @@ pub const CLASS: Class = Class {
     cuts: |settings| settings.flag("lookback").unwrap_or(false),
     editable: true,
     needs,
+    filters: Some(|settings| filters_of(settings).ok()),
     accepts,
     live: &["expression"],
     check: Some(check),

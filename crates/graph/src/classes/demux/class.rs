@@ -10,10 +10,11 @@ mod links;
 mod scoped;
 
 use crate::fits::unfit;
+use crate::kept::{Keeper, Kept};
 use crate::node::{Arrival, Class, Counter, Emitted, MakeError, Node, NodeError, Opens};
 use crate::node::{Needs, Parameter, Settings};
 use fyke_filter::{Options, Reading};
-use fyke_filters::FilterError;
+use fyke_filters::{Change, FilterError, FilterSet, Tags};
 use fyke_flow::Bounds;
 use fyke_frame::{Batch, LinkType, Mask};
 use links::Links;
@@ -63,6 +64,8 @@ struct Demux {
     book: Book,
     links: Links,
     scoped: Option<Scoped>,
+    /// Keeps some of the frames that arrive.
+    keeper: Option<Keeper>,
 }
 
 impl Demux {
@@ -98,6 +101,9 @@ impl Demux {
 
 impl Node for Demux {
     fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
+        if let Some(keeper) = &mut self.keeper {
+            keeper.keep(arrival);
+        }
         let book = &mut self.book;
         book.seen += arrival.mask().count() as u64;
         if let Some(scoped) = &mut self.scoped {
@@ -123,6 +129,15 @@ impl Node for Demux {
             }
         }
         Ok(())
+    }
+
+    fn tick(&mut self, _emitted: &mut Emitted) -> Result<(), NodeError> {
+        self.keeper.iter_mut().for_each(Keeper::tick);
+        Ok(())
+    }
+
+    fn keep(&mut self, kept: &Kept) {
+        self.keeper = Some(kept.keeper());
     }
 
     fn counters(&self) -> Vec<Counter> {
@@ -231,6 +246,16 @@ fn blame(rule: &Rule, error: FilterError) -> MakeError {
     MakeError::new("expression", error).of(&format!("{} => {}", rule.text, rule.class))
 }
 
+/// The filters of a node with these settings.
+fn filters_of(settings: &Settings) -> Result<FilterSet, MakeError> {
+    let filters = FilterSet::over(settings.inputs(), options(settings)?, Tags::Read);
+    let rules = rules(settings)?;
+    let changes: Vec<_> = rules.iter().map(|rule| Change::Add(&rule.text)).collect();
+    let edited = filters.edit(&changes);
+    edited.map_err(|refused| blame(&rules[refused.place], refused.error))?;
+    Ok(filters)
+}
+
 fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
     let (options, rules, inputs) = (options(settings)?, rules(settings)?, settings.inputs());
     let mut links = Links::new(options);
@@ -249,7 +274,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
         }
     }
     let book = Book { rules, first: settings.flag("first")?, ..Book::default() };
-    Ok(Box::new(Demux { book, links, scoped }))
+    Ok(Box::new(Demux { book, links, scoped, keeper: None }))
 }
 
 fn needs(settings: &Settings) -> Needs {
@@ -281,6 +306,7 @@ pub const CLASS: Class = Class {
     several_classes: true,
     parallel: true,
     needs,
+    filters: Some(|settings| filters_of(settings).ok()),
     live: &["expression", "first"],
     // While fragments wait, the numbers of filters must not change.
     changes: |settings| !settings.flag("scoped").unwrap_or(true),

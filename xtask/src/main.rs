@@ -10,6 +10,7 @@ mod header;
 mod kernels;
 mod library;
 mod portable;
+mod python;
 mod readme;
 mod release;
 mod setup;
@@ -86,10 +87,12 @@ fn dispatch(args: &[String]) -> Result<ExitCode, String> {
         ("demo", rest) => demo(&workspace, rest),
         ("test", rest) => {
             setup::prepare(Purpose::Test)?;
+            python::prepare(&workspace)?;
             testing::run(&workspace, rest, testing::Skips::Counted)
         }
         ("ci", []) => {
             setup::prepare(Purpose::Ci)?;
+            python::prepare(&workspace)?;
             ci::run(&workspace)
         }
         ("fuzz", []) => fuzz::run(&workspace, None),
@@ -100,11 +103,15 @@ fn dispatch(args: &[String]) -> Result<ExitCode, String> {
         ("header", []) => header::run(&workspace),
         ("release", []) => release::run(&workspace),
         ("docs", []) => docs(&workspace),
-        ("setup", []) => setup::prepare(Purpose::Ci).map(|()| ExitCode::SUCCESS),
+        ("setup", []) => {
+            setup::prepare(Purpose::Ci)?;
+            python::prepare(&workspace).map(|()| ExitCode::SUCCESS)
+        }
         ("setup", [all]) if all == "--all" => {
             for purpose in [Purpose::All, Purpose::Kernels, Purpose::Portable] {
                 setup::prepare(purpose)?;
             }
+            python::prepare(&workspace)?;
             Ok(ExitCode::SUCCESS)
         }
         (

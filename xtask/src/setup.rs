@@ -117,6 +117,14 @@ const NEEDS: &[Need] = &[
         without: "comparisons with tshark are skipped",
     },
     Need {
+        name: "Python 3",
+        sign: Sign::Program(&["python3"]),
+        packages: ["python3 python3-venv python3-pip", "python3 python3-pip", "python python-pip"],
+        wanted_from: Purpose::Test,
+        required_from: Purpose::Ci,
+        without: "the Python package is not tested",
+    },
+    Need {
         name: "Chromium",
         sign: Sign::Program(&["chromium", "chromium-headless-shell"]),
         packages: ["chromium", "chromium", "chromium"],

@@ -457,8 +457,17 @@ mod tests {
 
     #[test]
     fn tests_go_on_without_libpcap_and_ci_does_not() {
-        let present =
-            ["cc", "tcpdump", "ip", "ethtool", "clang", "tshark", "libhs.so.5", "chromium", "python3"];
+        let present = [
+            "cc",
+            "tcpdump",
+            "ip",
+            "ethtool",
+            "clang",
+            "tshark",
+            "libhs.so.5",
+            "chromium",
+            "python3",
+        ];
         let there = with_only(Box::leak(Box::new(present)));
         let test = Plan::make(NEEDS, Purpose::Test, &there);
         assert_eq!(test.required().count(), 0);

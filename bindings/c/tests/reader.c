@@ -104,6 +104,19 @@ static void of_service(const char *command, const struct frame *tcp, const struc
 	int got, status;
 
 	own_namespace();
+	/* the interface itself */
+	r = fyke_reader_open("lo", "inbound and tcp port 23");
+	CHECK(r);
+	for (int i = 0; i < 5; i++) {
+		send_frame(tcp);
+		send_frame(ip6);
+	}
+	CHECK(take(r, tcp->length, 5) == 5 && fyke_next(r, &frame, 1, 0) == 0);
+	fyke_reader_counts own = fyke_reader_count(r);
+	CHECK(own.seen == own.accepted + own.rejected + own.lost && own.accepted == 5 && !own.lost);
+	CHECK(fyke_reader_close(r) == 0);
+	r = NULL;
+
 	pid_t service = fork();
 	if (service == 0) {
 		execl(command, "fyke", "serve", "-i", "lo", (char *)NULL);

@@ -7,9 +7,11 @@
 mod ci;
 mod fuzz;
 mod header;
+mod install;
 mod kernels;
 mod library;
 mod portable;
+mod python;
 mod readme;
 mod release;
 mod setup;
@@ -38,6 +40,9 @@ cargo xtask: everything around the code of fyke
   tidy           only the house rules: crate levels, sizes, fences, links, prose (seconds);
                  `tidy --record` writes lower counts to prose.txt
   release        build the command without symbols, its debug information in a file beside it
+  install --prefix DIR [--from DIR]
+                 build and install the command, the C library, the library of libpcap's interface, headers and
+                 the description for pkg-config; --from takes what is built in a folder
   header         write the C header of the memory that user space and the kernel program share
   docs           build the API documents, warnings are errors
   setup [--all]  search the programs that the project needs; as root on Debian also install them
@@ -86,10 +91,12 @@ fn dispatch(args: &[String]) -> Result<ExitCode, String> {
         ("demo", rest) => demo(&workspace, rest),
         ("test", rest) => {
             setup::prepare(Purpose::Test)?;
+            python::prepare(&workspace)?;
             testing::run(&workspace, rest, testing::Skips::Counted)
         }
         ("ci", []) => {
             setup::prepare(Purpose::Ci)?;
+            python::prepare(&workspace)?;
             ci::run(&workspace)
         }
         ("fuzz", []) => fuzz::run(&workspace, None),
@@ -98,13 +105,18 @@ fn dispatch(args: &[String]) -> Result<ExitCode, String> {
         ("tidy", []) => tidy::run(&workspace),
         ("tidy", [record]) if record == "--record" => tidy::record(&workspace),
         ("header", []) => header::run(&workspace),
+        ("install", rest) => install::run(&workspace, rest),
         ("release", []) => release::run(&workspace),
         ("docs", []) => docs(&workspace),
-        ("setup", []) => setup::prepare(Purpose::Ci).map(|()| ExitCode::SUCCESS),
+        ("setup", []) => {
+            setup::prepare(Purpose::Ci)?;
+            python::prepare(&workspace).map(|()| ExitCode::SUCCESS)
+        }
         ("setup", [all]) if all == "--all" => {
             for purpose in [Purpose::All, Purpose::Kernels, Purpose::Portable] {
                 setup::prepare(purpose)?;
             }
+            python::prepare(&workspace)?;
             Ok(ExitCode::SUCCESS)
         }
         (

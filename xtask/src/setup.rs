@@ -125,6 +125,14 @@ const NEEDS: &[Need] = &[
         without: "comparisons with tshark are skipped",
     },
     Need {
+        name: "Python 3",
+        sign: Sign::Program(&["python3"]),
+        packages: ["python3 python3-venv python3-pip", "python3 python3-pip", "python python-pip"],
+        wanted_from: Purpose::Test,
+        required_from: Purpose::Ci,
+        without: "the Python package is not tested",
+    },
+    Need {
         name: "Chromium",
         sign: Sign::Program(&["chromium", "chromium-headless-shell"]),
         packages: ["chromium", "chromium", "chromium"],
@@ -457,8 +465,17 @@ mod tests {
 
     #[test]
     fn tests_go_on_without_libpcap_and_ci_does_not() {
-        let present =
-            ["cc", "tcpdump", "ip", "ethtool", "clang", "tshark", "libhs.so.5", "chromium"];
+        let present = [
+            "cc",
+            "tcpdump",
+            "ip",
+            "ethtool",
+            "clang",
+            "tshark",
+            "libhs.so.5",
+            "chromium",
+            "python3",
+        ];
         let there = with_only(Box::leak(Box::new(present)));
         let test = Plan::make(NEEDS, Purpose::Test, &there);
         assert_eq!(test.required().count(), 0);

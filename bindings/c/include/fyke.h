@@ -6,10 +6,24 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* A range of ports, for FYKE_PORT_RANGE and the like. */
+#define FYKE_RANGE(low, high) ((uint32_t)(low) | (uint32_t)(high) << 16)
+
 /*
- Predefined operations for `fyke_select_op`. Those with parameters start without any,
- and are false until
- `fyke_add_param` has added one.
+ Bit that is added to an operation to negate it.
+ */
+#define FYKE_NOT 2147483648
+
+/*
+ Result of `fyke_next`: no frame will come any more.
+ */
+#define FYKE_END -2
+
+/*
+ Predefined operations. `arg` and the parameters are numbers as they read: 0xc0a8fe00 is 192.168.254.0. All assume
+ an untagged Ethernet header; those on addresses and ports do not read the EtherType, so a pass tests it first, as by
+ FYKE_ETHER_IP_TCP_NONFRAG. Operations "all at once" are selected by `fyke_set_inst` only, the others also by
+ `fyke_select_op`, and are then false until `fyke_add_param` has added a parameter.
  */
 typedef enum fyke_op {
   /*
@@ -53,7 +67,7 @@ typedef enum fyke_op {
    */
   FYKE_IP_HOST = 9,
   /*
-   Source port; up to 12 parameters.
+   Source port of TCP or UDP in IPv4; up to 12 parameters.
    */
   FYKE_PORT_SRC = 10,
   /*
@@ -68,12 +82,87 @@ typedef enum fyke_op {
    EtherType; up to 14 parameters.
    */
   FYKE_ETHER_TYPE = 13,
+  /*
+   IPv4, this protocol (`arg`), no later fragment.
+   */
+  FYKE_ETHER_IP_PROTO_NONFRAG = 14,
+  /*
+   IPv4 source address; up to 7 parameters.
+   */
+  FYKE_IP_SRC_HOST = 15,
+  /*
+   IPv4 destination address; up to 7 parameters.
+   */
+  FYKE_IP_DST_HOST = 16,
+  /*
+   IPv4 source in a network and destination in another: address, mask, address, mask, all at once.
+   */
+  FYKE_IP_SRC_AND_DST_NET = 17,
+  /*
+   Source port and destination port, both, all at once.
+   */
+  FYKE_PORTS_BOTH = 18,
+  /*
+   Source port in one of up to 6 ranges, each FYKE_RANGE(low, high).
+   */
+  FYKE_PORT_RANGE_SRC = 19,
+  /*
+   Destination port in one of up to 6 ranges, each FYKE_RANGE(low, high).
+   */
+  FYKE_PORT_RANGE_DST = 20,
+  /*
+   Either port in one of up to 6 ranges, each FYKE_RANGE(low, high).
+   */
+  FYKE_PORT_RANGE = 21,
+  /*
+   First words of a TCP payload in IPv4, up to 5, all at once.
+   */
+  FYKE_TCP_PAYLOAD = 22,
+  /*
+   First words of a TCP payload under masks: word, mask, up to 2 of each, all at once.
+   */
+  FYKE_TCP_PAYLOAD_MASKED = 23,
+  /*
+   IPv6 source in a network: `arg` is the length of the prefix; four words, all at once.
+   */
+  FYKE_IP6_SRC = 24,
+  /*
+   IPv6 destination in a network, the same.
+   */
+  FYKE_IP6_DST = 25,
+  /*
+   Either IPv6 address in a network, the same.
+   */
+  FYKE_IP6_HOST = 26,
 } fyke_op;
+
+/*
+ Kinds of changes.
+ */
+typedef enum fyke_change_kind {
+  /*
+   Adds a text.
+   */
+  FYKE_ADD = 0,
+  /*
+   Replaces all texts by one; an empty one accepts every frame.
+   */
+  FYKE_SET = 1,
+  /*
+   Deletes the text with a number, not the last one of all.
+   */
+  FYKE_DELETE = 2,
+} fyke_change_kind;
 
 /*
  A filter in the kernel.
  */
 typedef struct fyke_filter fyke_filter;
+
+/*
+ Filter texts in user space, and a source.
+ */
+typedef struct fyke_reader fyke_reader;
 
 /*
  Totals of the frames of a filter's sockets.
@@ -93,13 +182,83 @@ typedef struct fyke_counts {
   uint64_t capped;
 } fyke_counts;
 
+/*
+ A change of the texts in force.
+ */
+typedef struct fyke_change {
+  /*
+   A `fyke_change_kind`.
+   */
+  uint32_t kind;
+  /*
+   The text to add or set.
+   */
+  const char *text;
+  /*
+   The number of the text to delete; after the edit, the number of the text that was added or set, or 0.
+   */
+  uint32_t id;
+} fyke_change;
+
+/*
+ A frame. Its bytes are valid until the next call of `fyke_next` or `fyke_reader_close` on the reader.
+ */
+typedef struct fyke_frame {
+  /*
+   Captured bytes, from the link header on.
+   */
+  const uint8_t *data;
+  /*
+   Number of captured bytes.
+   */
+  uint32_t captured;
+  /*
+   Number of bytes on the wire.
+   */
+  uint32_t length;
+  /*
+   Time of capture, nanoseconds since 1970.
+   */
+  uint64_t time_ns;
+  /*
+   Link type, the number of capture files (LINKTYPE_): 1 is Ethernet.
+   */
+  uint32_t link;
+  /*
+   Interface of the source, from 0.
+   */
+  uint32_t interface;
+} fyke_frame;
+
+/*
+ Counts of a reader: seen = accepted + rejected + lost.
+ */
+typedef struct fyke_reader_counts {
+  /*
+   Frames of the source so far.
+   */
+  uint64_t seen;
+  /*
+   Frames that a text accepted, given to the program or about to be.
+   */
+  uint64_t accepted;
+  /*
+   Frames that no text accepted.
+   */
+  uint64_t rejected;
+  /*
+   Frames that were lost, because the program or the service was too slow.
+   */
+  uint64_t lost;
+} fyke_reader_counts;
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
 
 /*
  Creates an empty filter, which accepts every frame, and attaches it to a packet socket
- unless `socket` is −1. Returns NULL on failure; `fyke_error(NULL)` has the reason.
+ unless `socket` is −1. Returns NULL on failure.
  */
 struct fyke_filter *fyke_open(int socket);
 
@@ -110,16 +269,31 @@ struct fyke_filter *fyke_open(int socket);
 int fyke_attach(struct fyke_filter *filter, int socket);
 
 /*
- Frees the handle. Sockets keep the filter unchanged until they are closed.
-
- # Safety
- `filter` is NULL or came from `fyke_open`, and is not used afterwards.
+ Closes the handle; NULL is none. Sockets keep the filter unchanged until they are closed. Returns 0, or −1 if it is
+ not open.
  */
-void fyke_close(struct fyke_filter *filter);
+int fyke_close(struct fyke_filter *filter);
 
 /*
- Adds a pass without instructions, which accepts every frame until it has some. Returns
- its number, from 1.
+ Begins a group: edits of passes are collected until `fyke_commit`, and passes that begin in the group accept nothing
+ before it. Texts are not part of it (`fyke_edit_texts`).
+ */
+int fyke_begin(struct fyke_filter *filter);
+
+/*
+ Puts the open group in force, in one step: a frame is judged by the passes before it or after it. Counts of passes
+ stay. If the kernel refuses, nothing has changed and the group is still open.
+ */
+int fyke_commit(struct fyke_filter *filter);
+
+/*
+ Discards the open group.
+ */
+int fyke_abort(struct fyke_filter *filter);
+
+/*
+ Adds a pass without instructions. Returns its number, from 1. A pass without instructions accepts every frame: begin
+ a group first, and no frame sees it before it is complete.
  */
 int fyke_new_pass(struct fyke_filter *filter);
 
@@ -129,16 +303,36 @@ int fyke_new_pass(struct fyke_filter *filter);
 int fyke_del_pass(struct fyke_filter *filter, int id);
 
 /*
- Copies a pass; returns the number of the copy.
+ Copies a pass; returns the number of the copy. The copy has no link to its original: the papers' tree of copied
+ passes, where a copy skips what its parent has evaluated, is not built.
  */
-int fyke_dup_pass(struct fyke_filter *filter, int id);
+int fyke_dup_pass(struct fyke_filter *filter,
+                  int id);
 
 /*
  Sets instruction `index` of a pass (from 0; the number of instructions appends) to a
- predefined operation, an `fyke_op`. `arg` is the mask of operations on addresses and
- unused otherwise. The operation has no parameters yet.
+ predefined operation without parameters, a `fyke_op`, or a `fyke_op` with FYKE_NOT. `arg` is unused unless the
+ description of the operation names it.
  */
-int fyke_select_op(struct fyke_filter *filter, int id, size_t index, uint32_t op, uint32_t arg);
+int fyke_select_op(struct fyke_filter *filter,
+                   int id,
+                   size_t index,
+                   uint32_t op,
+                   uint32_t arg);
+
+/*
+ The same with all parameters at once, so that no frame sees the operation without them.
+
+ # Safety
+ `values` has `count` elements.
+ */
+int fyke_set_inst(struct fyke_filter *filter,
+                  int id,
+                  size_t index,
+                  uint32_t op,
+                  uint32_t arg,
+                  const uint32_t *values,
+                  size_t count);
 
 /*
  Adds a parameter: an alternative that the operation compares with.
@@ -191,7 +385,7 @@ uint64_t fyke_accepted(struct fyke_filter *filter, int id);
 struct fyke_counts fyke_count(struct fyke_filter *filter);
 
 /*
- Writes the instructions of a pass as text into `buffer` (NUL-terminated, truncated if
+ Writes the instructions of a pass, one to a line, into `buffer` (NUL-terminated, truncated if
  the buffer is too small). Returns the length of the whole text, or −1.
 
  # Safety
@@ -200,10 +394,85 @@ struct fyke_counts fyke_count(struct fyke_filter *filter);
 int fyke_print_pass(struct fyke_filter *filter, int id, char *buffer, size_t size);
 
 /*
- Returns the error of the last call on this filter; with NULL, that of the last
- `fyke_open` of this thread. Valid until the next call.
+ Returns the error of the last call of this thread that failed, on any handle. `filter` is not used. Valid until this
+ thread's next call that fails.
  */
 const char *fyke_error(struct fyke_filter *filter);
+
+/*
+ Makes several changes of the texts of a filter in the kernel as one edit: all or none, between two frames.
+
+ # Safety
+ `changes` has `count` elements.
+ */
+int fyke_edit_texts(struct fyke_filter *filter,
+                    struct fyke_change *changes,
+                    size_t count);
+
+/*
+ Opens a reader: a capture file, "serve:NAME" (a running `fyke serve`), or an interface (which needs CAP_NET_RAW),
+ with a filter text; the empty text accepts every frame. Returns NULL on failure.
+ */
+struct fyke_reader *fyke_reader_open(const char *source,
+                                     const char *text);
+
+/*
+ Opens a reader without a source, for frames that the program has; `link` is libpcap's name of their link type, such
+ as "EN10MB". It needs no rights. Returns NULL on failure.
+ */
+struct fyke_reader *fyke_reader_of(const char *link,
+                                   const char *text);
+
+/*
+ Judges a frame that the program has: 1 accepted, 0 rejected, or −1. `length` is that on the wire, if bytes are
+ missing, else 0.
+
+ # Safety
+ `data` has `captured` bytes.
+ */
+int fyke_match(struct fyke_reader *reader,
+               const uint8_t *data,
+               size_t captured,
+               uint32_t length);
+
+/*
+ Waits for accepted frames and stores up to `count` of them. Returns their number, 0 if none came within
+ `timeout_ms` (negative: no limit), FYKE_END at the end of a file or of the service, or −1; a service that was killed
+ is an error. One thread at a time may use the frames of a reader.
+
+ # Safety
+ `frames` has room for `count` elements.
+ */
+int fyke_next(struct fyke_reader *reader,
+              struct fyke_frame *frames,
+              size_t count,
+              int timeout_ms);
+
+/*
+ Makes several changes of the texts of a reader as one edit, all or none. After it, `fyke_next` gives only frames
+ that the new texts accept, also of those that had arrived before.
+
+ # Safety
+ `changes` has `count` elements.
+ */
+int fyke_reader_edit(struct fyke_reader *reader,
+                     struct fyke_change *changes,
+                     size_t count);
+
+/*
+ Returns the counts of a reader: seen = accepted + rejected + lost.
+ */
+struct fyke_reader_counts fyke_reader_count(struct fyke_reader *reader);
+
+/*
+ Returns the frames that the program got and that this text accepted; 0 if the text does not exist.
+ */
+uint64_t fyke_reader_text_accepted(struct fyke_reader *reader, uint32_t id);
+
+/*
+ Closes a reader; NULL is none. Returns 0, or −1 if it is not open.
+ */
+int fyke_reader_close(struct fyke_reader *reader);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -1,28 +1,20 @@
-//! The C interface. Every function checks its pointers for NULL and calls safe code.
+//! The C interface of filters in the kernel. Every function checks its arguments and calls safe code.
 
-use crate::filter::{FykeCounts, FykeFilter, c_text, operation};
-use fyke_kernel::{KernelPassId, KernelPasses};
-use std::cell::RefCell;
-use std::ffi::{CStr, CString, c_char, c_int};
+use crate::filter::{FykeCounts, FykeFilter};
+use crate::handles::{close, guarded, open, with, with_error};
+use std::ffi::{CStr, c_char, c_int};
 use std::os::fd::BorrowedFd;
 
-thread_local! {
-    /// Error of the last `fyke_open` of this thread.
-    static OPENING: RefCell<CString> = RefCell::default();
-}
-
-fn handle<'a>(filter: *mut FykeFilter) -> Option<&'a mut FykeFilter> {
-    // SAFETY: NULL or a pointer returned by `fyke_open` and not yet passed to `fyke_close`; used by one thread at a
-    // time, as documented.
-    unsafe { filter.as_mut() }
-}
+/// Most parameters of an instruction.
+const MAX_VALUES: usize = 16;
 
 fn borrow<'a>(socket: c_int) -> Option<BorrowedFd<'a>> {
     // SAFETY: not −1, and used only during the call; the system call fails for a number that is not a descriptor.
     (socket >= 0).then(|| unsafe { BorrowedFd::borrow_raw(socket) })
 }
 
-fn string<'a>(text: *const c_char) -> Result<&'a str, String> {
+/// Reads a text.
+pub fn string<'a>(text: *const c_char) -> Result<&'a str, String> {
     if text.is_null() {
         return Err("the text is NULL".into());
     }
@@ -31,92 +23,92 @@ fn string<'a>(text: *const c_char) -> Result<&'a str, String> {
     text.to_str().map_err(|error| format!("the text is not UTF-8: {error}"))
 }
 
-/// Returns 0, or −1 and stores the error.
-fn done<E: std::fmt::Display>(
-    filter: *mut FykeFilter,
-    change: impl FnOnce(&mut FykeFilter) -> Result<(), E>,
-) -> c_int {
-    let Some(filter) = handle(filter) else { return -1 };
-    let result = change(filter);
-    filter.keep(result).map_or(-1, |()| 0)
-}
-
-fn pass(number: c_int) -> KernelPassId {
-    KernelPassId(u32::try_from(number).unwrap_or(0))
+/// Returns 0, or −1.
+pub fn status(done: Option<()>) -> c_int {
+    done.map_or(-1, |()| 0)
 }
 
 /// Returns the number of a text for C.
-fn text_number(id: u64) -> Result<u32, String> {
+pub fn number_of(id: u64) -> Result<u32, String> {
     u32::try_from(id).map_err(|_| format!("the number of text {id} does not fit into 32 bits"))
 }
 
-/// Returns a number for C, or −1 and stores the error.
-fn number<E: std::fmt::Display>(
-    filter: *mut FykeFilter,
-    make: impl FnOnce(&mut FykeFilter) -> Result<u32, E>,
-) -> c_int {
-    let Some(filter) = handle(filter) else { return -1 };
-    let result = make(filter);
-    filter.keep(result).and_then(|number| c_int::try_from(number).ok()).unwrap_or(-1)
+fn pass(id: c_int) -> u32 {
+    u32::try_from(id).unwrap_or(0)
+}
+
+/// Returns a number for C, or −1.
+fn number(number: Option<u32>) -> c_int {
+    number.and_then(|number| c_int::try_from(number).ok()).unwrap_or(-1)
 }
 
 /// Creates an empty filter, which accepts every frame, and attaches it to a packet socket
-/// unless `socket` is −1. Returns NULL on failure; `fyke_error(NULL)` has the reason.
+/// unless `socket` is −1. Returns NULL on failure.
 #[unsafe(no_mangle)]
 pub extern "C" fn fyke_open(socket: c_int) -> *mut FykeFilter {
-    match FykeFilter::open(borrow(socket)) {
-        Ok(filter) => Box::into_raw(Box::new(filter)),
-        Err(error) => {
-            OPENING.with(|text| *text.borrow_mut() = c_text(error));
-            std::ptr::null_mut()
-        }
-    }
+    guarded(|| FykeFilter::open(borrow(socket))).map_or(std::ptr::null_mut(), open)
 }
 
 /// Attaches the filter to a packet socket and replaces the filter that the socket has.
 /// Several sockets may share one filter.
 #[unsafe(no_mangle)]
 pub extern "C" fn fyke_attach(filter: *mut FykeFilter, socket: c_int) -> c_int {
-    let Some(descriptor) = borrow(socket) else { return -1 };
-    done(filter, |filter| filter.attach(descriptor))
+    status(with(filter, |filter| {
+        let socket = borrow(socket).ok_or_else(|| format!("{socket} is no descriptor"))?;
+        filter.attach(socket)
+    }))
 }
 
-/// Frees the handle. Sockets keep the filter unchanged until they are closed.
-///
-/// # Safety
-/// `filter` is NULL or came from `fyke_open`, and is not used afterwards.
+/// Closes the handle; NULL is none. Sockets keep the filter unchanged until they are closed. Returns 0, or −1 if it is
+/// not open.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn fyke_close(filter: *mut FykeFilter) {
-    if !filter.is_null() {
-        // SAFETY: `fyke_open` created it from a box, and the caller does not use it afterwards.
-        drop(unsafe { Box::from_raw(filter) });
-    }
+pub extern "C" fn fyke_close(filter: *mut FykeFilter) -> c_int {
+    if filter.is_null() || close(filter) { 0 } else { -1 }
 }
 
-/// Adds a pass without instructions, which accepts every frame until it has some. Returns
-/// its number, from 1.
+/// Begins a group: edits of passes are collected until `fyke_commit`, and passes that begin in the group accept nothing
+/// before it. Texts are not part of it (`fyke_edit_texts`).
+#[unsafe(no_mangle)]
+pub extern "C" fn fyke_begin(filter: *mut FykeFilter) -> c_int {
+    status(with(filter, FykeFilter::begin))
+}
+
+/// Puts the open group in force, in one step: a frame is judged by the passes before it or after it. Counts of passes
+/// stay. If the kernel refuses, nothing has changed and the group is still open.
+#[unsafe(no_mangle)]
+pub extern "C" fn fyke_commit(filter: *mut FykeFilter) -> c_int {
+    status(with(filter, FykeFilter::commit))
+}
+
+/// Discards the open group.
+#[unsafe(no_mangle)]
+pub extern "C" fn fyke_abort(filter: *mut FykeFilter) -> c_int {
+    status(with(filter, FykeFilter::abort))
+}
+
+/// Adds a pass without instructions. Returns its number, from 1. A pass without instructions accepts every frame: begin
+/// a group first, and no frame sees it before it is complete.
 #[unsafe(no_mangle)]
 pub extern "C" fn fyke_new_pass(filter: *mut FykeFilter) -> c_int {
-    number(filter, |filter| filter.by_hand(None, |passes| passes.add(&[])).map(|id| id.0))
+    number(with(filter, FykeFilter::new_pass))
 }
 
 /// Deletes a pass.
 #[unsafe(no_mangle)]
 pub extern "C" fn fyke_del_pass(filter: *mut FykeFilter, id: c_int) -> c_int {
-    done(filter, |filter| filter.by_hand(Some(pass(id)), |passes| passes.remove(pass(id))))
+    status(with(filter, |filter| filter.delete(pass(id))))
 }
 
-/// Copies a pass; returns the number of the copy.
+/// Copies a pass; returns the number of the copy. The copy has no link to its original: the papers' tree of copied
+/// passes, where a copy skips what its parent has evaluated, is not built.
 #[unsafe(no_mangle)]
 pub extern "C" fn fyke_dup_pass(filter: *mut FykeFilter, id: c_int) -> c_int {
-    number(filter, |filter| {
-        filter.by_hand(None, |passes| passes.duplicate(pass(id))).map(|id| id.0)
-    })
+    number(with(filter, |filter| filter.duplicate(pass(id))))
 }
 
 /// Sets instruction `index` of a pass (from 0; the number of instructions appends) to a
-/// predefined operation, an `fyke_op`. `arg` is the mask of operations on addresses and
-/// unused otherwise. The operation has no parameters yet.
+/// predefined operation without parameters, a `fyke_op`, or a `fyke_op` with FYKE_NOT. `arg` is unused unless the
+/// description of the operation names it.
 #[unsafe(no_mangle)]
 pub extern "C" fn fyke_select_op(
     filter: *mut FykeFilter,
@@ -125,13 +117,34 @@ pub extern "C" fn fyke_select_op(
     op: u32,
     arg: u32,
 ) -> c_int {
-    done(filter, |filter| {
-        let instruction =
-            operation(op, arg).ok_or_else(|| format!("there is no operation {op}"))?;
-        let change =
-            |passes: &mut KernelPasses| passes.set_instruction(pass(id), index, instruction);
-        filter.by_hand(Some(pass(id)), change).map_err(|error| error.to_string())
-    })
+    status(with(filter, |filter| filter.set_instruction(pass(id), index, (op, arg, &[]))))
+}
+
+/// The same with all parameters at once, so that no frame sees the operation without them.
+///
+/// # Safety
+/// `values` has `count` elements.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fyke_set_inst(
+    filter: *mut FykeFilter,
+    id: c_int,
+    index: usize,
+    op: u32,
+    arg: u32,
+    values: *const u32,
+    count: usize,
+) -> c_int {
+    status(with(filter, |filter| {
+        if count > MAX_VALUES || (values.is_null() && count > 0) {
+            return Err(format!("the parameters are NULL, or more than {MAX_VALUES}"));
+        }
+        let values = match count {
+            0 => &[],
+            // SAFETY: not NULL, and with this number of elements, as documented.
+            _ => unsafe { std::slice::from_raw_parts(values, count) },
+        };
+        filter.set_instruction(pass(id), index, (op, arg, values))
+    }))
 }
 
 /// Adds a parameter: an alternative that the operation compares with.
@@ -142,9 +155,7 @@ pub extern "C" fn fyke_add_param(
     index: usize,
     value: u32,
 ) -> c_int {
-    done(filter, |filter| {
-        filter.by_hand(Some(pass(id)), |passes| passes.add_operand(pass(id), index, value))
-    })
+    status(with(filter, |filter| filter.add_value(pass(id), index, value)))
 }
 
 /// Removes a parameter.
@@ -155,9 +166,7 @@ pub extern "C" fn fyke_del_param(
     index: usize,
     value: u32,
 ) -> c_int {
-    done(filter, |filter| {
-        filter.by_hand(Some(pass(id)), |passes| passes.remove_operand(pass(id), index, value))
-    })
+    status(with(filter, |filter| filter.remove_value(pass(id), index, value)))
 }
 
 /// Overwrites word `word` (0 = command, 1 to 7 = parameters) of an instruction. The
@@ -170,9 +179,7 @@ pub extern "C" fn fyke_poke_inst(
     word: usize,
     value: u32,
 ) -> c_int {
-    done(filter, |filter| {
-        filter.by_hand(Some(pass(id)), |passes| passes.poke(pass(id), index, word, value))
-    })
+    status(with(filter, |filter| filter.poke(pass(id), index, word, value)))
 }
 
 /// Replaces all texts and passes by a filter text (pcap-filter language, read as for a live
@@ -180,44 +187,45 @@ pub extern "C" fn fyke_poke_inst(
 /// text, which accepts every frame; or −1.
 #[unsafe(no_mangle)]
 pub extern "C" fn fyke_set_text(filter: *mut FykeFilter, text: *const c_char) -> c_int {
-    number(filter, |filter| text_number(filter.add_text(string(text)?, true)?))
+    number(with(filter, |filter| number_of(filter.add_text(string(text)?, true)?)))
 }
 
 /// Adds a filter text, read as for a live capture: frames that it matches are accepted too.
 /// Returns its number, from 1 and never used twice, for `fyke_delete_text`; or −1.
 #[unsafe(no_mangle)]
 pub extern "C" fn fyke_add_text(filter: *mut FykeFilter, text: *const c_char) -> c_int {
-    number(filter, |filter| text_number(filter.add_text(string(text)?, false)?))
+    number(with(filter, |filter| number_of(filter.add_text(string(text)?, false)?)))
 }
 
 /// Deletes a filter text by its number. The last one is deleted only while there are passes:
 /// without either, every frame is accepted, and `fyke_set_text` with an empty text does that.
 #[unsafe(no_mangle)]
 pub extern "C" fn fyke_delete_text(filter: *mut FykeFilter, id: c_int) -> c_int {
-    done(filter, |filter| filter.delete_text(u64::try_from(id).unwrap_or(0)))
+    let change = [fyke_filters::Change::Remove(pass(id).into())];
+    status(with(filter, |filter| filter.edit_texts(&change).map(drop)))
 }
 
 /// Returns the frames that a filter text accepted so far; 0 if the text does not exist.
 #[unsafe(no_mangle)]
 pub extern "C" fn fyke_text_accepted(filter: *mut FykeFilter, id: c_int) -> u64 {
-    let id = u64::try_from(id).unwrap_or(0);
-    handle(filter).map_or(0, |filter| filter.accepted_by_text(id))
+    let accepted =
+        |filter: &mut FykeFilter| Ok::<_, String>(filter.accepted_by_text(pass(id).into()));
+    with(filter, accepted).unwrap_or(0)
 }
 
 /// Returns the frames that a pass accepted so far; 0 if the pass does not exist.
 #[unsafe(no_mangle)]
 pub extern "C" fn fyke_accepted(filter: *mut FykeFilter, id: c_int) -> u64 {
-    let accepted = |filter: &mut FykeFilter| filter.space(|space| space.view().accepted(pass(id)));
-    handle(filter).and_then(accepted).unwrap_or(0)
+    with(filter, |filter| Ok::<_, String>(filter.accepted_by_pass(pass(id)))).unwrap_or(0)
 }
 
 /// Returns the totals of the filter so far.
 #[unsafe(no_mangle)]
 pub extern "C" fn fyke_count(filter: *mut FykeFilter) -> FykeCounts {
-    handle(filter).map(|filter| filter.counts()).unwrap_or_default()
+    with(filter, |filter| Ok::<_, String>(filter.counts())).unwrap_or_default()
 }
 
-/// Writes the instructions of a pass as text into `buffer` (NUL-terminated, truncated if
+/// Writes the instructions of a pass, one to a line, into `buffer` (NUL-terminated, truncated if
 /// the buffer is too small). Returns the length of the whole text, or −1.
 ///
 /// # Safety
@@ -229,13 +237,13 @@ pub unsafe extern "C" fn fyke_print_pass(
     buffer: *mut c_char,
     size: usize,
 ) -> c_int {
-    let Some(filter) = handle(filter) else { return -1 };
-    let lines = filter.space(|space| {
-        let instructions = space.view().instructions(pass(id))?;
-        Some(instructions.iter().map(|one| one.to_string()).collect::<Vec<String>>())
+    let text = with(filter, |filter| {
+        let instructions = filter.instructions(pass(id));
+        let instructions = instructions.ok_or_else(|| format!("there is no pass {id}"))?;
+        let lines: Vec<String> = instructions.iter().map(|one| one.to_string()).collect();
+        Ok::<_, String>(lines.join("\n"))
     });
-    let Some(lines) = lines else { return -1 };
-    let text = lines.join("\n");
+    let Some(text) = text else { return -1 };
     if !buffer.is_null() && size > 0 {
         let fits = text.len().min(size - 1);
         // SAFETY: the caller's buffer has `size` bytes, as documented, and `fits` is below it.
@@ -247,12 +255,10 @@ pub unsafe extern "C" fn fyke_print_pass(
     c_int::try_from(text.len()).unwrap_or(c_int::MAX)
 }
 
-/// Returns the error of the last call on this filter; with NULL, that of the last
-/// `fyke_open` of this thread. Valid until the next call.
+/// Returns the error of the last call of this thread that failed, on any handle. `filter` is not used. Valid until this
+/// thread's next call that fails.
 #[unsafe(no_mangle)]
 pub extern "C" fn fyke_error(filter: *mut FykeFilter) -> *const c_char {
-    match handle(filter) {
-        Some(filter) => filter.error().as_ptr(),
-        None => OPENING.with(|text| text.borrow().as_ptr()),
-    }
+    let _any = filter;
+    with_error(|text| text.as_ptr())
 }

@@ -1,34 +1,31 @@
-//! A C program and a C++ program against the built library: compiled with the system's compiler, run as root.
+//! C programs and a C++ program against the library as `cargo xtask install` leaves it: compiled with the system's
+//! compiler, the flags of pkg-config and sanitizers, run as root.
 
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
+use tempfile::TempDir;
 
-/// Returns the folder of `libfyke.so`, which is that of this test program.
-fn library_folder() -> PathBuf {
+/// The folder of the libraries that are built, `target/debug`.
+fn built() -> PathBuf {
     let test = std::env::current_exe().unwrap();
-    let folder = test.parent().unwrap();
-    assert!(folder.join("libfyke.so").is_file(), "no libfyke.so in {}", folder.display());
-    folder.to_owned()
+    test.parent().and_then(Path::parent).unwrap().to_owned()
 }
 
-/// Installs `libfyke` into a folder: library, headers and the description for pkg-config.
-fn installed(prefix: &Path) -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let folder = |name: &str| {
-        let folder = prefix.join(name);
-        std::fs::create_dir_all(&folder).unwrap();
+/// Installs with `cargo xtask install`, once for all tests.
+fn installed() -> &'static Path {
+    static FOLDER: OnceLock<TempDir> = OnceLock::new();
+    let folder = FOLDER.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut xtask = Command::new(cargo);
+        xtask.args(["run", "-q", "-p", "xtask", "--", "install", "--prefix"]).arg(folder.path());
+        let output = xtask.arg("--from").arg(built()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         folder
-    };
-    std::fs::copy(library_folder().join("libfyke.so"), folder("lib").join("libfyke.so")).unwrap();
-    for header in ["include/fyke.h", "include/fyke_compat.h", "../cpp/include/fyke.hpp"] {
-        let header = here.join(header);
-        let to = folder("include").join(header.file_name().unwrap());
-        std::fs::copy(header, to).unwrap();
-    }
-    let description = std::fs::read_to_string(here.join("fyke.pc.in")).unwrap();
-    let description = description.replace("@PREFIX@", prefix.to_str().unwrap());
-    std::fs::write(folder("lib/pkgconfig").join("fyke.pc"), description).unwrap();
-    prefix.join("lib")
+    });
+    folder.path()
 }
 
 /// Returns pkg-config's flags for a program; without pkg-config the same flags by hand.
@@ -55,6 +52,20 @@ fn flags(prefix: &Path, library: &Path) -> Vec<String> {
     }
 }
 
+/// The flags for address and undefined-behaviour sanitizers, if the compiler has them.
+fn sanitizers(compiler: &str, folder: &Path) -> &'static [&'static str] {
+    const FLAGS: &[&str] = &["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+    let source = folder.join("empty.c");
+    std::fs::write(&source, "int main(void) { return 0; }").unwrap();
+    let mut compile = Command::new(compiler);
+    compile.args(FLAGS).args(["-x", "c"]).arg(&source).arg("-o").arg(folder.join("empty"));
+    let works = compile.output().is_ok_and(|output| output.status.success());
+    if !works {
+        println!("{compiler} has no sanitizers");
+    }
+    if works { FLAGS } else { &[] }
+}
+
 /// Compiles and runs a program of this folder; prints the reason if that is not possible.
 fn run(compilers: &[&str], source: &str) {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -64,18 +75,25 @@ fn run(compilers: &[&str], source: &str) {
     let Some(compiler) = compilers.iter().find(works) else {
         return println!("skipped: none of {compilers:?} is installed");
     };
-    let library = installed(folder.path());
+    let prefix = installed();
+    let library = prefix.join("lib");
     let mut compile = Command::new(compiler);
-    compile.args(["-Wall", "-Werror", "-O1"]).arg(here.join(source)).arg("-o").arg(&program);
-    compile.args(flags(folder.path(), &library));
+    compile.args(["-Wall", "-Wextra", "-Werror", "-O1", "-g", "-pthread"]);
+    compile.args(sanitizers(compiler, folder.path()));
+    compile.arg(here.join(source)).arg("-o").arg(&program).args(flags(prefix, &library));
     compile.arg(format!("-Wl,-rpath,{}", library.display()));
     let built = compile.output().unwrap();
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let runtime = folder.path().join("run");
+    std::fs::DirBuilder::new().mode(0o700).create(&runtime).unwrap();
     // Cargo's search path has a folder that may contain an older library.
-    let done = Command::new(&program).env_remove("LD_LIBRARY_PATH").output().unwrap();
+    let mut command = Command::new(&program);
+    command.env_remove("LD_LIBRARY_PATH").env("FYKE_RUNTIME_DIR", runtime);
+    let done = command.env("FYKE_COMMAND", prefix.join("bin/fyke")).output().unwrap();
     let said = String::from_utf8_lossy(&done.stdout);
     println!("{said}");
-    assert!(matches!(done.status.code(), Some(0 | 77)), "{:?}: {said}", done.status);
+    let errors = String::from_utf8_lossy(&done.stderr);
+    assert!(matches!(done.status.code(), Some(0 | 77)), "{:?}: {said}{errors}", done.status);
 }
 
 #[test]
@@ -83,7 +101,57 @@ fn a_c_program_edits_its_filter_between_packets() {
     run(&["cc", "gcc", "clang"], "tests/edit.c");
 }
 
+/// Operations, groups, wrong handles, threads, forks, and arbitrary arguments.
+#[test]
+fn a_c_program_edits_in_groups_and_is_wrong_in_every_way() {
+    run(&["cc", "gcc", "clang"], "tests/groups.c");
+}
+
+/// In user space, without root but for the service: frames of the program, a file, a service that is killed.
+#[test]
+fn a_c_program_reads_frames() {
+    run(&["cc", "gcc", "clang"], "tests/reader.c");
+}
+
+#[test]
+fn a_c_program_has_flows_of_mapi() {
+    run(&["cc", "gcc", "clang"], "tests/mapi.c");
+}
+
 #[test]
 fn a_cpp_program_writes_the_papers_example() {
     run(&["c++", "g++", "clang++"], "../cpp/tests/example.cpp");
+}
+
+/// The program of docs/c.md, as it is printed there, on the capture of the README.
+#[test]
+fn the_program_of_the_document_runs() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let document = std::fs::read_to_string(root.join("docs/c.md")).unwrap();
+    let source = document.split("```c\n").nth(1).and_then(|rest| rest.split("```").next());
+    let folder = tempfile::tempdir().unwrap();
+    let (file, program) = (folder.path().join("program.c"), folder.path().join("program"));
+    std::fs::write(&file, source.unwrap()).unwrap();
+    let prefix = installed();
+    let library = prefix.join("lib");
+    let mut compile = Command::new("cc");
+    compile.args(["-Wall", "-Wextra", "-Werror"]).arg(&file).arg("-o").arg(&program);
+    compile.args(flags(prefix, &library)).arg(format!("-Wl,-rpath,{}", library.display()));
+    let built = compile.output().unwrap();
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let capture = root.join("testdata/readme/ftp.pcapng");
+    let output = Command::new(&program).arg(&capture).env_remove("LD_LIBRARY_PATH").output();
+    let output = output.unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let count = |text: &str| {
+        let mut dump = Command::new(prefix.join("bin/fyke"));
+        let output = dump.args(["dump", "--count", "-r"]).arg(&capture).arg(text).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        said.split_whitespace().find_map(|word| word.parse::<u64>().ok()).unwrap()
+    };
+    let frames: u64 = said.split(' ').next().unwrap().parse().unwrap();
+    assert!(output.status.success(), "{said}");
+    // The capture is one batch, so the edit comes after it.
+    assert_eq!(frames, count("tcp port 21"), "{said}");
+    assert!(said.contains(" 0 lost"), "{said}");
 }

@@ -16,7 +16,7 @@ fn functions(text: &str, before: &str) -> BTreeMap<String, usize> {
         let rest = &text[at + before.len()..];
         let Some((name, rest)) = rest.split_once('(') else { continue };
         let known = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-        if !name.starts_with("fyke_") || !name.chars().all(known) {
+        if !(name.starts_with("fyke_") || name.starts_with("mapi_")) || !name.chars().all(known) {
             continue;
         }
         let parameters = rest.split_once(')').map_or("", |(inside, _)| inside);
@@ -28,7 +28,8 @@ fn functions(text: &str, before: &str) -> BTreeMap<String, usize> {
 
 #[test]
 fn every_exported_function_is_declared_with_its_parameters() {
-    let exported = functions(&text("src/calls.rs"), "extern \"C\" fn ");
+    let exported =
+        functions(&(text("src/calls.rs") + &text("src/reader_calls.rs")), "extern \"C\" fn ");
     let mut declared = BTreeMap::new();
     let header = text("include/fyke.h");
     for before in [" ", "*"] {
@@ -52,5 +53,23 @@ fn the_committed_header_is_the_one_that_cbindgen_writes() {
             assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
             assert_eq!(String::from_utf8_lossy(&run.stdout), text("include/fyke.h"));
         }
+    }
+}
+
+#[test]
+fn every_function_of_mapi_is_declared_with_its_parameters() {
+    let exported = functions(&text("src/mapi_calls.rs"), "extern \"C\" fn ");
+    let header = text("include/mapi.h");
+    let after_comment = header.split("extern \"C\" {").nth(1).unwrap();
+    let mut declared = BTreeMap::new();
+    for line in after_comment.lines().filter(|line| line.ends_with(");")) {
+        for before in [" ", "*"] {
+            declared.extend(functions(line, before));
+        }
+    }
+    declared.retain(|name, _| after_comment.contains(&format!("{name}(")));
+    assert_eq!(exported.len(), 7);
+    for (name, parameters) in exported {
+        assert_eq!(declared.get(&name), Some(&parameters), "{name}");
     }
 }

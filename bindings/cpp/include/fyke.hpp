@@ -34,9 +34,15 @@ public:
 	{
 	}
 
-	Instruction &op(fyke_op op, uint32_t arg = 0)
+	Instruction &op(uint32_t op, uint32_t arg = 0)
 	{
 		return check(fyke_select_op(filter_, pass_, index_, op, arg));
+	}
+	/* With all parameters at once. */
+	Instruction &op(uint32_t op, uint32_t arg, const std::vector<uint32_t> &values)
+	{
+		return check(
+			fyke_set_inst(filter_, pass_, index_, op, arg, values.data(), values.size()));
 	}
 	Instruction &add(uint32_t value) { return check(fyke_add_param(filter_, pass_, index_, value)); }
 	Instruction &del(uint32_t value) { return check(fyke_del_param(filter_, pass_, index_, value)); }
@@ -65,6 +71,20 @@ public:
 	Instruction &ether_ip_tcudp_src(uint16_t port) { return op(FYKE_PORT_SRC).add(port); }
 	Instruction &ether_ip_tcudp_dst(uint16_t port) { return op(FYKE_PORT_DST).add(port); }
 	Instruction &ether_ip_tcudp_port(uint16_t port) { return op(FYKE_PORT).add(port); }
+	Instruction &tcp_payload(const std::vector<uint32_t> &words)
+	{
+		return op(FYKE_TCP_PAYLOAD, 0, words);
+	}
+
+	/* The papers' names: pass.Inst(0)->EtherIP_TCP_NonFrag(). */
+	Instruction *operator->() { return this; }
+	Instruction &EtherIP() { return ether_ip(); }
+	Instruction &EtherIP_TCP_NonFrag() { return ether_ip_tcp_nonfrag(); }
+	Instruction &EtherIP_UDP_NonFrag() { return ether_ip_udp_nonfrag(); }
+	Instruction &Ether_IPSrc(uint32_t mask, uint32_t address) { return ether_ip_src(mask, address); }
+	Instruction &Ether_IPDst(uint32_t mask, uint32_t address) { return ether_ip_dst(mask, address); }
+	Instruction &EtherIP_TCUDPSrc(uint16_t port) { return ether_ip_tcudp_src(port); }
+	Instruction &EtherIP_TCUDPDst(uint16_t port) { return ether_ip_tcudp_dst(port); }
 
 private:
 	Instruction &check(int status)
@@ -84,6 +104,7 @@ public:
 	Pass(fyke_filter *filter, int number) : filter_(filter), number_(number) {}
 
 	Instruction inst(size_t index) { return Instruction(filter_, number_, index); }
+	Instruction Inst(size_t index) { return inst(index); }
 	int number() const { return number_; }
 	uint64_t accepted() const { return fyke_accepted(filter_, number_); }
 	Pass dup() const { return checked(filter_, fyke_dup_pass(filter_, number_)); }
@@ -145,8 +166,53 @@ public:
 	uint64_t text_accepted(int number) const { return fyke_text_accepted(filter_, number); }
 	fyke_counts counts() const { return fyke_count(filter_); }
 
+	/* A group: edits of passes between begin and commit take effect in one step. */
+	void begin() { Pass::checked(filter_, fyke_begin(filter_)); }
+	void commit() { Pass::checked(filter_, fyke_commit(filter_)); }
+	void abort() { Pass::checked(filter_, fyke_abort(filter_)); }
+
 private:
 	fyke_filter *filter_;
+};
+
+/* Texts in user space, and the frames of a file, an interface or a service that they accept. */
+class Reader {
+public:
+	Reader(const std::string &source, const std::string &text)
+		: reader_(fyke_reader_open(source.c_str(), text.c_str()))
+	{
+		if (!reader_)
+			throw Error(nullptr);
+	}
+	~Reader() { fyke_reader_close(reader_); }
+	Reader(const Reader &) = delete;
+	Reader &operator=(const Reader &) = delete;
+
+	/* Replaces `frames` by the next ones, none if none came in time; false at the end. Their bytes are valid until
+	 * the next call. */
+	bool next(std::vector<fyke_frame> &frames, int timeout_ms = -1, size_t most = 256)
+	{
+		frames.resize(most);
+		int count = fyke_next(reader_, frames.data(), most, timeout_ms);
+		frames.resize(count > 0 ? static_cast<size_t>(count) : 0);
+		if (count == -1)
+			throw Error(nullptr);
+		return count != FYKE_END;
+	}
+	uint32_t set_text(const std::string &text) { return change(FYKE_SET, text.c_str(), 0); }
+	uint32_t add_text(const std::string &text) { return change(FYKE_ADD, text.c_str(), 0); }
+	void del_text(uint32_t number) { change(FYKE_DELETE, nullptr, number); }
+	fyke_reader_counts counts() const { return fyke_reader_count(reader_); }
+
+private:
+	uint32_t change(uint32_t kind, const char *text, uint32_t number)
+	{
+		fyke_change one = {kind, text, number};
+		if (fyke_reader_edit(reader_, &one, 1) < 0)
+			throw Error(nullptr);
+		return one.id;
+	}
+	fyke_reader *reader_;
 };
 
 } /* namespace fyke */

@@ -2,8 +2,20 @@
 #include <iostream>
 #include "fyke.hpp"
 
+static int read_nothing()
+{
+	try {
+		fyke::Reader reader("serve:none-such", "tcp");
+		return 1;
+	} catch (const fyke::Error &error) {
+		return std::string(error.what()).find("none-such") == std::string::npos;
+	}
+}
+
 int main()
 {
+	if (read_nothing())
+		return 1;
 	try {
 		fyke::Filter filter;
 		fyke::Pass pass = filter.new_pass();
@@ -17,6 +29,19 @@ int main()
 		std::string text = copy.text();
 		if (text.find("22") == std::string::npos || text.find("192.168.254.0") == std::string::npos)
 			return 1;
+		fyke::Pass paper = filter.new_pass(); /* in the paper's names */
+		paper.Inst(0)->EtherIP_TCP_NonFrag();
+		paper.Inst(1)->Ether_IPSrc(0xffffff00, 0xc0a8fe00);
+		paper.Inst(2)->EtherIP_TCUDPDst(23);
+		if (paper.text() != pass.text())
+			return 1;
+		paper.del();
+		filter.begin();
+		fyke::Pass payload = filter.new_pass();
+		payload.inst(0).ether_ip_tcp_nonfrag();
+		payload.inst(1).tcp_payload({0x47455420});
+		filter.commit();
+		payload.del();
 		pass.del();
 		try {
 			pass.inst(0).ether_ip();

@@ -31,8 +31,7 @@ use std::time::Duration;
 const LOOK: Duration = Duration::from_millis(100);
 /// Longest wait of `close` for the end of the graph's thread.
 const CLOSING: Duration = Duration::from_secs(2);
-/// Frames of a batch unless a number is given, and the most.
-const ROWS: usize = 16_384;
+/// Most frames of a batch.
 const MAX_ROWS: usize = 1 << 20;
 
 /// A graph that runs.
@@ -220,7 +219,7 @@ pub struct Graph {
 #[pymethods]
 impl Graph {
     #[new]
-    #[pyo3(signature = (text, *, columns=None, batch_size=ROWS))]
+    #[pyo3(signature = (text, *, columns=None, batch_size=16_384))]
     fn new(
         py: Python<'_>,
         text: &str,
@@ -407,7 +406,7 @@ impl Capture {
 /// a `name` can be edited from outside: by `fyke ctl`, and by `LiveFilter(name)` in another program.
 #[pyfunction]
 #[pyo3(signature = (
-    source, filter="", *, columns=None, batch_size=ROWS, count=None, scoped=false, names=false,
+    source, filter="", *, columns=None, batch_size=16_384, count=None, scoped=false, names=false,
     promiscuous=true, snaplen=None, buffer=None, user=None, name=None
 ))]
 #[expect(clippy::too_many_arguments, reason = "keywords of Python")]

@@ -434,6 +434,7 @@ impl KernelPasses {
         removed: &[KernelPassId],
         added: &[NewPass<'_>],
     ) -> Result<Vec<KernelPassId>, KernelEditError> {
+        self.set_short(0, 0);
         self.splice_list(List::Main, after, removed, added)
     }
 

@@ -18,11 +18,13 @@ from ._fyke import (
     explain,
     running,
 )
+from ._types import Change, NodeStats, Running, Stats
 
 __all__ = [
     "Batch",
     "Capture",
     "CaptureError",
+    "Change",
     "EndedError",
     "Error",
     "Filter",
@@ -30,6 +32,9 @@ __all__ = [
     "Graph",
     "GraphError",
     "LiveFilter",
+    "NodeStats",
+    "Running",
+    "Stats",
     "__version__",
     "capture",
     "explain",

@@ -1,41 +1,39 @@
 from collections.abc import Iterator, Sequence
 from os import PathLike
-from typing import Any, Literal, TypedDict, Union, final
+from typing import Any, final
 
 from ._errors import CaptureError as CaptureError
 from ._errors import EndedError as EndedError
 from ._errors import Error as Error
 from ._errors import FilterError as FilterError
 from ._errors import GraphError as GraphError
+from ._types import Change as Change
+from ._types import NodeStats as NodeStats
+from ._types import Running as Running
+from ._types import Stats as Stats
+
+__all__ = [
+    "Batch",
+    "Capture",
+    "CaptureError",
+    "Change",
+    "EndedError",
+    "Error",
+    "Filter",
+    "FilterError",
+    "Graph",
+    "GraphError",
+    "LiveFilter",
+    "NodeStats",
+    "Running",
+    "Stats",
+    "__version__",
+    "capture",
+    "explain",
+    "running",
+]
 
 __version__: str
-
-Change = Union[tuple[Literal["add", "set"], str], tuple[Literal["remove"], int]]
-
-class NodeStats(TypedDict):
-    name: str
-    text: str
-    arrived: int
-    passed: int
-    rejected: int
-    taken: int
-    lost: int
-    counters: dict[str, float]
-
-class Stats(TypedDict):
-    seen: int
-    accepted: int
-    rejected: int
-    taken: int
-    lost: dict[str, int]
-    nodes: list[NodeStats]
-
-class Running(TypedDict):
-    pid: int
-    source: str
-    live: bool
-    link: str
-    command_line: list[str]
 
 @final
 class Batch:

@@ -1,0 +1,137 @@
+//! Handles of C programs: numbers in the form of pointers, never used again, so that a wrong or closed handle, or that
+//! of a parent process, is an error and not a crash. Calls from several threads wait for each other.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::fmt::Display;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Distance between two handles; the bits below are a mark, so that no pointer to an object of C is a handle.
+const STEP: u64 = 16;
+const MARK: u64 = 9;
+/// Bits for the process.
+const PROCESS_SHIFT: u32 = 40;
+
+thread_local! {
+    static ERROR: RefCell<CString> = RefCell::default();
+}
+
+/// Something that has handles.
+pub trait Handled: Send + Sized + 'static {
+    /// Its name in errors.
+    const NAME: &'static str;
+    /// Its open handles.
+    fn table() -> &'static Table<Self>;
+}
+
+/// The open handles of a type.
+pub struct Table<T>(Mutex<Open<T>>);
+
+struct Open<T> {
+    last: u64,
+    entries: BTreeMap<u64, Arc<Mutex<T>>>,
+}
+
+impl<T> Table<T> {
+    /// A table without handles.
+    pub const fn new() -> Table<T> {
+        Table(Mutex::new(Open { last: 0, entries: BTreeMap::new() }))
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic in a call is reported by that call; what it leaves was checked before it was changed.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Stores the error of this thread.
+pub fn fail(error: impl Display) {
+    // A filter text quoted in an error may have a NUL.
+    let text = CString::new(error.to_string().replace('\0', "?")).unwrap_or_default();
+    ERROR.with(|last| *last.borrow_mut() = text);
+}
+
+/// Gives the last error of this thread to `look`.
+pub fn with_error<R>(look: impl FnOnce(&CString) -> R) -> R {
+    ERROR.with(|last| look(&last.borrow()))
+}
+
+/// Runs a call; an error, or a panic, is stored and becomes `None`.
+pub fn guarded<R, E: Display>(call: impl FnOnce() -> Result<R, E>) -> Option<R> {
+    match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(Ok(result)) => Some(result),
+        Ok(Err(error)) => {
+            fail(error);
+            None
+        }
+        Err(panic) => {
+            fail(format!("an error of the library: {}", message(&*panic)));
+            None
+        }
+    }
+}
+
+fn message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("unknown")
+}
+
+fn process() -> u64 {
+    std::process::id().into()
+}
+
+/// Opens a handle.
+pub fn open<T: Handled>(value: T) -> *mut T {
+    let mut open = lock(&T::table().0);
+    open.last += 1;
+    let number = (process() << PROCESS_SHIFT) | (open.last * STEP) | MARK;
+    open.entries.insert(number, Arc::new(Mutex::new(value)));
+    std::ptr::without_provenance_mut(number as usize)
+}
+
+fn check<T: Handled>(handle: *mut T) -> Result<u64, String> {
+    let number = handle.addr() as u64;
+    if handle.is_null() {
+        return Err(format!("the {} is NULL", T::NAME));
+    }
+    let (owner, own) = (number >> PROCESS_SHIFT, process());
+    if number % STEP == MARK && owner != own && owner != 0 {
+        let name = T::NAME;
+        return Err(format!(
+            "this {name} belongs to process {owner}, and this is process {own}: open another one"
+        ));
+    }
+    Ok(number)
+}
+
+fn not_open<T: Handled>() -> String {
+    format!("this is no open {}: it was closed, or never opened", T::NAME)
+}
+
+/// Calls a function with what a handle names.
+pub fn with<T: Handled, R, E: Display>(
+    handle: *mut T,
+    call: impl FnOnce(&mut T) -> Result<R, E>,
+) -> Option<R> {
+    guarded(|| {
+        let number = check(handle)?;
+        let entry = lock(&T::table().0).entries.get(&number).cloned();
+        let entry = entry.ok_or_else(not_open::<T>)?;
+        call(&mut lock(&entry)).map_err(|error| error.to_string())
+    })
+}
+
+/// Closes a handle; a call of another thread that runs ends first. False if there is no such handle.
+pub fn close<T: Handled>(handle: *mut T) -> bool {
+    let closed = guarded(|| {
+        let number = check(handle)?;
+        let entry = lock(&T::table().0).entries.remove(&number).ok_or_else(not_open::<T>)?;
+        drop(lock(&entry));
+        drop(entry);
+        Ok::<_, String>(())
+    });
+    closed.is_some()
+}

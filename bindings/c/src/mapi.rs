@@ -1,0 +1,327 @@
+//! Flows of MAPI: a source, a linear chain of functions, and a thread that applies it. Safe code only.
+//!
+//! The text of a `BPF_FILTER` at the head of the chain is that of the reader, so a service rejects the other frames
+//! before they are stored. Results are counters in memory that stays until the flow is closed.
+//!
+//! Source: FFPF, section 6 (MAPI over flow graphs); the calls and functions are those of SCAMPI's MAPI.
+
+use crate::reader::{FykeReader, Taken};
+use memchr::memmem::Finder;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Most functions of a flow.
+const MAX_FUNCTIONS: usize = 64;
+/// Most packets, and bytes of them, that wait for the program.
+const MAX_PACKETS: usize = 65_536;
+const MAX_BYTES: usize = 64 << 20;
+/// Frames of one call of the reader.
+const FRAMES: usize = 256;
+/// Longest wait without a look at the end of the flow.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// A packet that waits for the program.
+#[derive(Debug, Clone)]
+pub struct Packet {
+    /// Captured bytes.
+    pub bytes: Vec<u8>,
+    /// Bytes on the wire.
+    pub wire_len: u32,
+    /// Time of capture, nanoseconds since 1970.
+    pub timestamp_ns: u64,
+    /// Interface of the source, from 0.
+    pub interface: u32,
+}
+
+/// A function of the chain.
+enum Function {
+    /// A text, until the flow is connected.
+    Text(String),
+    /// The text of the reader, which has decided.
+    Head,
+    Filter(Box<FykeReader>),
+    Search {
+        finder: Box<Finder<'static>>,
+        offset: usize,
+        depth: usize,
+    },
+    Packets,
+    Bytes,
+    Buffer,
+}
+
+/// Packets on their way to the program.
+#[derive(Debug, Default)]
+struct Queue {
+    packets: VecDeque<Packet>,
+    bytes: usize,
+    ended: bool,
+    error: Option<String>,
+}
+
+/// State that the thread of a flow and the program share.
+pub struct Shared {
+    /// Results of the functions, by number.
+    pub results: Box<[AtomicU64]>,
+    queue: Mutex<Queue>,
+    changed: Condvar,
+    stop: AtomicBool,
+}
+
+/// A flow.
+pub struct Flow {
+    source: String,
+    /// The chain; of a connected flow, its thread has it.
+    functions: Vec<Function>,
+    count: usize,
+    /// The number of TO_BUFFER.
+    buffer: Option<usize>,
+    /// Results, and what the thread has for the program.
+    pub shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+type Done<T> = Result<T, String>;
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        // Nothing is changed in steps.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for a packet; `None`: the flow has ended.
+    pub fn next(&self) -> Done<Option<Packet>> {
+        let mut queue = self.lock();
+        loop {
+            if let Some(packet) = queue.packets.pop_front() {
+                queue.bytes -= packet.bytes.len();
+                self.changed.notify_all();
+                return Ok(Some(packet));
+            }
+            if queue.ended || self.stop.load(Ordering::Relaxed) {
+                return queue.error.take().map_or(Ok(None), Err);
+            }
+            let waited = self.changed.wait_timeout(queue, LOOK);
+            queue = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Stores a packet. One of a file waits until there is room; false: there is none.
+    fn push(&self, packet: Packet, waits: bool) -> bool {
+        let mut queue = self.lock();
+        let is_full =
+            |queue: &Queue| queue.packets.len() >= MAX_PACKETS || queue.bytes >= MAX_BYTES;
+        while is_full(&queue) {
+            if !waits || self.stop.load(Ordering::Relaxed) {
+                return false;
+            }
+            let waited = self.changed.wait_timeout(queue, LOOK);
+            queue = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        queue.bytes += packet.bytes.len();
+        queue.packets.push_back(packet);
+        self.changed.notify_all();
+        true
+    }
+}
+
+impl Flow {
+    /// Makes a flow that is not connected.
+    pub fn new(source: &str) -> Flow {
+        let shared = Shared {
+            results: (0..MAX_FUNCTIONS).map(|_| AtomicU64::new(0)).collect(),
+            queue: Mutex::default(),
+            changed: Condvar::new(),
+            stop: AtomicBool::new(false),
+        };
+        Flow {
+            source: source.to_owned(),
+            functions: Vec::new(),
+            count: 0,
+            buffer: None,
+            shared: Arc::new(shared),
+            thread: None,
+        }
+    }
+
+    /// Adds a function to the chain; returns its number.
+    pub fn apply(
+        &mut self,
+        name: &str,
+        text: Option<&str>,
+        (offset, depth): (i32, i32),
+    ) -> Done<usize> {
+        if self.is_connected() {
+            return Err("the flow is connected: functions are applied before".to_owned());
+        }
+        if self.count == MAX_FUNCTIONS {
+            return Err(format!("a flow has at most {MAX_FUNCTIONS} functions"));
+        }
+        let needs = || text.ok_or_else(|| format!("{name} needs a text"));
+        let size = |value: i32| {
+            usize::try_from(value).map_err(|_| format!("{name}: {value} is less than 0"))
+        };
+        let function = match name {
+            "BPF_FILTER" => Function::Text(needs()?.to_owned()),
+            "STR_SEARCH" => {
+                let finder = Box::new(Finder::new(needs()?).into_owned());
+                Function::Search { finder, offset: size(offset)?, depth: size(depth)? }
+            }
+            "PKT_COUNTER" => Function::Packets,
+            "BYTE_COUNTER" => Function::Bytes,
+            "TO_BUFFER" if self.buffer.is_some() => {
+                return Err("the flow has a TO_BUFFER: a flow has one".to_owned());
+            }
+            "TO_BUFFER" => {
+                self.buffer = Some(self.count);
+                Function::Buffer
+            }
+            _ => {
+                return Err(format!(
+                    "there is no function {name}; there are BPF_FILTER, STR_SEARCH, PKT_COUNTER, BYTE_COUNTER and \
+                     TO_BUFFER"
+                ));
+            }
+        };
+        self.functions.push(function);
+        self.count += 1;
+        Ok(self.count - 1)
+    }
+
+    /// Number of functions.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// True if this function keeps packets and the flow is connected.
+    pub fn is_buffer(&self, function: i32) -> bool {
+        self.is_connected() && self.buffer.is_some_and(|own| usize::try_from(function) == Ok(own))
+    }
+
+    fn is_connected(&self) -> bool {
+        self.thread.is_some()
+    }
+
+    /// Opens the source and starts the thread.
+    pub fn connect(&mut self) -> Done<()> {
+        if self.is_connected() {
+            return Err("the flow is connected".to_owned());
+        }
+        let head = match self.functions.first() {
+            Some(Function::Text(text)) => text,
+            _ => "",
+        };
+        let reader = FykeReader::open(&self.source, head)?;
+        let link = reader.link();
+        let mut filters = Vec::new();
+        for (number, function) in self.functions.iter().enumerate() {
+            if let Function::Text(text) = function {
+                filters.push(match number {
+                    0 => Function::Head,
+                    _ => Function::Filter(Box::new(FykeReader::of_link(link, text)?)),
+                });
+            }
+        }
+        let mut filters = filters.into_iter();
+        let mut functions = std::mem::take(&mut self.functions);
+        for function in &mut functions {
+            if matches!(function, Function::Text(_)) {
+                *function = filters.next().unwrap_or(Function::Head);
+            }
+        }
+        let shared = Arc::clone(&self.shared);
+        let thread = std::thread::Builder::new().name("mapi".to_owned());
+        let run = move || run(reader, functions, &shared);
+        self.thread = Some(thread.spawn(run).map_err(|error| format!("no thread: {error}"))?);
+        Ok(())
+    }
+}
+
+impl Drop for Flow {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Flow {
+    /// Ends the thread.
+    pub fn end(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        self.shared.changed.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // A panic there has ended the flow only.
+            let _panic = thread.join();
+        }
+    }
+}
+
+/// Marks the end of a flow even if its thread panics.
+struct Ending<'a>(&'a Shared, Option<String>);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        let mut queue = self.0.lock();
+        (queue.ended, queue.error) = (true, self.1.take());
+        self.0.changed.notify_all();
+    }
+}
+
+/// The loop of a flow.
+fn run(mut reader: FykeReader, mut functions: Vec<Function>, shared: &Shared) {
+    let mut ending = Ending(shared, Some("the thread of the flow has failed".to_owned()));
+    let waits = reader.is_file();
+    while !shared.stop.load(Ordering::Relaxed) {
+        let mut packets = Vec::new();
+        let taken = reader.next(FRAMES, LOOK, |_, kept, bytes| {
+            packets.push(Packet {
+                bytes: bytes.to_vec(),
+                wire_len: kept.wire_len,
+                timestamp_ns: kept.timestamp_ns,
+                interface: kept.interface,
+            });
+        });
+        for packet in packets {
+            chain(&mut functions, &packet, (shared, waits));
+        }
+        match taken {
+            Ok(Taken::Frames(_)) => {}
+            Ok(Taken::End) => break,
+            Err(error) => {
+                ending.1 = Some(error);
+                return;
+            }
+        }
+    }
+    ending.1 = None;
+}
+
+/// Applies the chain to a packet.
+fn chain(functions: &mut [Function], packet: &Packet, (shared, waits): (&Shared, bool)) {
+    for (number, function) in functions.iter_mut().enumerate() {
+        let count = match function {
+            Function::Head | Function::Packets => 1,
+            Function::Text(_) => return, // none in a connected flow
+            Function::Filter(filter) => match filter.matches(&packet.bytes, packet.wire_len) {
+                Ok(true) => 1,
+                _ => return,
+            },
+            Function::Search { finder, offset, depth } => {
+                let end = match *depth {
+                    0 => packet.bytes.len(),
+                    depth => offset.saturating_add(depth).min(packet.bytes.len()),
+                };
+                let part = packet.bytes.get(*offset..end);
+                match part.is_some_and(|part| finder.find(part).is_some()) {
+                    true => 1,
+                    false => return,
+                }
+            }
+            Function::Bytes => packet.wire_len.into(),
+            Function::Buffer => u64::from(!shared.push(packet.clone(), waits)),
+        };
+        shared.results[number].fetch_add(count, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,190 @@
+//! The C interface of MAPI. Its header is `include/mapi.h`, written by hand: `mapi_apply_function` has a variable
+//! number of parameters, and is a function of the header.
+
+use crate::calls::string;
+use crate::handles::{fail, guarded, with_error};
+use crate::mapi::{Flow, Packet, Shared};
+use std::collections::BTreeMap;
+use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_ushort, c_void};
+use std::mem::offset_of;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// A result of a function, `mapi_results_t`.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Results {
+    res: *mut c_void,
+    ts: c_ulonglong,
+    size: c_int,
+}
+
+/// The beginning of a packet, `struct mapipkt`.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Header {
+    ts: c_ulonglong,
+    ifindex: c_ushort,
+    caplen: c_uint,
+    wlen: c_uint,
+    pkt: u8,
+}
+
+/// A flow, and the memory that its program reads.
+struct Entry {
+    process: u32,
+    flow: Mutex<Flow>,
+    shared: Arc<Shared>,
+    memory: Mutex<Memory>,
+}
+
+#[derive(Default)]
+struct Memory {
+    #[expect(clippy::vec_box, reason = "addresses that a program has must not change")]
+    results: Vec<Box<Results>>,
+    packet: Vec<u64>,
+}
+
+// SAFETY: the pointers in it are to counters of the flow, which lives as long, and only the program follows them.
+unsafe impl Send for Memory {}
+
+/// The flows, by number, and the last number.
+static FLOWS: Mutex<(BTreeMap<c_int, Arc<Entry>>, c_int)> = Mutex::new((BTreeMap::new(), 0));
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic in a call is reported by that call.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn entry(flow: c_int) -> Result<Arc<Entry>, String> {
+    let found = lock(&FLOWS).0.get(&flow).cloned();
+    let found = found.ok_or_else(|| format!("there is no flow {flow}"))?;
+    match found.process == std::process::id() {
+        true => Ok(found),
+        false => Err(format!("flow {flow} belongs to process {}", found.process)),
+    }
+}
+
+/// Creates a flow.
+#[unsafe(no_mangle)]
+pub extern "C" fn mapi_create_flow(device: *const c_char) -> c_int {
+    let created = guarded(|| {
+        let flow = Flow::new(string(device)?);
+        let (process, shared) = (std::process::id(), Arc::clone(&flow.shared));
+        let (flow, memory) = (Mutex::new(flow), Mutex::default());
+        let mut flows = lock(&FLOWS);
+        flows.1 = flows.1.checked_add(1).ok_or("too many flows")?;
+        let number = flows.1;
+        flows.0.insert(number, Arc::new(Entry { process, flow, shared, memory }));
+        Ok::<_, String>(number)
+    });
+    created.unwrap_or(-1)
+}
+
+/// Adds a function to the chain of a flow.
+#[unsafe(no_mangle)]
+pub extern "C" fn mapi_apply(
+    flow: c_int,
+    function: *const c_char,
+    text: *const c_char,
+    offset: c_int,
+    depth: c_int,
+) -> c_int {
+    let applied = guarded(|| {
+        let text = if text.is_null() { None } else { Some(string(text)?) };
+        let number = lock(&entry(flow)?.flow).apply(string(function)?, text, (offset, depth))?;
+        c_int::try_from(number).map_err(|error| error.to_string())
+    });
+    applied.unwrap_or(-1)
+}
+
+/// Opens the source of a flow and begins to read.
+#[unsafe(no_mangle)]
+pub extern "C" fn mapi_connect(flow: c_int) -> c_int {
+    guarded(|| lock(&entry(flow)?.flow).connect()).map_or(-1, |()| 0)
+}
+
+/// Returns the result of a function.
+#[unsafe(no_mangle)]
+pub extern "C" fn mapi_read_results(flow: c_int, function: c_int) -> *mut Results {
+    let read = guarded(|| {
+        let entry = entry(flow)?;
+        let count = lock(&entry.flow).count();
+        let place = usize::try_from(function).ok().filter(|place| *place < count);
+        let place = place.ok_or_else(|| format!("flow {flow} has no function {function}"))?;
+        let mut memory = lock(&entry.memory);
+        while memory.results.len() <= place {
+            let cell = &entry.shared.results[memory.results.len()];
+            let res = cell.as_ptr().cast();
+            let size = size_of::<u64>() as c_int;
+            memory.results.push(Box::new(Results { res, ts: 0, size }));
+        }
+        // Counts of the thread are visible before the time.
+        std::sync::atomic::fence(Ordering::Acquire);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let result = &mut memory.results[place];
+        result.ts = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+        Ok::<_, String>(std::ptr::from_mut(&mut **result))
+    });
+    read.unwrap_or(std::ptr::null_mut())
+}
+
+/// Returns the next packet of TO_BUFFER.
+#[unsafe(no_mangle)]
+pub extern "C" fn mapi_get_next_pkt(flow: c_int, function: c_int) -> *mut Header {
+    let next = guarded(|| {
+        let entry = entry(flow)?;
+        if !lock(&entry.flow).is_buffer(function) {
+            return Err(format!("function {function} of flow {flow} is no connected TO_BUFFER"));
+        }
+        // Without the lock of the flow: another thread may close it meanwhile.
+        let packet = entry.shared.next()?;
+        Ok(packet.map(|packet| store(&mut lock(&entry.memory).packet, &packet)))
+    });
+    match next {
+        Some(Some(header)) => header,
+        Some(None) => {
+            fail("the flow has ended");
+            std::ptr::null_mut()
+        }
+        None => std::ptr::null_mut(),
+    }
+}
+
+/// Stores a packet in the form of C.
+fn store(memory: &mut Vec<u64>, packet: &Packet) -> *mut Header {
+    let start = offset_of!(Header, pkt);
+    let size = (start + packet.bytes.len()).max(size_of::<Header>());
+    memory.clear();
+    memory.resize(size.div_ceil(size_of::<u64>()), 0);
+    let header: *mut Header = memory.as_mut_ptr().cast();
+    // SAFETY: the memory is aligned to eight bytes and has room for the header and for all bytes from `pkt` on.
+    unsafe {
+        (*header).ts = packet.timestamp_ns;
+        (*header).ifindex = packet.interface as c_ushort; // MAPI has 16 bits
+        (*header).caplen = packet.bytes.len() as c_uint; // a frame has at most 32 bits of bytes
+        (*header).wlen = packet.wire_len;
+        let to = header.cast::<u8>().add(start);
+        std::ptr::copy_nonoverlapping(packet.bytes.as_ptr(), to, packet.bytes.len());
+    }
+    header
+}
+
+/// Ends a flow.
+#[unsafe(no_mangle)]
+pub extern "C" fn mapi_close_flow(flow: c_int) -> c_int {
+    let closed = guarded(|| {
+        let entry = entry(flow)?;
+        lock(&FLOWS).0.remove(&flow);
+        lock(&entry.flow).end();
+        Ok::<_, String>(())
+    });
+    closed.map_or(-1, |()| 0)
+}
+
+/// Returns the error of this thread's last call that failed.
+#[unsafe(no_mangle)]
+pub extern "C" fn mapi_last_error() -> *const c_char {
+    with_error(|text| text.as_ptr())
+}

@@ -1,0 +1,84 @@
+/* Flows of MAPI on a capture file: a linear chain of functions, results, packets, and wrong calls. */
+#include "net.h"
+#include "fyke.h"
+#include "mapi.h"
+
+static unsigned long long result(int flow, int function)
+{
+	mapi_results_t *results = mapi_read_results(flow, function);
+
+	CHECK(results && results->size == 8 && results->ts > 0);
+	return *(unsigned long long *)results->res;
+}
+
+static void write_file(const char *path)
+{
+	struct frame tcp = tcp_frame(), ip6 = ip6_frame();
+	uint32_t header[] = { 0xa1b2c3d4, 2 | 4 << 16, 0, 0, 262144, 1 };
+	FILE *file = fopen(path, "wb");
+
+	fwrite(header, sizeof header, 1, file);
+	for (uint32_t i = 0; i < 1000; i++) {
+		struct frame one = i % 4 ? tcp : ip6;
+		uint32_t record[] = { 1000 + i, 5, (uint32_t)one.length, (uint32_t)one.length + 10 };
+		if (i % 5 == 0)
+			one.bytes[one.length - 1] = '!';
+		fwrite(record, sizeof record, 1, file);
+		fwrite(one.bytes, one.length, 1, file);
+	}
+	fclose(file);
+}
+
+int main(int count, char **arguments)
+{
+	struct frame tcp = tcp_frame();
+	struct mapipkt *packet;
+	char path[4096];
+	int packets = 0;
+
+	(void)count;
+	snprintf(path, sizeof path, "%s.pcap", arguments[0]);
+	write_file(path);
+	int flow = mapi_create_flow(path);
+	CHECK(flow > 0);
+	int all = mapi_apply_function(flow, "PKT_COUNTER");
+	int filter = mapi_apply_function(flow, "BPF_FILTER", "tcp port 23");
+	int bytes = mapi_apply_function(flow, "BYTE_COUNTER");
+	int search = mapi_apply_function(flow, "STR_SEARCH", "HTTP", 54, 0);
+	int buffer = mapi_apply_function(flow, "TO_BUFFER");
+	CHECK(all == 0 && filter == 1 && bytes == 2 && search == 3 && buffer == 4);
+	CHECK(mapi_apply_function(flow, "TO_BUFFER") == -1);
+	CHECK(mapi_apply_function(flow, "HASH") == -1 && strstr(mapi_last_error(), "HASH"));
+	CHECK(mapi_apply_function(flow, "STR_SEARCH", "HTTP", -1, 0) == -1);
+	CHECK(mapi_apply_function(flow, "BPF_FILTER", (const char *)NULL) == -1);
+	CHECK(result(flow, all) == 0 && !mapi_get_next_pkt(flow, buffer)); /* not connected */
+	CHECK(mapi_connect(flow) == 0 && mapi_connect(flow) == -1);
+	CHECK(mapi_apply_function(flow, "PKT_COUNTER") == -1);
+	unsigned long long *passed = mapi_read_results(flow, search)->res;
+	while ((packet = mapi_get_next_packet(flow, buffer))) {
+		CHECK(packet->caplen == tcp.length && packet->wlen == tcp.length + 10);
+		CHECK(packet->ts / 1000000000 >= 1000 && !memcmp(&packet->pkt, tcp.bytes, tcp.length));
+		packets++;
+	}
+	/* 750 of TCP, without those of every fifth frame */
+	CHECK(packets == 600 && *passed == 600);
+	CHECK(result(flow, all) == 1000 && result(flow, filter) == 750);
+	CHECK(result(flow, bytes) == 750 * (tcp.length + 10) && result(flow, buffer) == 0);
+	CHECK(!mapi_read_results(flow, 5) && !mapi_read_results(flow, -1));
+	CHECK(mapi_close_flow(flow) == 0 && mapi_close_flow(flow) == -1);
+	CHECK(!mapi_read_results(flow, all) && !mapi_get_next_pkt(flow, buffer));
+
+	/* a flow is closed while its packets wait */
+	flow = mapi_create_flow(path);
+	buffer = mapi_apply_function(flow, "TO_BUFFER");
+	CHECK(mapi_connect(flow) == 0 && mapi_get_next_pkt(flow, buffer) && mapi_close_flow(flow) == 0);
+	/* errors of texts and devices come with the connection */
+	flow = mapi_create_flow(path);
+	CHECK(mapi_apply_function(flow, "BPF_FILTER", "tcp prot 7") == 0 && mapi_connect(flow) == -1);
+	CHECK(strstr(mapi_last_error(), "prot") && mapi_close_flow(flow) == 0);
+	flow = mapi_create_flow("/none/such.pcap");
+	CHECK(mapi_connect(flow) == -1 && mapi_close_flow(flow) == 0);
+	CHECK(mapi_create_flow(NULL) == -1 && mapi_connect(77) == -1 && mapi_close_flow(-1) == -1);
+	printf("ok\n");
+	return 0;
+}

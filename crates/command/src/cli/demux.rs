@@ -16,6 +16,7 @@ does not affect the counts and endpoints of other expressions. A new expression 
 Examples:
   fyke demux -r in.pcap 'udp port 5060 => sip.pcapng' 'tcp port 80 => web.pcapng'
   fyke demux -r in.pcap --scoped 'udp port 53 => dns.pcap'    write all fragments of each answer too
+  fyke demux -i eth0 --by-endpoint 'port 5060 => sip.pcapng' 'port 80 => web.pcapng'    two threads
   fyke demux -i eth0 'udp => ring:/run/udp.ring' 'port 53 => ring:/run/dns.ring'
   fyke demux -i eth0 'host 10.0.0.7 => udp:127.0.0.1:9000'")]
 pub struct DemuxArgs {

@@ -99,7 +99,8 @@ fn running_on(interface: &str) -> Result<u32, Failure> {
              them: fyke rules {interface} --own, or capture: fyke dump -i {interface} --rules"
         ))),
         _ => Err(Failure::Running(anyhow::anyhow!(
-            "several fykes capture on {interface} (process ids {running:?}); a rule reaches only one"
+            "several fykes capture on {interface} (process ids {running:?}), and none of them has its rules, so a rule \
+             would reach only one; have the rules: fyke rules {interface} --own, then start captures with --rules"
         ))),
     }
 }

@@ -186,7 +186,8 @@ fn outlive(owner: &Owner, program: &Program) {
     program.tap.set_on(false);
     owner.rules.end_owner();
     note!(
-        "fyke: process {} with the rules of {} has ended: every frame passes",
+        "fyke: process {} with the rules of {} has ended: every frame passes; start this capture again to \
+         read those of another owner",
         owner.pid,
         program.interface
     );

@@ -81,7 +81,8 @@ fn memory_does_not_grow_with_the_capture() {
     std::fs::write(folder.path().join("hide.rul"), RULES).unwrap();
     // 16 and 80 MB; with `FYKE_FULL=1`, 10 GB.
     let full = std::env::var_os("FYKE_FULL").is_some();
-    let [short, long] = [2, if full { 1_300 } else { 10 }].map(|blocks| peak(folder.path(), blocks));
+    let [short, long] =
+        [2, if full { 1_300 } else { 10 }].map(|blocks| peak(folder.path(), blocks));
     println!("{short} and {long} bytes");
     assert!(long < short + short / 4 + (8 << 20), "{short} and {long} bytes");
 }

@@ -85,16 +85,20 @@ fn share_measures_readers_beside_tcpdump() {
     assert_eq!(accepted(&all, "own-2"), [1_250], "{all:?}");
     assert_eq!(accepted(&all, "all-2"), [10_000], "{all:?}");
     for case in ["own-2", "all-2"] {
-        let own = figure(&all, case, "fyke", "of the processes");
-        assert!(own.is_some_and(|ns| (0.0..1e6).contains(&ns)), "{case} {own:?}");
-        assert_eq!(figure(&all, case, "fyke", "lost"), Some(0.0), "{case}");
+        for engine in ["fyke", "serve"] {
+            let own = figure(&all, case, engine, "of the processes");
+            assert!(own.is_some_and(|ns| (0.0..1e6).contains(&ns)), "{case} {engine} {own:?}");
+            assert_eq!(figure(&all, case, engine, "lost"), Some(0.0), "{case} {engine}");
+        }
     }
     // A frame of 100 bytes and its head, once for both readers.
     let stored = figure(&all, "all-2", "fyke", "stored");
     assert!(stored.is_some_and(|bytes| (100.0..150.0).contains(&bytes)), "{stored:?}");
-    assert_eq!(figure(&all, "stop", "fyke", "lost by the others"), Some(0.0));
-    assert_eq!(figure(&all, "join", "fyke", "lost by the others"), Some(0.0));
-    assert!(figure(&all, "join", "fyke", "to connect, median") > Some(0.0));
+    for engine in ["fyke", "serve"] {
+        assert_eq!(figure(&all, "stop", engine, "lost by the others"), Some(0.0), "{engine}");
+        assert_eq!(figure(&all, "join", engine, "lost by the others"), Some(0.0), "{engine}");
+        assert!(figure(&all, "join", engine, "to connect, median") > Some(0.0), "{engine}");
+    }
 }
 
 #[test]

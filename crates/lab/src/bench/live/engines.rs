@@ -123,7 +123,7 @@ pub(super) fn command(engine: &str, job: &Job) -> Result<Command, String> {
 /// Reads the counts that an engine prints at its end.
 pub(super) fn counts(engine: &str, text: &str) -> Result<Counts, String> {
     let counts = match engine {
-        "fyke" => fyke_counts(text),
+        "fyke" | "serve" => fyke_counts(text),
         "tcpdump" => {
             let before = |what: &str| text.lines().find_map(|line| line.strip_suffix(what));
             let accepted = before(" packets captured").or(before(" packet captured"));

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   fyke:     one `fyke demux` stores each frame once ── rings ──▶ N × `fyke dump -i ring:…`
+//!   serve:    one `fyke serve`, of which the readers are N × `fyke dump -i serve:… FILTER`
 //!   tcpdump:  N × `tcpdump`, each with a socket of its own
 //! ```
 //!
@@ -27,6 +28,8 @@ use crate::bench::report::{Measurement, Report};
 use crate::bench::{BenchError, Options, Progress};
 use crate::net::{SERVERS_DEVICE, World};
 use fyke_ring::Reader;
+use fyke_serve::Connection;
+use fyke_serve::message::Text;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::path::{Path, PathBuf};
@@ -38,7 +41,9 @@ use std::time::{Duration, Instant};
 /// The bench's name in reports.
 pub const BENCH: &str = "share";
 /// Names of the engines; `none` is the sender without a capture.
-pub const ENGINES: [&str; 3] = ["none", "fyke", "tcpdump"];
+pub const ENGINES: [&str; 4] = ["none", "fyke", "serve", "tcpdump"];
+/// Engines with one capture for all readers.
+const SHARED: [&str; 2] = ["fyke", "serve"];
 const CASES: [&str; 10] =
     ["own-1", "own-2", "own-4", "own-8", "all-1", "all-2", "all-4", "all-8", "stop", "join"];
 /// Cases at smoke size.
@@ -117,8 +122,8 @@ pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> 
         progress(case, index, cases.len());
         let done = match case.rsplit_once('-').map(|(kind, size)| (kind, size.parse())) {
             Some((kind, Ok(readers))) => bench.cost(kind, readers, &engines, &mut report),
-            _ if *case == "stop" => bench.stop(&mut report),
-            _ => bench.join(&mut report),
+            _ if *case == "stop" => bench.each(&engines, |engine| bench.stop(engine, &mut report)),
+            _ => bench.each(&engines, |engine| bench.join(engine, &mut report)),
         };
         done.map_err(|why| BenchError::Other(format!("{case}: {why}")))?;
     }
@@ -153,6 +158,33 @@ impl Bench {
         self.folder.file(&format!("{reader}.ring"))
     }
 
+    /// Path of the socket of the service.
+    fn service(&self) -> PathBuf {
+        self.folder.file("serve.sock")
+    }
+
+    /// Measures the chosen engines with one capture for all readers.
+    fn each(
+        &self,
+        engines: &[&'static str],
+        mut measure: impl FnMut(&'static str) -> Result<(), String>,
+    ) -> Result<(), String> {
+        SHARED.into_iter().filter(|one| engines.contains(one)).try_for_each(&mut measure)
+    }
+
+    /// Connects to the capture as a further reader; dropping the result leaves.
+    fn further_reader(&self, engine: &str) -> Result<Box<dyn std::any::Any>, String> {
+        if engine == "fyke" {
+            let reader = Reader::connect(&self.ring(0)).map_err(|error| error.to_string())?;
+            return Ok(Box::new(reader));
+        }
+        let name = self.service().display().to_string();
+        let connection = Connection::open(&name, None).map_err(|error| error.to_string())?;
+        let texts = vec![Text { id: 1, text: "udp dst port 7".to_owned() }];
+        let reader = connection.buffers(texts, 0).map_err(|error| error.to_string())?;
+        Ok(Box::new((connection, reader)))
+    }
+
     fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command.env("FYKE_RUNTIME_DIR", self.folder.file("run"));
@@ -183,15 +215,26 @@ impl Bench {
             }
             captures.writer = Some(writer);
         }
+        if engine == "serve" {
+            let mut command = self.command(&self.fyke);
+            command.args(["serve", "--no-control", "-i", SERVERS_DEVICE, "--name"]);
+            command.arg(self.service());
+            captures.writer = Some(Running::start(at, command, "serving ")?);
+        }
         for reader in 0..readers {
             let mut command = match engine {
-                "fyke" => self.command(&self.fyke),
+                "fyke" | "serve" => self.command(&self.fyke),
                 _ => self.command(Path::new(engine)),
             };
             match engine {
                 "fyke" => {
                     command.args(["dump", "-n", "--no-control", "-w", "/dev/null", "-i"]);
                     command.arg(format!("ring:{}", self.ring(reader).display()));
+                }
+                "serve" => {
+                    command.args(["dump", "-n", "--no-control", "-w", "/dev/null", "-i"]);
+                    command.arg(format!("serve:{}", self.service().display()));
+                    command.arg(text(kind, reader));
                 }
                 _ => {
                     command.args(["-n", "-Z", "root", "-w", "/dev/null", "-i", SERVERS_DEVICE]);
@@ -274,11 +317,11 @@ impl Bench {
     }
 
     /// One of three readers is stopped while frames arrive, and continued.
-    fn stop(&self, report: &mut Report) -> Result<(), String> {
+    fn stop(&self, engine: &'static str, report: &mut Report) -> Result<(), String> {
         let Scale { count, rate, settle, .. } = self.scale;
         let (kind, readers) = ("all", 3);
         let pattern = pattern(kind, readers);
-        let captures = self.start("fyke", kind, readers)?;
+        let captures = self.start(engine, kind, readers)?;
         let signal = |signal| {
             let pid = Pid::from_raw(captures.readers[0].id().cast_signed());
             kill(pid, signal).map_err(|error| error.to_string())
@@ -291,11 +334,13 @@ impl Bench {
         let all = captures.finish_each()?;
         for (reader, Counts { accepted, lost }) in all.iter().enumerate() {
             if accepted + lost != count {
-                return Err(format!("reader {reader}: {accepted} and {lost} lost of {count}"));
+                return Err(format!(
+                    "{engine}: reader {reader}: {accepted} and {lost} lost of {count}"
+                ));
             }
         }
         let mut push = |setting: &str, value: u64| {
-            let one = Measurement::value(BENCH, "stop", "fyke", setting, value as f64, "frames");
+            let one = Measurement::value(BENCH, "stop", engine, setting, value as f64, "frames");
             report.push(one);
         };
         push("lost by the reader that stopped", all[0].lost);
@@ -304,10 +349,10 @@ impl Bench {
     }
 
     /// Readers come and go while frames arrive.
-    fn join(&self, report: &mut Report) -> Result<(), String> {
+    fn join(&self, engine: &'static str, report: &mut Report) -> Result<(), String> {
         let Scale { rate, settle, joins, .. } = self.scale;
         let (kind, readers) = ("all", 2);
-        let captures = self.start("fyke", kind, readers)?;
+        let captures = self.start(engine, kind, readers)?;
         let order = Order::new(&pattern(kind, readers), rate * 600, rate);
         let stop = Arc::clone(&order.stop);
         let sender = Sender::start(&self.world.clients, order);
@@ -315,7 +360,7 @@ impl Bench {
         let (mut comes, mut goes) = (Samples::default(), Samples::default());
         for _ in 0..joins {
             let begin = Instant::now();
-            let reader = Reader::connect(&self.ring(0)).map_err(|error| error.to_string())?;
+            let reader = self.further_reader(engine)?;
             comes.push(begin.elapsed().as_secs_f64() * 1e3);
             let begin = Instant::now();
             drop(reader);
@@ -329,11 +374,13 @@ impl Bench {
         for (reader, Counts { accepted, lost }) in all.iter().enumerate() {
             if accepted + lost != sent.frames {
                 let of = sent.frames;
-                return Err(format!("reader {reader}: {accepted} and {lost} lost of {of}"));
+                return Err(format!(
+                    "{engine}: reader {reader}: {accepted} and {lost} lost of {of}"
+                ));
             }
         }
         let mut push = |setting: &str, value: f64, unit: &str| {
-            let one = Measurement::value(BENCH, "join", "fyke", setting, value, unit);
+            let one = Measurement::value(BENCH, "join", engine, setting, value, unit);
             report.push(one.runs(joins));
         };
         push("to connect, median", comes.median(), "ms");
@@ -408,7 +455,7 @@ fn publish(case: &str, engines: &[&str], runs: &[Vec<Run>], report: &mut Report)
         push("cost in all", all.median(), "ns/frame");
         push("of the processes", samples(runs, &|_, run| run.own).median(), "ns/frame");
         push("lost", runs.iter().map(|run| run.lost).sum::<u64>() as f64, "frames");
-        if let (Some(theirs), "fyke") = (&theirs, *engine) {
+        if let (Some(theirs), true) = (&theirs, SHARED.contains(engine)) {
             push("cost in all, of tcpdump's", all.over(theirs).median(), "ratio");
         }
         if *engine == "fyke" {

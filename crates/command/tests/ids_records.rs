@@ -10,13 +10,14 @@ const FOLDERS: [&str; 5] = ["encapsulation", "mixed", "tcp-streams", "pcapng", "
 const KINDS: &str = "flow,dns,tls,http,stats";
 
 /// Lines of `fyke ids` with these records of a capture, judged by a rule that never matches.
-fn records(capture: &Path, kinds: &str) -> Vec<Value> {
+fn records(capture: &Path, kinds: &str, more: &[&str]) -> Vec<Value> {
     let folder = tempfile::tempdir().unwrap();
     let rules = folder.path().join("my.rules");
     std::fs::write(&rules, "alert tcp any any -> any any (ttl:0; seq:4294967295; sid:1;)\n")
         .unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_fyke"));
     command.args(["ids", "--eve", "-", "--records", kinds, "-S"]).arg(rules).arg("-r").arg(capture);
+    command.args(more);
     let output = command.stdin(Stdio::null()).output().expect("fyke runs");
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{}: {error}", capture.display());
@@ -49,7 +50,7 @@ fn every_flow_has_a_record_and_the_counters_close() {
     let corpus = Corpus::open();
     let mut flows = 0;
     for capture in corpus.traces("tcp-streams").into_iter().chain(corpus.traces("mixed")).take(12) {
-        let all = records(&capture, KINDS);
+        let all = records(&capture, KINDS, &[]);
         let stats = of(&all, "stats").pop().unwrap()["stats"].clone();
         let count = |name: &str| stats[name].as_u64().unwrap();
         let parts = ["judged", "fragments", "wrong_checksum", "without_ip"].map(count);
@@ -72,7 +73,7 @@ const COMPARED: [&str; 4] = ["dns", "http", "tls", "https"];
 const MOST: usize = 14;
 const FILTER: &str = "tcp && !tcp.analysis.retransmission && (tls.handshake.type == 1 || tls.handshake.type == 2 || \
     http.request || http.response) || (udp.port == 53 && dns.count.queries == 1 && !icmp && !icmpv6)";
-const FIELDS: [&str; 11] = [
+const FIELDS: [&str; 12] = [
     "tls.handshake.ja3",
     "tls.handshake.extensions_server_name",
     "tls.handshake.ja3s",
@@ -84,6 +85,7 @@ const FIELDS: [&str; 11] = [
     "dns.flags.response",
     "dns.qry.name",
     "dns.a",
+    "dns.count.add_rr",
 ];
 
 /// True for a capture in which HTTP, TLS or DNS may be.
@@ -97,7 +99,9 @@ fn may_have_messages(path: &Path) -> bool {
 /// The captures to compare.
 fn compared(corpus: &Corpus) -> Vec<std::path::PathBuf> {
     if std::env::var_os("FYKE_FULL").is_some() {
-        return corpus.traces("").into_iter().filter(|path| may_have_messages(path)).collect();
+        let whole = |path: &std::path::PathBuf| !path.to_string_lossy().contains("/malformed/");
+        let all = corpus.traces("").into_iter().filter(whole);
+        return all.filter(|path| may_have_messages(path)).collect();
     }
     let named = |path: &std::path::PathBuf| {
         let name = path.file_name().unwrap().to_string_lossy().to_lowercase();
@@ -139,7 +143,8 @@ fn own_messages(one: &Value) -> Vec<Vec<String>> {
 /// The messages in a line of tshark. URIs that a server reads differently from how they are written are left out.
 fn their_messages(line: &[String]) -> Vec<Vec<String>> {
     let line: Vec<&str> = line.iter().map(String::as_str).collect();
-    let [ja3, sni, ja3s, method, host, uri, agent, code, response, name, addresses] = line[..]
+    let [ja3, sni, ja3s, method, host, uri, agent, code, response, name, addresses, more] =
+        line[..]
     else {
         return Vec::new();
     };
@@ -167,6 +172,8 @@ fn their_messages(line: &[String]) -> Vec<Vec<String>> {
     match response {
         "" => {}
         "0" | "False" => found.push(vec!["query", &name]),
+        // tshark's list has the addresses of all sections.
+        _ if more != "0" => {}
         _ => found.push(vec!["answer", &name, addresses]),
     }
     found.into_iter().map(|one| one.into_iter().map(str::to_owned).collect()).collect()
@@ -182,7 +189,8 @@ fn hellos_names_and_requests_are_those_that_tshark_reads() {
             println!("skipped: no tshark");
             return;
         };
-        let ours = records(capture, "dns,tls,http");
+        // As tshark: connections without a beginning count, and so do wrong checksums.
+        let ours = records(capture, "dns,tls,http", &["--midstream", "--checksums", "no"]);
         let own: BTreeSet<Vec<String>> = ours.iter().flat_map(own_messages).collect();
         for wanted in theirs.iter().flat_map(|line| their_messages(line)) {
             let (known, unknown) = counts.entry(wanted[0].clone()).or_default();

@@ -86,7 +86,7 @@ impl Drop for Server {
     }
 }
 
-/// The text behind hexadecimal digits.
+/// The text of hexadecimal digits.
 fn decoded(digits: &Value) -> String {
     let digits = digits.as_str().unwrap();
     let bytes = (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16));
@@ -125,7 +125,7 @@ fn an_assistant_reads_a_capture_and_edits_it_where_it_may() {
     assert_eq!(stats["pid"], running.child.id());
     let tried = reader.call("try", &json!({"expression": "udp", "pid": running.child.id()}));
     assert_eq!((&tried["accepted"], &tried["new"]), (&json!(20), &json!(10)));
-    // What packets say is digits, marked as not trusted.
+    // Text of packets is digits, marked as not trusted.
     let why = reader.call("why", &json!({"last": 2}));
     assert_eq!(why["frames"].as_array().unwrap().len(), 2);
     let frame = &why["frames"][0];
@@ -156,6 +156,9 @@ fn an_assistant_reads_a_capture_and_edits_it_where_it_may() {
     assert_eq!(editor.call("stats", &json!({}))["accounting"]["delivered"], 20);
     assert!(running.ctl(&["log"]).contains("(fyke mcp, process "), "{}", running.ctl(&["log"]));
     assert!(editor.fail("add", &json!({"expression": "udp dst prot 9"})).contains('^'));
+    // A graph would open files.
+    let graph = json!({"expression": "(pcapin,/etc/passwd) > (print)"});
+    assert!(editor.fail("add", &graph).contains('^'));
     assert_eq!(editor.call("undo", &json!({}))["epoch"], 3);
     assert!(editor.fail("delete", &json!({"id": 1})).contains("last"));
     let show = editor.call("show", &json!({}));

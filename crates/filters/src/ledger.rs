@@ -2,8 +2,8 @@
 //! filters in the kernel.
 //!
 //! The [`Ledger`] owns the list of the texts with their numbers, names and times, and the journal of edits. A program
-//! with such texts ([`Logged`]) only puts a planned edit into force, or refuses it. One edit is made at a time; views of
-//! the log wait for none. [`Edits`] is what clients use, for filter sets as well.
+//! with such texts ([`Logged`]) only puts a planned edit into force, or refuses it. One edit is made at a time; views
+//! of the log wait for none. [`Edits`] is what clients use, for filter sets as well.
 
 use crate::error::{FilterError, GroupError};
 use crate::journal::{Applied, Author, InForce, Journal, Reversal, UndoError};
@@ -76,7 +76,7 @@ impl Edits for FilterSet {
     }
 }
 
-/// A program with texts whose edits a [`Ledger`] logs.
+/// A program with texts; a [`Ledger`] logs their edits.
 pub trait Logged: Send + Sync {
     /// Its ledger.
     fn ledger(&self) -> &Ledger;

@@ -138,8 +138,8 @@ pub enum CtlAction {
     ///
     /// EXPR is evaluated on the last frames that arrived at the filters: the last 4096, or fewer if they have more than
     /// 8 MiB. Of more than about 25,000 frames per second fyke keeps some batches only; the answer tells of how many
-    /// frames. Frames that the kernel rejects do not arrive: `fyke dump --count-all` lets them. For `fyke dump` and
-    /// `fyke track`.
+    /// frames. Frames that the kernel rejects do not arrive: `fyke dump --count-all` lets them. For `fyke dump`,
+    /// `track`, `demux`, and `run` if its graph has one filter or one demultiplexer.
     Try {
         /// Read the expression from FILE
         #[arg(short = 'F', value_name = "FILE")]

@@ -11,7 +11,7 @@ An assistant starts fyke mcp itself; its configuration names the command, such a
 
 fyke mcp reads one JSON-RPC message a line from standard input, and writes one a line to standard output. It has the
 tools list, explain, stats, show, log, try and why and, with --allow-edit, add, delete and undo. Texts that come from
-packets are in fields named `untrusted`, as hexadecimal digits, so that no packet can speak to the assistant.")]
+packets are in fields named `untrusted`, as hexadecimal digits, so that no packet gives orders.")]
 pub struct McpArgs {
     /// Permit edits: add, delete, undo. Without this option, running fykes are only read
     #[arg(long)]

@@ -4,7 +4,6 @@
 //! The filter node keeps some of the frames that arrive at it ([`fyke_graph::kept`]). They are evaluated in the
 //! client's time, outside of the packet loop.
 
-use super::graphs::classes;
 use fyke_capture::{Format, Interface, SinkStats, WriteOptions};
 use fyke_control::{
     FileId, Past, Reason, Rejected, RejectedFrame, Request, Response, SaveFormat, ShownFrame, Tried,
@@ -12,8 +11,8 @@ use fyke_control::{
 use fyke_filter::Predicate;
 use fyke_filters::{FilterError, FilterReader, FilterSet};
 use fyke_frame::{Batch, Frame, LinkType, OutOfBounds};
+use fyke_graph::GraphHandle;
 use fyke_graph::kept::{Chunk, Kept};
-use fyke_graph::{GraphHandle, Plan};
 use fyke_print::{PrintOptions, Printer, TimeStyle};
 use rustix::process::{Resource, getrlimit};
 use std::collections::HashMap;
@@ -60,12 +59,7 @@ pub fn of_graph(
     ids: &[u64],
     request: Request,
 ) -> Response {
-    let texts = handle.texts();
-    let texts: Vec<_> = texts.values().map(|text| &**text).collect();
-    let plan = Plan::new(&texts, &classes());
-    let node = plan.as_ref().ok().and_then(Plan::only_filter);
-    let filters = node.and_then(|node| node.class.filters?(&node.settings));
-    let Some(filters) = filters else { return error(NO_FILTER) };
+    let Some(filters) = handle.only_filter() else { return error(NO_FILTER) };
     let rejected_in_kernel = rejected_in_kernel(handle);
     let frames = Frames { filters: &filters, kept, rejected_in_kernel };
     let mut response = match request {

@@ -231,8 +231,9 @@ pub struct Class {
     /// alternatives;
     /// `None` if that is not known.
     pub accepts: fn(&Settings) -> Option<Vec<Accepted>>,
-    /// The texts of a node with these settings as a set of their own, which no frame of the graph changes, for questions
-    /// about frames of the past; their numbers are from 1, in their order. `None` for a class that filters by no text.
+    /// The texts of a node with these settings as a set of their own, which no frame of the graph changes, for
+    /// questions about frames of the past; their numbers are from 1, in their order. `None` for a class that
+    /// filters by no text.
     pub filters: Option<fn(&Settings) -> Option<FilterSet>>,
     /// Reason why a node of this class concerns the whole process, so that a foreign graph may not have it.
     pub whole: Option<&'static str>,

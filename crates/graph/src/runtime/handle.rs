@@ -14,6 +14,7 @@ use crate::node::Kind;
 use crate::placement::{self, Held, Placement, Space};
 use crate::plan::Plan;
 use fyke_capture::Interface;
+use fyke_filters::FilterSet;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -664,6 +665,13 @@ impl GraphHandle {
     /// The class that a text names so.
     pub fn class(&self, name: &str) -> Option<crate::node::Class> {
         lock(&self.editor).classes.find(name)
+    }
+
+    /// The texts of the only filter or demultiplexer as a set of their own; `None` if there is none, or several.
+    pub fn only_filter(&self) -> Option<FilterSet> {
+        let editor = lock(&self.editor);
+        let node = editor.plan.only_filter()?;
+        node.class.filters?(&node.settings)
     }
 
     /// Places of the filters after devices.

@@ -44,7 +44,7 @@ const TOOLS: [Tool; 10] = [
     },
     Tool {
         name: "explain",
-        description: "Tell how a filter expression is read and how it will run; changes nothing and needs no running fyke.",
+        description: "Tell how a filter expression is read and how it will run; needs no running fyke.",
         arguments: &[
             EXPRESSION,
             ("link", "string", false, "link type, by libpcap's name without DLT_ (EN10MB)"),
@@ -53,8 +53,8 @@ const TOOLS: [Tool; 10] = [
     },
     Tool {
         name: "stats",
-        description: "Exact counts of a running fyke at one moment: seen = delivered + rejected + taken + lost, and the \
-                      frames of each filter and node.",
+        description: "Exact counts of a running fyke at one moment: seen = delivered + rejected + taken + lost, and \
+                      the frames of each filter and node.",
         arguments: &[PID],
         edits: false,
     },
@@ -87,7 +87,7 @@ const TOOLS: [Tool; 10] = [
     },
     Tool {
         name: "add",
-        description: "Add a filter: frames that it matches are accepted too, from the next frame on. `undo` takes it back.",
+        description: "Add a filter: frames that it matches are accepted too, at once; `undo` takes it back.",
         arguments: &[
             PID,
             EXPRESSION,
@@ -234,6 +234,7 @@ fn explained(arguments: Arguments) -> Result<Value, String> {
 fn asked(name: &str, arguments: Arguments) -> Result<Value, String> {
     let Arguments { pid, expression, last, name: label, for_seconds, id, epoch, .. } = arguments;
     let text = expression.unwrap_or_default();
+    let tried = text.clone();
     let request = match name {
         "stats" => Request::Stats,
         "show" => Request::Show,
@@ -253,6 +254,11 @@ fn asked(name: &str, arguments: Arguments) -> Result<Value, String> {
     client.set_answer_limit(ANSWER_LIMIT);
     let program = ctl::program().replace("fyke ctl", "fyke mcp");
     client.hello(&program).map_err(|error| error.to_string())?;
+    if let Request::Edit { .. } = request {
+        // The text of a graph could open files; it cannot be tried.
+        let tried = Request::Try { text: tried, last: Some(1) };
+        client.call(tried).map_err(|error| error.to_string())?;
+    }
     let response = client.call(request).map_err(|error| error.to_string())?;
     if let Response::Refused { message, .. } = response {
         return Err(message);
@@ -263,8 +269,8 @@ fn asked(name: &str, arguments: Arguments) -> Result<Value, String> {
     Ok(result)
 }
 
-/// Puts texts that come from packets into fields `untrusted`: the lines of frames, and the texts of trackers, which name
-/// calls, addresses and ports that packets have announced.
+/// Puts texts that come from packets into fields `untrusted`: the lines of frames, and the texts of trackers, which
+/// name calls, addresses and ports that packets have announced.
 fn hide(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -305,14 +311,16 @@ mod tests {
 
     #[test]
     fn texts_of_packets_are_digits() {
-        let frame = json!({"frame": {"wire_len": 3, "line": "IP x: \"obey\""}, "reasons": [{"result": "no"}]});
+        let frame = json!({"wire_len": 3, "line": "IP x: \"obey\""});
+        let frame = json!({"frame": frame, "reasons": [{"result": "no"}]});
         let mut why = json!({"frames": [frame]});
         hide(&mut why);
         let line = &why["frames"][0]["frame"]["untrusted"]["line"];
         assert_eq!(line, "495020783a20226f62657922");
         assert!(!why.to_string().contains("obey"), "{why}");
+        let call = json!({"id": 1, "text": "call obey", "accepted": 2});
         let mut show = json!({"filters": [
-            {"kind": "tracker", "text": "sip", "passes": [{"id": 1, "text": "call obey", "accepted": 2}]},
+            {"kind": "tracker", "text": "sip", "passes": [call]},
             {"id": 1, "text": "udp", "passes": [{"id": 2, "text": "ip", "accepted": 2}]},
         ]});
         hide(&mut show);

@@ -43,6 +43,24 @@ fn accepted(all: &[Value], case: &str) -> Vec<u64> {
 }
 
 #[test]
+fn dynamic_takes_rates_and_a_duration() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = bench(&["calls", "--smoke", "--rate", "5"], folder.path());
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(2) && said.contains("bench dynamic"), "{said}");
+    if unless_missing(World::create(1, 1), WorldError::is_refused).is_none() {
+        return;
+    }
+    let words = ["--case", "ftp", "--engine", "fyke-user", "--rate", "300,900", "--seconds", "1"];
+    let all = measured("dynamic", &words);
+    for rate in ["300/s wanted", "900/s wanted"] {
+        let of = |case: &str| figure(&all, case, "fyke-user", rate);
+        assert_eq!(of("connections captured"), Some(6.0), "{all:?}");
+        assert!(of("background reached") > Some(0.0), "{all:?}");
+    }
+}
+
+#[test]
 fn live_measures_every_engine_and_edits_lose_nothing() {
     if unless_missing(World::create(1, 1), WorldError::is_refused).is_none() {
         return;

@@ -195,7 +195,11 @@ fn track_at(folder: &Path, frames: &[(u64, Vec<u8>)]) -> String {
         data: data.clone(),
     };
     let records: Vec<_> = frames.iter().map(record).collect();
-    let file = pcap::encode(1, &records, pcap::Layout::default());
+    let file = pcap::encode(
+        1,
+        &records,
+        pcap::Layout { nanoseconds: false, big_endian: false, snaplen: 262_144 },
+    );
     std::fs::write(folder.join("late.pcap"), file).unwrap();
     text(&track(folder, &[], &["sip", "-r", "late.pcap", "-w", "out.pcapng"]).stderr)
 }
@@ -314,7 +318,11 @@ fn a_call_that_continues_after_a_long_silence_gets_another_part() {
         let wire_len = data.len() as u32;
         pcap::Record { timestamp_ns: second * 1_000_000_000, wire_len, data }
     };
-    let file = pcap::encode(1, &times.map(record), pcap::Layout::default());
+    let file = pcap::encode(
+        1,
+        &times.map(record),
+        pcap::Layout { nanoseconds: false, big_endian: false, snaplen: 262_144 },
+    );
     std::fs::write(folder.path().join("in.pcap"), file).unwrap();
     let args = ["-r", "in.pcap", "-w", "{protocol}-{call}.pcapng", "--summary", "calls.json"];
     let mut command = Command::new(FYKE);
@@ -325,6 +333,159 @@ fn a_call_that_continues_after_a_long_silence_gets_another_part() {
     assert_eq!(parts, [2, 1]);
     let lines = std::fs::read_to_string(folder.path().join("calls.json")).unwrap();
     assert_eq!(lines.lines().count(), 2, "{lines}");
+}
+
+/// Samples of a WAV file.
+fn samples(path: &Path) -> Vec<i16> {
+    let bytes = std::fs::read(path).unwrap();
+    assert_eq!((&bytes[..4], &bytes[8..16]), (&b"RIFF"[..], &b"WAVEfmt "[..]));
+    assert_eq!(&bytes[20..36], [1, 0, 1, 0, 0x40, 0x1f, 0, 0, 0x80, 0x3e, 0, 0, 2, 0, 16, 0]);
+    let length = u32::from_le_bytes(bytes[40..44].try_into().unwrap());
+    assert_eq!(bytes.len(), 44 + length as usize);
+    bytes[44..].chunks(2).map(|two| i16::from_le_bytes([two[0], two[1]])).collect()
+}
+
+/// Writes `timed.pcap`: a frame each 10 ms.
+fn timed(folder: &Path, frames: &[Vec<u8>]) {
+    let record = |(at, frame): (u64, &Vec<u8>)| pcap::Record {
+        timestamp_ns: at * 10_000_000,
+        wire_len: frame.len() as u32,
+        data: frame.clone(),
+    };
+    let records: Vec<_> = (0..).zip(frames).map(record).collect();
+    let file = pcap::encode(
+        1,
+        &records,
+        pcap::Layout { nanoseconds: false, big_endian: false, snaplen: 262_144 },
+    );
+    std::fs::write(folder.join("timed.pcap"), file).unwrap();
+}
+
+#[test]
+fn the_audio_of_a_call_is_written_with_silence_for_what_is_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut frames = call(1, 30);
+    // Packets may arrive in another order.
+    frames.swap(6, 20);
+    let args = ["sip", "-r", "timed.pcap", "-w", "out.pcapng", "--wav", "{call}.wav"];
+    timed(folder.path(), &frames);
+    let output = track(folder.path(), &[], &args);
+    // Sound is 0x55, which is -716 in the table of the mu-law.
+    for (name, missing) in [("1-1.wav", vec![]), ("1-2.wav", vec![5, 15, 25])] {
+        let found = samples(&folder.path().join(name));
+        // The second stream began 10 ms later.
+        assert!([4_800, 4_880].contains(&found.len()), "{name}: {}", found.len());
+        let found = &found[found.len() - 30 * 160..];
+        for (number, part) in found.chunks(160).enumerate() {
+            let expected = if missing.contains(&number) { 0 } else { -716 };
+            assert!(part.iter().all(|one| *one == expected), "{name}, {number}: {part:?}");
+        }
+    }
+    assert!(!folder.path().join("1-3.wav").exists(), "{}", text(&output.stderr));
+    // Encrypted media are no audio.
+    let secret = |frame: Vec<u8>| {
+        let at = frame.windows(7).position(|part| part == b"RTP/AVP");
+        let mut frame = frame;
+        if let Some(at) = at {
+            frame.splice(at..at + 9, *b"RTP/SAVP ");
+        }
+        frame
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let args = [&args[..], &["--summary", "calls.json"]].concat();
+    let secret: Vec<_> = frames.into_iter().map(secret).collect();
+    timed(folder.path(), &secret);
+    track(folder.path(), &[], &args);
+    assert!(!folder.path().join("1-1.wav").exists());
+    let line = std::fs::read_to_string(folder.path().join("calls.json")).unwrap();
+    assert!(line.contains("SRTP audio") && line.contains("\"streams\":[{"), "{line}");
+}
+
+/// A call of two gateways at 10.0.0.1 and 10.0.0.2, by an agent at 10.0.0.9.
+fn gateways() -> Vec<Vec<u8>> {
+    let agent = ([10, 0, 0, 9], 2_727);
+    let gateways = [(CALLER, 2_427), (CALLEE, 2_427)];
+    let [near, far] = [(CALLER, 4_000), (CALLEE, 24_000)];
+    let command = |to: usize, text: &str| udp(agent, gateways[to], text.as_bytes());
+    let answer = |from: usize, text: &str| udp(gateways[from], agent, text.as_bytes());
+    let body = [sdp(CALLER, 4_000), sdp(CALLEE, 24_000)];
+    let mut frames = vec![
+        command(0, "CRCX 1 aaln/1@a MGCP 1.0\r\nC: A3\r\nM: recvonly\r\n"),
+        answer(0, &format!("200 1 OK\r\nI: 1\r\n\r\n{}", body[0])),
+        command(1, &format!("CRCX 2 aaln/1@b MGCP 1.0\r\nC: A3\r\nM: sendrecv\r\n\r\n{}", body[0])),
+        answer(1, &format!("200 2 OK\r\nI: 2\r\n\r\n{}", body[1])),
+        command(0, &format!("MDCX 3 aaln/1@a MGCP 1.0\r\nC: A3\r\nI: 1\r\n\r\n{}", body[1])),
+        answer(0, "200 3 OK\r\n"),
+    ];
+    for number in 0..10 {
+        frames.extend([udp(near, far, &rtp(number)), udp(far, near, &rtp(number))]);
+    }
+    let both = "DLCX 4 aaln/1@a MGCP 1.0\r\nC: A3\r\n.\r\nRQNT 5 aaln/1@a MGCP 1.0\r\nX: 1\r\n";
+    frames.extend([command(0, both), answer(0, "250 4 OK\r\n.\r\n200 5 OK\r\n")]);
+    frames.push(command(1, "DLCX 6 aaln/1@b MGCP 1.0\r\nC: A3\r\n"));
+    frames.push(answer(1, "250 6 OK\r\n"));
+    frames
+}
+
+#[test]
+fn calls_of_gateways_are_followed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut frames = gateways();
+    let of_call = frames.len();
+    // The call is over, so its ends are: a second later.
+    frames.push(udp((CALLEE, 24_000), (CALLER, 4_000), &rtp(11)));
+    let other = [&frames[..], &noise()].concat();
+    let args = ["mgcp", "-r", "in.pcap", "-w", "{call}.pcapng", "--summary", "calls.json"];
+    let output = track(folder.path(), &other, &args);
+    assert_eq!(count(&folder.path().join("1.pcapng")), of_call, "{}", text(&output.stderr));
+    let lines = std::fs::read_to_string(folder.path().join("calls.json")).unwrap();
+    let call: serde_json::Value = serde_json::from_str(lines.trim()).unwrap();
+    let packets = [&call["streams"][0]["packets"], &call["streams"][1]["packets"]];
+    assert_eq!((&call["protocol"], packets), (&"mgcp".into(), [&10.into(), &10.into()]));
+    let ends: Vec<_> = call["ends"].as_array().unwrap().iter().map(|end| &end["why"]).collect();
+    assert_eq!(ends, [&serde_json::Value::from("MGCP response with SDP"); 4]);
+}
+
+/// The frame inside others: `wrap` gets an empty frame and adds headers.
+fn inside(frame: &[u8], wrap: impl Fn(Packet) -> Packet) -> Vec<u8> {
+    let ip = Packet::ethernet().ipv4([192, 0, 2, 1], [192, 0, 2, 2]);
+    wrap(ip).payload(frame).build()
+}
+
+/// A call with the same addresses, with tags and in tunnels.
+#[test]
+fn calls_with_tags_and_in_tunnels_are_followed() {
+    let plain = call(1, 20);
+    type Wrap = fn(&[u8]) -> Vec<u8>;
+    let wraps: [(&str, bool, Wrap); 7] = [
+        ("VLAN", false, |frame| [&frame[..12], &[0x81, 0, 0, 7], &frame[12..]].concat()),
+        ("QinQ", false, |frame| {
+            [&frame[..12], &[0x88, 0xa8, 0, 9, 0x81, 0, 0, 7], &frame[12..]].concat()
+        }),
+        ("MPLS", false, |frame| {
+            [&frame[..12], &[0x88, 0x47, 0, 1, 0x01, 64], &frame[14..]].concat()
+        }),
+        ("VLAN, scoped", true, |frame| [&frame[..12], &[0x81, 0, 0, 7], &frame[12..]].concat()),
+        ("VXLAN", true, |frame| inside(frame, |ip| ip.vxlan(5))),
+        ("GTP-U", true, |frame| inside(&frame[14..], |ip| ip.gtpu(5))),
+        ("IP in IP", true, |frame| {
+            Packet::ethernet()
+                .ipv4([192, 0, 2, 1], [192, 0, 2, 2])
+                .ip_payload(4, &frame[14..])
+                .build()
+        }),
+    ];
+    for (name, scoped, wrap) in wraps {
+        let folder = tempfile::tempdir().unwrap();
+        let frames: Vec<_> = plain.iter().chain(&noise()).map(|frame| wrap(frame)).collect();
+        let scoped: &[&str] = if scoped { &["--scoped"] } else { &[] };
+        for file in ["out.pcapng", "{call}.pcapng"] {
+            let args = [&["sip", "-r", "in.pcap", "-w", file][..], scoped].concat();
+            let output = track(folder.path(), &frames, &args);
+            let kept = count(&folder.path().join(file.replace("{call}", "1")));
+            assert_eq!(kept, size(20), "{name}, {file}: {}", text(&output.stderr));
+        }
+    }
 }
 
 #[test]
@@ -372,6 +533,7 @@ fn wrong_requests_are_refused() {
     refused(&["sip,rtsp", "-w", "{call}.pcap"], "{protocol}");
     refused(&["sip", "-w", "{id}.pcap"], "{id}");
     refused(&["sip", "-w", "{call}/a.pcap"], "after the last");
+    refused(&["sip", "-w", "o.pcap", "--wav", "a.wav"], "{call}");
 }
 
 #[test]

@@ -52,6 +52,7 @@ pub mod update;
 pub mod workers;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Options of a bench.
 #[derive(Debug, Clone, Default)]
@@ -69,6 +70,10 @@ pub struct Options {
     pub real_filters: Option<PathBuf>,
     /// Seed of the generated frames.
     pub seed: u64,
+    /// Packets of background traffic per second that `dynamic` tries to send; its own rates if empty.
+    pub rates: Vec<u64>,
+    /// Duration of the transfers of `dynamic`; its own by default.
+    pub duration: Option<Duration>,
     /// Number of rounds; the bench's own number by default.
     pub rounds: Option<usize>,
     /// The command `fyke` to run as a process; this process's own file by default.

@@ -6,13 +6,16 @@
 //!
 //! Parameters: `expression`, the protocols, as for `track`; `port`; `files`, the pattern of the names, with `{call}`
 //! and `{protocol}`: numbers of our own and names of protocols, never bytes of packets; `summary`, the file of the
-//! lines; `open`, most files open at a time: if there are more calls, the file of the call that was silent longest is
-//! closed, and a later frame of it begins `…-part2`; `most`, most files in all; `size`, most bytes of a call. Frames
-//! beyond `most` and `size` count as lost. Cost: the trackers, and a hash look-up per frame.
+//! lines; `wav`, the pattern of the names of audio files; `open`, most files open at a time: if there are more calls,
+//! the file of the call that was silent longest is closed, and a later frame of it begins `…-part2`; `most`, most files
+//! in all; `size`, most bytes of a call. Frames beyond `most` and `size` count as lost. Cost: the trackers, and a hash
+//! look-up per frame.
 
+mod audio;
 mod files;
 mod summary;
 
+use crate::calls::audio::CallAudio;
 use crate::calls::files::{CallFiles, Pattern};
 use crate::calls::summary::Summary;
 use crate::class::ports;
@@ -40,6 +43,7 @@ struct CallNode {
     whole: Whole,
     live: bool,
     files: Option<CallFiles>,
+    audio: Option<CallAudio>,
     output: Option<Output>,
     calls: Ageing<u64, Summary>,
     events: Vec<Event>,
@@ -85,6 +89,9 @@ impl CallNode {
         if let Some(files) = &mut self.files {
             part = files.end(call).map_err(NodeError::new)?;
         }
+        if let Some(audio) = &mut self.audio {
+            audio.end(call).map_err(NodeError::new)?;
+        }
         if let Some(output) = &mut self.output {
             summary.write(part, output.buffer());
             output.mark(true);
@@ -125,15 +132,17 @@ impl Node for CallNode {
                 self.of_no_call += 1;
                 continue;
             };
-            if let Some(summary) =
-                self.calls.touch(&part.call, frame.timestamp_ns.saturating_add(SILENT_NS))
+            let now_ns = frame.timestamp_ns;
+            let Some(name) = self.tracker.protocol_of(part.call) else { continue };
+            if let Some(summary) = self.calls.touch(&part.call, now_ns.saturating_add(SILENT_NS))
+                && let Some(sound) = summary.frame(frame, part.label)
+                && let Some(audio) = &mut self.audio
             {
-                summary.frame(frame, part.label);
+                audio.write(name, part.call, &sound, now_ns).map_err(NodeError::new)?;
             }
             let Some(files) = &mut self.files else { continue };
-            let Some((protocol, number)) = self.tracker.protocol_of(part.call) else { continue };
             let interface = arrival.interface(frame);
-            match files.write((protocol, number), part.call, interface, frame) {
+            match files.write(name, part.call, interface, frame) {
                 Ok(true) => written.set(index),
                 Ok(false) => lost.set(index),
                 Err(error) => return Err(NodeError::new(error)),
@@ -175,11 +184,14 @@ impl Node for CallNode {
 
     fn counters(&self) -> Vec<Counter> {
         let (files, over) = self.files.as_ref().map_or((0, 0), |files| (files.count, files.over));
+        let audio = self.audio.as_ref().map_or((0, 0), |audio| (audio.count, audio.over));
         vec![
             Counter::count("calls", self.ended + self.calls.len() as u64),
             Counter::count("files", files),
             Counter::count("over_limit", over),
             Counter::count("of_no_call", self.of_no_call),
+            Counter::count("audio_files", audio.0),
+            Counter::count("audio_over_limit", audio.1),
         ]
     }
 }
@@ -203,27 +215,33 @@ pub(crate) fn tracker(settings: &Settings) -> Result<Several, MakeError> {
     Ok(registry::make(&kinds, ports.as_deref(), Limits::default()))
 }
 
-fn call_files(settings: &Settings) -> Result<Option<CallFiles>, MakeError> {
-    let Some(text) = settings.text("files") else { return Ok(None) };
+/// The pattern of a parameter, if it is given.
+fn pattern(settings: &Settings, name: &'static str) -> Result<Option<Pattern>, MakeError> {
+    let Some(text) = settings.text(name) else { return Ok(None) };
     let pattern = Pattern::of(text, kinds(settings)?.len() > 1);
-    let pattern = pattern.map_err(|message| MakeError::new("files", message))?;
-    let limits = files::Limits {
+    pattern.map(Some).map_err(|message| MakeError::new(name, message))
+}
+
+fn limits(settings: &Settings) -> Result<files::Limits, MakeError> {
+    Ok(files::Limits {
         open: settings.number_or("open", 1..=4_096, 256)? as usize,
         most: settings.number_or("most", 1..=u64::MAX, 100_000)?,
         bytes: settings.number_or("size", 1..=1_000_000, 1_000)? * 1_000_000,
         snaplen: settings.number_or("snaplen", 1..=262_144, 262_144)? as u32,
         nanoseconds: settings.flag("nano")?,
-    };
-    Ok(Some(CallFiles::new(pattern, limits)))
+    })
 }
 
 fn check(settings: &Settings) -> Result<(), MakeError> {
     settings.flag("live")?;
     tracker(settings)?;
-    call_files(settings).map(drop)
+    pattern(settings, "files")?;
+    pattern(settings, "wav")?;
+    limits(settings).map(drop)
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
+    let limits = limits(settings)?;
     let output = settings.text("summary").map(|file| {
         let output = fyke_capture::create_output(Path::new(file), fyke_capture::PRIVATE);
         output.map_err(|error| MakeError::refused("summary", error))
@@ -232,7 +250,8 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
         tracker: tracker(settings)?,
         whole: Whole::new(),
         live: settings.flag("live")?,
-        files: call_files(settings)?,
+        files: pattern(settings, "files")?.map(|pattern| CallFiles::new(pattern, limits)),
+        audio: pattern(settings, "wav")?.map(|pattern| CallAudio::new(pattern, limits)),
         output: output.transpose()?,
         calls: Ageing::new(Limits::default().control_connections),
         events: Vec::new(),
@@ -251,6 +270,10 @@ pub const CALLS: Class = Class {
         Parameter { name: "port", summary: "control ports, N[,N] (those of the protocol)" },
         Parameter { name: "live", summary: "y: calls end even while no frame arrives" },
         Parameter { name: "files", summary: "names of the files, with {call} and {protocol}" },
+        Parameter {
+            name: "wav",
+            summary: "names of audio files (G.711), with {call} and {protocol}",
+        },
         Parameter { name: "summary", summary: "file for a line of JSON per call; - = stdout" },
         Parameter { name: "open", summary: "most files open at a time (256)" },
         Parameter { name: "most", summary: "most files (100000)" },

@@ -24,8 +24,8 @@
 //! hash look-ups per frame, O(expectations of the call) for the first datagram of a host.
 //!
 //! PERF: a datagram at an expected end reads the bucket of the end and its slot, nothing of the call: the host that was
-//! allowed last and the time of the last frame are in the slot. With hash tables for numbers and calls, a frame took 4.3
-//! to 6.2 times as long with 100,000 expectations as with 100, all of it cache misses; now it takes 1.8 to 2.7 times as
+//! allowed last and the time of the last frame are in the slot. With hash tables for numbers and calls, a frame took
+//! 4.3 to 6.2 times as long with 100,000 expectations as with 100, in cache misses; now it takes 1.8 to 2.7 times as
 //! long (two processors with other work). `fyke bench calls --case frames` measures it.
 
 use crate::segment::{FIN, RST, SYN, Segment};

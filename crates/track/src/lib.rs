@@ -22,6 +22,7 @@
 //! | [`sip`] | SIP with the media of its calls |
 //! | [`rtsp`] | RTSP with the media of its sessions |
 //! | [`tftp`] | TFTP with its transfers |
+//! | [`mgcp`] | MGCP with the media of its calls |
 //! | [`pptp`] | PPTP with its tunnels |
 //! | [`irc`] | IRC with its direct connections |
 //! | [`skinny`] | Skinny phones with the media of their calls |
@@ -57,6 +58,7 @@ pub mod expectations;
 pub mod ftp;
 pub mod irc;
 pub mod keeper;
+pub mod mgcp;
 pub mod pptp;
 pub mod registry;
 pub mod rtsp;
@@ -72,6 +74,7 @@ pub use ftp::Ftp;
 pub use irc::Irc;
 pub use keeper::{Applied, KeepError, PassKeeper};
 pub use kind::TrackerKind;
+pub use mgcp::Mgcp;
 pub use pptp::Pptp;
 pub use registry::TRACKERS;
 pub use rtsp::Rtsp;

@@ -3,11 +3,19 @@
 //! `fyke track`, the graphs that it builds and the graph class `track` take their choices, filters
 //! and help from [`TRACKERS`]. A new tracker is a file with a [`TrackerKind`] and a row here.
 
-use crate::{Limits, Several, TrackerKind, ftp, irc, pptp, rtsp, sip, skinny, tftp};
+use crate::{Limits, Several, TrackerKind, ftp, irc, mgcp, pptp, rtsp, sip, skinny, tftp};
 
 /// All trackers; the first one is the default of the graph class `track`.
-pub const TRACKERS: &[TrackerKind] =
-    &[ftp::KIND, sip::KIND, rtsp::KIND, tftp::KIND, pptp::KIND, irc::KIND, skinny::KIND];
+pub const TRACKERS: &[TrackerKind] = &[
+    ftp::KIND,
+    sip::KIND,
+    rtsp::KIND,
+    tftp::KIND,
+    pptp::KIND,
+    irc::KIND,
+    skinny::KIND,
+    mgcp::KIND,
+];
 
 /// Returns the tracker of a name; case does not matter.
 pub fn find(name: &str) -> Option<&'static TrackerKind> {

@@ -36,16 +36,28 @@ pub(crate) struct Streams {
 }
 
 /// Header of a packet.
-struct Header {
-    payload_type: u8,
+pub(crate) struct Header {
+    pub(crate) payload_type: u8,
     sequence: u16,
-    time: u32,
+    pub(crate) time: u32,
     ssrc: u32,
+}
+
+/// The content of a packet: what follows its header, without padding.
+pub(crate) fn content(packet: &[u8]) -> Option<&[u8]> {
+    let first = *packet.first()?;
+    let mut begin = 12 + 4 * usize::from(first & 0x0f);
+    if first & 0x10 != 0 {
+        let words = packet.get(begin + 2..begin + 4)?;
+        begin += 4 + 4 * usize::from(u16::from_be_bytes([words[0], words[1]]));
+    }
+    let padding = if first & 0x20 != 0 { usize::from(*packet.last()?) } else { 0 };
+    packet.get(begin..packet.len().checked_sub(padding)?)
 }
 
 impl Header {
     /// Reads a header; `None` for RTCP on the same port, STUN, DTLS and the like.
-    fn of(payload: &[u8]) -> Option<Header> {
+    pub(crate) fn of(payload: &[u8]) -> Option<Header> {
         let bytes: &[u8; 12] = payload.first_chunk()?;
         let is_rtcp = (192..=223).contains(&bytes[1]);
         (bytes[0] >> 6 == 2 && !is_rtcp).then(|| Header {
@@ -58,26 +70,27 @@ impl Header {
 }
 
 impl Streams {
-    /// Takes a packet.
+    /// Takes a packet; returns the number of its stream, from 0.
     pub(crate) fn packet(
         &mut self,
         source: SocketAddr,
         destination: SocketAddr,
         payload: &[u8],
         now_ns: u64,
-    ) {
-        let Some(header) = Header::of(payload) else { return };
-        let same = |stream: &&mut Stream| {
+    ) -> Option<usize> {
+        let header = Header::of(payload)?;
+        let same = |stream: &Stream| {
             stream.ssrc == header.ssrc
                 && stream.source == source
                 && stream.destination == destination
         };
-        if let Some(stream) = self.list.iter_mut().find(same) {
-            return stream.next(&header, now_ns);
+        if let Some(at) = self.list.iter().position(same) {
+            self.list[at].next(&header, now_ns);
+            return Some(at);
         }
         if self.list.len() >= STREAM_LIMIT {
             self.over += 1;
-            return;
+            return None;
         }
         let mut stream = Stream {
             ssrc: header.ssrc,
@@ -93,6 +106,7 @@ impl Streams {
         };
         stream.next(&header, now_ns);
         self.list.push(stream);
+        Some(self.list.len() - 1)
     }
 }
 
@@ -200,6 +214,19 @@ mod tests {
         assert_eq!((again.packets, again.lost()), (4, 0));
         let repeated = run(&[(10, 0), (11, 20), (11, 21)]);
         assert_eq!(repeated.lost(), -1);
+    }
+
+    #[test]
+    fn content_is_without_header_extension_and_padding() {
+        let plain = [&packet(1, 1, 0)[..12], b"sound"].concat();
+        assert_eq!(content(&plain), Some(&b"sound"[..]));
+        let mut whole = packet(1, 1, 0)[..12].to_vec();
+        whole[0] = 0x80 | 0x20 | 0x10 | 1;
+        whole.extend([9, 9, 9, 9, 1, 2, 0, 1, 3, 3, 3, 3, b'o', b'k', 0, 2]);
+        assert_eq!(content(&whole), Some(&b"ok"[..]));
+        (0..12).for_each(|len| assert_eq!(content(&whole[..len]), None, "{len}"));
+        *whole.last_mut().unwrap() = 255;
+        assert_eq!(content(&whole), None);
     }
 
     #[test]

@@ -200,7 +200,11 @@ impl Medium {
         let rtp = has(b"RTP");
         // `UDP/TLS/RTP/SAVPF` is UDP, `TCP/DTLS/SCTP` TCP.
         let tcp = has(b"TCP");
+        let is_secret = has(b"SAVP") || has(b"SAVPF");
         let labels = match (rtp, kind.to_ascii_lowercase().as_slice()) {
+            (true, b"audio") if is_secret => ["SRTP audio", "SRTCP audio"],
+            (true, b"video") if is_secret => ["SRTP video", "SRTCP video"],
+            (true, _) if is_secret => ["SRTP", "SRTCP"],
             (true, b"audio") => ["RTP audio", "RTCP audio"],
             (true, b"video") => ["RTP video", "RTCP video"],
             (true, _) => ["RTP", "RTCP"],

@@ -47,6 +47,7 @@ their verdicts; if they differ, it ends with exit status 1. Figures are medians.
 Examples:
   fyke bench static --smoke                     quick check that everything works (seconds)
   fyke bench static --trace day.pcap --json     full run (minutes); one JSON object per line
+  fyke bench dynamic --case ftp --rate 100000,333000,555000 --seconds 45 --rounds 3 --csv d.csv
   fyke bench static --case F5 --case F6 --plot plots")]
 pub struct BenchArgs {
     /// Bench to run
@@ -73,7 +74,14 @@ pub struct BenchArgs {
     /// Run only this engine (may be repeated)
     #[arg(long, value_name = "NAME")]
     pub engine: Vec<String>,
-    /// Number of rounds (live, share, scan); figures are medians over them
+    /// Background traffic to try, in packets per second (dynamic): a setting for each; the reached rate is reported
+    #[arg(long, value_name = "N[,N]", value_delimiter = ',',
+          value_parser = clap::value_parser!(u64).range(0..=100_000_000))]
+    pub rate: Vec<u64>,
+    /// Duration of the transfers in seconds (dynamic)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=3600))]
+    pub seconds: Option<u16>,
+    /// Number of rounds (live, share, scan, dynamic); figures are medians over them
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub rounds: Option<u16>,
     /// Measure the pre-filter in the kernel (bloom): a frame by the tap and at XDP, a rule until it is in force

@@ -27,6 +27,7 @@ Examples:
   fyke track ftp -i eth0 -w ftp.pcapng
   fyke track sip,rtsp -i eth0 -w calls.pcapng
   fyke track sip -i eth0 -w 'calls/{protocol}-{call}.pcapng' --summary calls.json
+  fyke track sip -r calls.pcapng -w media.pcapng --wav 'audio/{call}.wav'
   fyke track ftp -i any --port 21,2121 -w ftp.pcapng
   fyke track ftp -r all.pcapng -w - | tcpdump -nr -")]
 pub struct TrackArgs {
@@ -64,6 +65,10 @@ pub struct TrackArgs {
     /// Write a line of JSON for each call that has ended to FILE: ends, frames, RTP streams with loss and jitter
     #[arg(long, value_name = "FILE")]
     pub summary: Option<PathBuf>,
+    /// Write the audio of calls as WAV: a file for each RTP stream with G.711, in which missing packets are silence.
+    /// FILE needs {call}, which becomes CALL-STREAM; all files of a call begin at the same time
+    #[arg(long, value_name = "FILE")]
+    pub wav: Option<PathBuf>,
     /// Write timestamps of a .pcap file in nanoseconds, not microseconds (.pcapng files always have nanoseconds)
     #[arg(long)]
     pub nano: bool,

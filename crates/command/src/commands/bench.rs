@@ -11,9 +11,15 @@ use std::fs;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// Runs the command. The exit status is 1 if the verdicts of two engines differ.
 pub fn run(args: BenchArgs) -> Result<(), Failure> {
+    let name = name_of(args.bench);
+    if name != "dynamic" && (!args.rate.is_empty() || args.seconds.is_some()) {
+        let message = "--rate and --seconds are for `fyke bench dynamic`";
+        return Err(Failure::Usage(message.to_owned()));
+    }
     let unwritten = Rc::new(RefCell::new(None));
     let options = Options {
         smoke: args.smoke,
@@ -22,12 +28,13 @@ pub fn run(args: BenchArgs) -> Result<(), Failure> {
         trace: args.trace,
         real_filters: args.real_filters,
         seed: args.seed,
+        rates: args.rate,
+        duration: args.seconds.map(|seconds| Duration::from_secs(seconds.into())),
         rounds: args.rounds.map(usize::from),
         live: args.live,
         command: None,
         listener: if args.json { json_lines(&unwritten) } else { Listener::default() },
     };
-    let name = name_of(args.bench);
     let mut benches = list::BENCHES.to_vec();
     benches.retain(|bench| name.is_empty() || bench.name == name);
     if let Some(problem) = list::refusal(&benches, &options) {

@@ -54,6 +54,8 @@ pub const DEMUX: &str = "demux";
 const MAX_THREADS: usize = 64;
 /// Name of the node that stores frames for readers.
 pub const SERVE: &str = "serve";
+/// Name of the node that writes a file for each call, in the graph of `track`.
+pub const CALLS: &str = "calls";
 /// Name of the tracking node in the graph of `track`.
 pub const TRACK: &str = "track";
 
@@ -441,12 +443,14 @@ pub fn track(args: &TrackArgs) -> Result<String, Failure> {
     chain.push(format!("{{{TRACK}}}{track}"));
     let snaplen = output_cut(&args.source);
     let per_call = args.write.to_string_lossy().contains('{');
-    if per_call || args.summary.is_some() {
+    if per_call || args.summary.is_some() || args.wav.is_some() {
         let files = if per_call { path(&args.write)? } else { None };
         let summary = args.summary.as_deref().map(path).transpose()?.flatten();
-        let files = [("files", files), ("summary", summary), ("snaplen", snaplen.clone())];
+        let wav = args.wav.as_deref().map(path).transpose()?.flatten();
+        let files = [("files", files), ("summary", summary), ("wav", wav)];
         let calls: Vec<_> = tracked.into_iter().chain(files).collect();
-        chain.push(node("calls", &[calls, vec![("nano", yes(args.nano))]].concat()));
+        let form = vec![("snaplen", snaplen.clone()), ("nano", yes(args.nano))];
+        chain.push(format!("{{{CALLS}}}{}", node("calls", &[calls, form].concat())));
     }
     if !per_call {
         let file =

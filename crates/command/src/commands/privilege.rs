@@ -102,7 +102,8 @@ impl Needs {
         for node in &plan.nodes {
             let number = |name: &str| node.settings.text(name).and_then(|text| text.parse().ok());
             needs.sends_frames |= node.class.name == "tointerface";
-            if let ("calls", Some(files)) = (node.class.name, node.settings.text("files")) {
+            let of_calls = ["files", "wav"].into_iter().filter(|_| node.class.name == "calls");
+            for files in of_calls.filter_map(|name| node.settings.text(name)) {
                 let what = format!("the file of each call, {files},");
                 let folder = named(Path::new(files).parent().unwrap_or(Path::new("")));
                 needs.later.push(Later { what, folder, is_exact: true, is_optional: false });

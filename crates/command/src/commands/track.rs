@@ -5,7 +5,7 @@
 
 use super::Failure;
 use super::dump::{announce, live, serve};
-use super::graphs::{self, Started, TRACK};
+use super::graphs::{self, CALLS, Started, TRACK};
 use super::privilege::{Doors, Privileges};
 use super::signals::{report_on_signal, stop_on_signals};
 use crate::cli::TrackArgs;
@@ -43,6 +43,15 @@ pub fn run(mut args: TrackArgs) -> Result<(), Failure> {
     }
     for (name, text) in fyke_track::NOTICES.iter().filter(|(name, _)| count(name) > 0.0) {
         note!("fyke: {} {text}", count(name));
+    }
+    let of_calls = view.node(CALLS).map(|node| node.counters.as_slice()).unwrap_or_default();
+    if let Some(over) =
+        of_calls.iter().find(|one| one.name == "audio_over_limit" && one.value > 0.0)
+    {
+        note!(
+            "fyke: audio of {} packets was not written: too many streams, or too long",
+            over.value
+        );
     }
     if count("refused") > 0.0 {
         note!("fyke: the filter refused {} announced connections", count("refused"));

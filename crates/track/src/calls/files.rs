@@ -60,15 +60,20 @@ impl Pattern {
 
     /// The name of a part of a call's file; parts count from 1.
     fn name(&self, protocol: &str, call: u64, part: u32) -> PathBuf {
+        let call = if part > 1 { format!("{call}-part{part}") } else { call.to_string() };
+        self.fill(protocol, &call)
+    }
+
+    /// The name with these texts for its words.
+    pub(crate) fn fill(&self, protocol: &str, call: &str) -> PathBuf {
         let mut name = String::new();
         for (text, word) in &self.parts {
             name.push_str(text);
-            match word {
-                Some(Word::Protocol) => name.push_str(protocol),
-                Some(Word::Call) if part > 1 => name.push_str(&format!("{call}-part{part}")),
-                Some(Word::Call) => name.push_str(&call.to_string()),
-                None => {}
-            }
+            name.push_str(match word {
+                Some(Word::Protocol) => protocol,
+                Some(Word::Call) => call,
+                None => "",
+            });
         }
         PathBuf::from(name)
     }

@@ -2,8 +2,9 @@
 //!
 //! All texts are our own or numbers, so nothing needs to be quoted.
 
+use super::audio::{Audio, Law};
 use crate::Connection;
-use crate::rtp::Streams;
+use crate::rtp::{self, Header, Streams};
 use crate::segment::{self, Content};
 use fyke_frame::Frame;
 use std::fmt::Write;
@@ -51,21 +52,30 @@ impl Summary {
         }
     }
 
-    /// Takes a frame; `label` is that of its end, `None` for signalling.
-    pub(crate) fn frame(&mut self, frame: &Frame<'_>, label: Option<&str>) {
+    /// Takes a frame; `label` is that of its end, `None` for signalling. Returns its audio if that can be decoded.
+    pub(crate) fn frame<'a>(
+        &mut self,
+        frame: &Frame<'a>,
+        label: Option<&str>,
+    ) -> Option<Audio<'a>> {
         self.last_ns = self.last_ns.max(frame.timestamp_ns);
         let Some(label) = label else {
             self.signalling_frames += 1;
-            return;
+            return None;
         };
         self.data_frames += 1;
         self.data_bytes += u64::from(frame.wire_len);
-        if label.starts_with("RTP")
-            && let Content::Udp(datagram) = segment::read(frame)
-        {
-            let (source, destination) = (datagram.source, datagram.destination);
-            self.streams.packet(source, destination, datagram.payload, frame.timestamp_ns);
+        let is_clear = label.starts_with("RTP");
+        let Content::Udp(datagram) = segment::read(frame) else { return None };
+        if !is_clear && !label.starts_with("SRTP") {
+            return None;
         }
+        let (source, destination) = (datagram.source, datagram.destination);
+        let now_ns = frame.timestamp_ns;
+        let stream = self.streams.packet(source, destination, datagram.payload, now_ns)?;
+        let header = Header::of(datagram.payload).filter(|_| is_clear)?;
+        let (law, bytes) = (Law::of(header.payload_type)?, rtp::content(datagram.payload)?);
+        Some(Audio { stream, time: header.time, law, bytes })
     }
 
     /// Appends the line; `parts` is the number of its files.

@@ -119,3 +119,38 @@ fn thousands_of_edits_lose_nothing_and_are_in_force_for_their_time() {
         assert!(inside, "a frame passed while no text accepted it");
     }
 }
+
+/// The text that accepts the frames was added to a running capture, so the program of the start does not cover it: the
+/// interpreter evaluates it after that program, and other texts come and go beside it.
+#[test]
+fn edits_beside_an_added_text_reject_none_of_its_frames() {
+    if !inside("edits_beside_an_added_text_reject_none_of_its_frames") {
+        return;
+    }
+    veth();
+    let words = ["dump", "-i", "v1", "-w", "/dev/null", "tcp"];
+    let mut running = Running::start(Command::new(FYKE).args(words).stdout(Stdio::null()));
+    running.hear("listening on");
+    let folder = RuntimeDir::at(runtime());
+    let mut client = Client::connect_in(&[folder], Some(running.child.id())).unwrap();
+    let mut call = |request| match client.call(request) {
+        Ok(Response::Ok { ids, .. }) => ids,
+        other => panic!("{other:?}"),
+    };
+    call(Request::Add { text: "udp".to_owned() });
+    let ended = AtomicBool::new(false);
+    let sent = std::thread::scope(|threads| {
+        let sender = threads.spawn(|| send_until(&ended));
+        for text in ["icmp", "tcp port 9", "greater 4294967294"].iter().cycle().take(2 * TEXTS) {
+            let ids = call(Request::Add { text: (*text).to_owned() });
+            call(Request::Delete { id: ids[0] });
+        }
+        ended.store(true, Ordering::Relaxed);
+        sender.join().unwrap()
+    });
+    running.settle(sent);
+    running.signal("INT");
+    assert!(running.end().success(), "{}", running.said());
+    let sum = running.sum();
+    assert_eq!((sum.accepted, sum.rejected, sum.lost), (sent, 0, 0), "{}", running.said());
+}

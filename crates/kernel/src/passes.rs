@@ -510,6 +510,13 @@ impl KernelPasses {
         }
         ids.reverse();
         self.relink(list, after, next, ids.last().copied().or(after), following);
+        self.ends_mut(list).cost = cost;
+        let place = self.place_of(self.after(list, after));
+        self.link(list, after, place);
+        if list == List::Main {
+            self.rest_spliced(removed, &ids);
+        }
+        // Only now: a removed pass that is not known has no place, so a link to it would end the list.
         for id in removed {
             if let Some(pass) = self.passes.remove(id) {
                 self.retired.slots.extend(pass.slots);
@@ -517,12 +524,6 @@ impl KernelPasses {
                     self.retired.counters.push(pass.counter);
                 }
             }
-        }
-        self.ends_mut(list).cost = cost;
-        let place = self.place_of(self.after(list, after));
-        self.link(list, after, place);
-        if list == List::Main {
-            self.rest_spliced(removed, &ids);
         }
         Ok(ids)
     }

@@ -278,9 +278,16 @@ impl Mirror {
         if wanted.main.is_empty() {
             kernel.set_empty_accepts(set.is_empty());
         }
-        let short_ids = short.apply(kernel)?;
-        self.texts.raise(kernel, wanted.short_limits);
-        let main_ids = main.apply(kernel)?;
+        let (main_ids, short_ids) = if wanted.short_limits == (0, 0) {
+            // No frame may look for the short list when it becomes empty.
+            let main_ids = main.apply(kernel)?;
+            kernel.set_short(0, 0);
+            (main_ids, short.apply(kernel)?)
+        } else {
+            let short_ids = short.apply(kernel)?;
+            self.texts.raise(kernel, wanted.short_limits);
+            (main.apply(kernel)?, short_ids)
+        };
         let replaced = [main.replaced(), short.replaced()];
         self.keep(kernel, set, made, replaced, [main_ids, short_ids], wanted);
         Ok(())

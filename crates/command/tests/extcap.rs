@@ -312,7 +312,42 @@ fn the_link_is_made_replaced_and_removed() {
     drop(folder);
 }
 
-/// tshark finds the interface, hands over the filter, and the filter is edited while it captures.
+/// Puts the link into tshark's folder, which only this test then has, and checks that tshark finds the interface.
+fn install_for_tshark() {
+    let tshark = |words: &[&str]| {
+        let output = Command::new("tshark").args(words).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let folders = tshark(&["-G", "folders"]);
+    let line = folders.lines().find(|line| line.starts_with("Extcap path:")).unwrap();
+    tool(&format!("mount -t tmpfs none {}", line["Extcap path:".len()..].trim()));
+    let installed = Command::new(FYKE).args(["extcap", "--install"]).output().unwrap();
+    assert!(installed.status.success(), "{installed:?}");
+    let listed = tshark(&["-D"]);
+    assert!(listed.contains("fyke:v1"), "{listed}");
+}
+
+/// The output of the command, and `true` if it succeeded.
+fn fyke(words: &[&str]) -> (String, bool) {
+    let output =
+        Command::new(FYKE).args(words).env("FYKE_RUNTIME_DIR", runtime()).output().unwrap();
+    (String::from_utf8_lossy(&output.stdout).into_owned(), output.status.success())
+}
+
+/// Waits until the output of the command has, or lacks, a text.
+fn wait_until(words: &[&str], text: &str, is_there: bool, tshark: &Running) {
+    let end = Instant::now() + LIMIT;
+    loop {
+        let (output, _) = fyke(words);
+        if output.contains(text) == is_there {
+            return;
+        }
+        assert!(Instant::now() < end, "{words:?}: {output}; {}", tshark.said());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// tshark hands its capture filter over, and the filter is edited while it captures.
 #[test]
 fn tshark_captures_through_it() {
     if !inside("tshark_captures_through_it") {
@@ -323,72 +358,25 @@ fn tshark_captures_through_it() {
         return;
     }
     veth();
+    install_for_tshark();
     let (_folder, path) = folder();
-    let folders = Command::new("tshark").args(["-G", "folders"]).output().unwrap();
-    let folders = String::from_utf8_lossy(&folders.stdout).into_owned();
-    let line = folders.lines().find(|line| line.starts_with("Extcap path:")).unwrap();
-    // Only this test sees what it puts there.
-    tool(&format!("mount -t tmpfs none {}", line["Extcap path:".len()..].trim()));
-    let installed = Command::new(FYKE).args(["extcap", "--install"]).output().unwrap();
-    assert!(installed.status.success(), "{installed:?}");
-    let listed = Command::new("tshark").arg("-D").output().unwrap();
-    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
-    assert!(listed.contains("fyke:v1"), "{listed}");
     let file = path("out.pcapng");
+    let file = file.to_str().unwrap();
     let mut tshark = Running::start(
         Command::new("tshark")
-            .args(["-i", "fyke:v1", "-f", "udp port 5001", "-w", file.to_str().unwrap()])
+            .args(["-i", "fyke:v1", "-f", "udp port 5001", "-w", file])
             .stdout(Stdio::null()),
     );
-    // The filter is that of the capture below it.
-    let list = || {
-        let output = Command::new(FYKE)
-            .args(["ctl", "list", "--json"])
-            .env("FYKE_RUNTIME_DIR", runtime())
-            .output()
-            .unwrap();
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    };
-    let end = Instant::now() + LIMIT;
-    while !list().contains("udp port 5001") {
-        assert!(Instant::now() < end, "no capture: {}", tshark.said());
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    let ctl = |words: &[&str]| {
-        let mut command = Command::new(FYKE);
-        let output = command.arg("ctl").args(words).env("FYKE_RUNTIME_DIR", runtime()).output();
-        let output = output.unwrap();
-        assert!(output.status.success(), "{words:?}: {output:?}");
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    };
+    let list = ["ctl", "list", "--json"];
+    wait_until(&list, "udp port 5001", true, &tshark);
     send(100, 60);
-    let settled = |seen: &str| {
-        let end = Instant::now() + LIMIT;
-        while !ctl(&["stats"]).contains(seen) {
-            assert!(Instant::now() < end, "{}", ctl(&["stats"]));
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    };
-    settled("100 seen = 50 accepted");
-    ctl(&["set", "udp"]);
+    wait_until(&["ctl", "stats"], "100 seen = 50 accepted", true, &tshark);
+    assert!(fyke(&["ctl", "set", "udp"]).1);
     send(100, 60);
-    settled("200 seen = 150 accepted");
+    wait_until(&["ctl", "stats"], "200 seen = 150 accepted", true, &tshark);
     // tshark reads the pipe in its own time.
-    let captured = || {
-        let mut command = Command::new(FYKE);
-        let output = command.args(["dump", "--count", "-r", file.to_str().unwrap()]).output();
-        String::from_utf8_lossy(&output.unwrap().stdout).trim().to_owned()
-    };
-    let end = Instant::now() + LIMIT;
-    while captured() != "150" {
-        assert!(Instant::now() < end, "{} frames; {}", captured(), tshark.said());
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    wait_until(&["dump", "--count", "-r", file], "150\n", true, &tshark);
     tshark.signal("INT");
     assert!(tshark.end().success(), "{}", tshark.said());
-    let end = Instant::now() + LIMIT;
-    while list().contains("udp port 5001") {
-        assert!(Instant::now() < end, "fyke dump is left: {}", list());
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    wait_until(&list, "udp port 5001", false, &tshark);
 }

@@ -41,7 +41,7 @@ pub trait Edits {
     /// Remarks on an edit that added these texts.
     fn remarks(&self, ids: &[u64]) -> Vec<String>;
 
-    /// The set whose passes can be edited one by one; `None` if there is none.
+    /// The set of passes that can be edited one by one, if there is one.
     fn by_hand(&self) -> Option<&FilterSet> {
         None
     }

@@ -190,6 +190,10 @@ fn nodes(class: &str, folder: &Path) -> Vec<(String, bool)> {
         "distribution" => &[("(,length)", ok), ("(,class)", ok), ("(,gap)", refused)],
         // The order of all frames decides which flow the table has no room for.
         "flows" => return vec![(format!("(flows,\"{}\")", file("records", "")), refused)],
+        "ids" => {
+            let rule = "alert udp any any -> any any (msg:\"one\"; content:\"needle\"; sid:1;)\n";
+            return vec![(format!("(ids,\"{}\")", file("one.rules", rule)), refused)];
+        }
         "limit" => &[("(,9)", refused)],
         "mpf" => {
             let program = "begin\n ldh P[12]\n jeq #2048, Y, N\nY: ret #ALL\nN: ret #0\n";

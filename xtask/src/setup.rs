@@ -474,6 +474,7 @@ mod tests {
             "tshark",
             "libhs.so.5",
             "chromium",
+            "pcap-config",
             "python3",
         ];
         let there = with_only(Box::leak(Box::new(present)));

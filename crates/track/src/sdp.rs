@@ -289,8 +289,8 @@ mod tests {
                 "udp [2001:db8::1]:5001 RTCP video",
                 "udp [2001:db8::1]:5002 RTP video",
                 "udp [2001:db8::1]:5003 RTCP video",
-                "udp 10.0.0.1:6000 RTP audio",
-                "udp 10.0.0.9:7001 RTCP audio",
+                "udp 10.0.0.1:6000 SRTP audio",
+                "udp 10.0.0.9:7001 SRTCP audio",
                 "udp 10.0.0.1:8000 T.38 fax",
                 "tcp 10.0.0.1:2855 MSRP",
             ]
@@ -303,9 +303,9 @@ mod tests {
                     a=candidate:1 1 UDP 213 192.168.1.5 9000 typ host\n\
                     a=candidate:1 2 udp 213 192.168.1.5 9001 typ host\n\
                     a=candidate:2 1 TCP 213 192.168.1.5 9 typ host\na=candidate:3 1 UDP 2 ab.local 9002 typ host\n";
-        let candidates = ["udp 192.168.1.5:9000 RTP audio", "udp 192.168.1.5:9001 RTCP audio"];
-        assert_eq!(ends(text, true), [&["udp 10.0.0.1:4000 RTP audio"][..], &candidates].concat());
-        assert_eq!(ends(text, false)[1], "udp 10.0.0.1:4001 RTCP audio");
+        let candidates = ["udp 192.168.1.5:9000 SRTP audio", "udp 192.168.1.5:9001 SRTCP audio"];
+        assert_eq!(ends(text, true), [&["udp 10.0.0.1:4000 SRTP audio"][..], &candidates].concat());
+        assert_eq!(ends(text, false)[1], "udp 10.0.0.1:4001 SRTCP audio");
     }
 
     #[test]

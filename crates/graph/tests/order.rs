@@ -170,53 +170,23 @@ fn runs_alike(text: &str) -> bool {
 
 /// Nodes of each class, some with other parameters; the second part is true if several workers refuse the node.
 fn nodes(class: &str, folder: &Path) -> Vec<(String, bool)> {
-    let file = |name: &str, text: &str| {
-        let path = folder.join(name);
-        std::fs::write(&path, text).unwrap();
-        path.to_str().unwrap().to_owned()
-    };
+    if let Some(nodes) = nodes_with_a_file(class, folder) {
+        return nodes;
+    }
     let (ok, refused) = (false, true);
     let list: &[(&str, bool)] = match class {
-        "accept" | "drop" | "field" | "keep" | "packetcount" | "bytecount" | "tcp" => &[("()", ok)],
-        "bloom" => &[("(,\"port=81\")", ok)],
-        "bpf" => &[("(,\"tcp port 80 or src host 10.0.0.3\")", ok)],
-        "bucket" | "burst" | "dedup" | "gap" | "ratemeter" => &[("()", refused)],
-        "cspf" => {
-            let path = file("one.cspf", "PUSHWORD+6\nPUSHLIT | EQ #2048\n");
-            return vec![(format!("(cspf,\"{path}\")"), ok)];
-        }
-        "debug" => &[("(,limit=0)", ok)],
-        "demux" => &[("(,\"tcp => 1\",expression=\"port 80 => 70000\")", ok)],
-        "distribution" => &[("(,length)", ok), ("(,class)", ok), ("(,gap)", refused)],
-        // The order of all frames decides which flow the table has no room for.
-        "flows" => return vec![(format!("(flows,\"{}\")", file("records", "")), refused)],
-        "ids" => {
-            let rule = "alert udp any any -> any any (msg:\"one\"; content:\"needle\"; sid:1;)\n";
-            return vec![(format!("(ids,\"{}\")", file("one.rules", rule)), refused)];
-        }
-        "limit" => &[("(,9)", refused)],
-        "mpf" => {
-            let program = "begin\n ldh P[12]\n jeq #2048, Y, N\nY: ret #ALL\nN: ret #0\n";
-            let path = file("one.bpf", program);
-            return vec![
-                (format!("(mpf,\"{path}\",isa=bpf)"), ok),
-                (format!("(mpf,\"{path}\")"), refused),
-            ];
-        }
+        "accept" | "drop" | "field" | "keep" | "packetcount" | "bytecount" | "tcp" => &[("", ok)],
+        "bloom" => &[(",\"port=81\"", ok)],
+        "bpf" => &[(",\"tcp port 80 or src host 10.0.0.3\"", ok)],
+        "bucket" | "burst" | "dedup" | "gap" | "ratemeter" => &[("", refused)],
+        "debug" => &[(",limit=0", ok)],
+        "demux" => &[(",\"tcp => 1\",expression=\"port 80 => 70000\"", ok)],
+        "distribution" => &[(",length", ok), (",class", ok), (",gap", refused)],
+        "limit" => &[(",9", refused)],
         // Prints nothing; it would print the same lines in another order.
         "print" => return vec![("(bpf,\"port 9999\") > (print)".to_owned(), ok)],
-        "ruler" => {
-            let path = file("one.rul", "filter f\n* \"9 needle\" => accept 70000;\n");
-            return vec![
-                (format!("(ruler,\"{path}\")"), ok),
-                (format!("(tcp) > (ruler,\"{path}\",stream=y)"), ok),
-                (format!("(tcp) > (ruler,\"{path}\",stream=y,conversation=y)"), refused),
-            ];
-        }
-        "sampler" => {
-            &[("(,3)", refused), ("(,3,mode=probabilistic)", refused), ("(,3,mode=flow)", ok)]
-        }
-        "snap" => &[("(,60)", ok)],
+        "sampler" => &[(",3", refused), (",3,mode=probabilistic", refused), (",3,mode=flow", ok)],
+        "snap" => &[(",60", ok)],
         "strsearch" => {
             return vec![
                 ("(strsearch,\"1 needle\")".to_owned(), ok),
@@ -224,29 +194,63 @@ fn nodes(class: &str, folder: &Path) -> Vec<(String, bool)> {
                 ("(tcp,payload=y) > (strsearch,\"x1 needle\",stream=y)".to_owned(), ok),
             ];
         }
-        "table" => &[("(,key=dport,\"80 = 70000\",expression=\"81 = 2\")", ok)],
-        "threshold" => &[("(,100)", refused)],
-        "tofile" => {
-            let path = file("out.pcap", "");
-            return vec![
-                (format!("(tofile,\"{path}\")"), ok),
-                (format!("(tofile,\"{path}\",limit=5)"), refused),
-            ];
-        }
-        "topk" => &[("(,5)", ok), ("(,5,field=port)", ok)],
-        "toring" => {
-            let path = folder.join("ring");
-            return vec![(format!("(toring,\"{}\")", path.to_str().unwrap()), ok)];
-        }
-        "tosocket" => &[("(,\"udp:127.0.0.1:9\")", ok)],
+        "table" => &[(",key=dport,\"80 = 70000\",expression=\"81 = 2\"", ok)],
+        "threshold" => &[(",100", refused)],
+        "topk" => &[(",5", ok), (",5,field=port", ok)],
+        "tosocket" => &[(",\"udp:127.0.0.1:9\"", ok)],
         // Sources, and the class that sends frames to an interface.
         "device" | "pcapin" | "tointerface" => &[],
         other => panic!("say here how {other} is tried with several workers"),
     };
-    let written = list.iter().map(|(parameters, refused)| {
-        (format!("({class}{}", parameters.trim_start_matches('(')), *refused)
-    });
-    written.collect()
+    list.iter().map(|(parameters, refused)| (format!("({class}{parameters})"), *refused)).collect()
+}
+
+/// As [`nodes`], for the classes whose nodes read or write a file; `None` for the others.
+fn nodes_with_a_file(class: &str, folder: &Path) -> Option<Vec<(String, bool)>> {
+    let file = |name: &str, text: &str| {
+        let path = folder.join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (ok, refused) = (false, true);
+    let nodes = match class {
+        "cspf" => {
+            let path = file("one.cspf", "PUSHWORD+6\nPUSHLIT | EQ #2048\n");
+            vec![(format!("(cspf,\"{path}\")"), ok)]
+        }
+        // The order of all frames decides which flow the table has no room for.
+        "flows" => vec![(format!("(flows,\"{}\")", file("records", "")), refused)],
+        "ids" => {
+            let rule = "alert udp any any -> any any (msg:\"one\"; content:\"needle\"; sid:1;)\n";
+            vec![(format!("(ids,\"{}\")", file("one.rules", rule)), refused)]
+        }
+        "mpf" => {
+            let program = "begin\n ldh P[12]\n jeq #2048, Y, N\nY: ret #ALL\nN: ret #0\n";
+            let path = file("one.bpf", program);
+            vec![(format!("(mpf,\"{path}\",isa=bpf)"), ok), (format!("(mpf,\"{path}\")"), refused)]
+        }
+        "ruler" => {
+            let path = file("one.rul", "filter f\n* \"9 needle\" => accept 70000;\n");
+            vec![
+                (format!("(ruler,\"{path}\")"), ok),
+                (format!("(tcp) > (ruler,\"{path}\",stream=y)"), ok),
+                (format!("(tcp) > (ruler,\"{path}\",stream=y,conversation=y)"), refused),
+            ]
+        }
+        "tofile" => {
+            let path = file("out.pcap", "");
+            vec![
+                (format!("(tofile,\"{path}\")"), ok),
+                (format!("(tofile,\"{path}\",limit=5)"), refused),
+            ]
+        }
+        "toring" => {
+            let path = folder.join("ring");
+            vec![(format!("(toring,\"{}\")", path.to_str().unwrap()), ok)]
+        }
+        _ => return None,
+    };
+    Some(nodes)
 }
 
 #[test]

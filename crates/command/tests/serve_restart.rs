@@ -2,143 +2,19 @@
 //! does: every frame reaches each reader once, or is counted as lost.
 
 mod common;
+#[path = "common/manager.rs"]
+mod manager;
 
-use common::{FYKE, Running, Sum, datagram, folder, frames_of, inside, runtime, veth};
+use common::{Running, Sum, datagram, folder, frames_of, inside, runtime, veth};
 use fyke_capture::{Interface, InterfaceSink, Next, Sink, Source};
 use fyke_frame::{Frame, LinkType};
-use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketAddrUnix,
-    SocketFlags, SocketType, bind, listen, recvmsg, socket_with,
-};
+use manager::Manager;
 use std::collections::BTreeMap;
-use std::io::IoSliceMut;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-
-/// A service manager with a store of descriptors, as sd_notify(3) describes it.
-struct Manager {
-    name: String,
-    notify: PathBuf,
-    listener: OwnedFd,
-    kept: Arc<Mutex<Vec<(String, OwnedFd)>>>,
-    ready: Arc<AtomicU64>,
-    ends: Arc<AtomicBool>,
-}
-
-impl Manager {
-    fn new(folder: &Path) -> Manager {
-        let unix = |kind| socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None);
-        let path = folder.join("v1.sock");
-        let listener = unix(SocketType::SEQPACKET).unwrap();
-        bind(&listener, &SocketAddrUnix::new(&path).unwrap()).unwrap();
-        listen(&listener, 16).unwrap();
-        let notify = folder.join("notify");
-        let socket = unix(SocketType::DGRAM).unwrap();
-        bind(&socket, &SocketAddrUnix::new(&notify).unwrap()).unwrap();
-        set_socket_timeout(&socket, Timeout::Recv, Some(Duration::from_millis(20))).unwrap();
-        let (kept, ready) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicU64::new(0)));
-        let ends = Arc::new(AtomicBool::new(false));
-        let (keeps, hears, over) = (Arc::clone(&kept), Arc::clone(&ready), Arc::clone(&ends));
-        std::thread::spawn(move || {
-            while !over.load(Ordering::Relaxed) {
-                receive(&socket, &keeps, &hears);
-            }
-        });
-        // High numbers, so that none of them is overwritten when they become 3, 4, …
-        let listener = fcntl_dupfd_cloexec(&listener, 300).unwrap();
-        let name = path.to_str().unwrap().to_owned();
-        Manager { name, notify, listener, kept, ready, ends }
-    }
-
-    /// Starts the service with all descriptors that are kept, and waits until it is ready.
-    fn start(&self) -> Running {
-        let before = self.ready.load(Ordering::Relaxed);
-        let kept = self.kept.lock().unwrap();
-        let listener = [("listener", &self.listener)].into_iter();
-        let all: Vec<_> =
-            listener.chain(kept.iter().map(|(name, fd)| (name.as_str(), fd))).collect();
-        let moves =
-            all.iter().enumerate().map(|(at, (_, fd))| format!("{}<&{}", at + 3, fd.as_raw_fd()));
-        let closes = all.iter().map(|(_, fd)| format!("{}<&-", fd.as_raw_fd()));
-        let redirections: Vec<String> = moves.chain(closes).collect();
-        let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
-        let script = format!(
-            "exec {}; export LISTEN_PID=$$; exec {FYKE} serve -i v1",
-            redirections.join(" ")
-        );
-        let mut command = Command::new("bash");
-        command.args(["-c", &script]).env("LISTEN_FDS", all.len().to_string());
-        command.env("LISTEN_FDNAMES", names.join(":")).env("FDSTORE", "1536");
-        command.env("NOTIFY_SOCKET", &self.notify);
-        all.iter().for_each(|(_, fd)| fcntl_setfd(fd, FdFlags::empty()).unwrap());
-        let service = Running::start(&mut command);
-        all.iter().for_each(|(_, fd)| fcntl_setfd(fd, FdFlags::CLOEXEC).unwrap());
-        drop(kept);
-        let limit = Instant::now() + Duration::from_secs(30);
-        while self.ready.load(Ordering::Relaxed) == before {
-            assert!(Instant::now() < limit, "the service is not ready: {}", service.said());
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        service
-    }
-
-    /// Ends the store, as for a service that is stopped.
-    fn clear(&self) {
-        self.kept.lock().unwrap().clear();
-    }
-
-    fn dump(&self, words: &[&str], file: &Path) -> Running {
-        let mut command = Command::new(FYKE);
-        command.args(["dump", "-i", &format!("serve:{}", self.name), "-w"]).arg(file).args(words);
-        let reader = Running::start(command.stdout(Stdio::null()));
-        reader.hear("listening on serve:");
-        reader
-    }
-}
-
-impl Drop for Manager {
-    fn drop(&mut self) {
-        self.ends.store(true, Ordering::Relaxed);
-    }
-}
-
-/// Takes a message of the service, if one arrives.
-fn receive(socket: &OwnedFd, kept: &Mutex<Vec<(String, OwnedFd)>>, ready: &AtomicU64) {
-    let mut bytes = [0; 512];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
-    let mut rights = RecvAncillaryBuffer::new(&mut space);
-    let mut parts = [IoSliceMut::new(&mut bytes)];
-    let Ok(got) = recvmsg(socket, &mut parts, &mut rights, RecvFlags::CMSG_CLOEXEC) else { return };
-    let given: Vec<OwnedFd> = rights
-        .drain()
-        .filter_map(|message| match message {
-            RecvAncillaryMessage::ScmRights(all) => Some(all.collect::<Vec<_>>()),
-            _ => None,
-        })
-        .flatten()
-        .map(|fd| fcntl_dupfd_cloexec(&fd, 300).unwrap())
-        .collect();
-    let text = String::from_utf8_lossy(&bytes[..got.bytes]).into_owned();
-    let has = |line: &str| text.lines().any(|one| one == line);
-    let name = text.lines().find_map(|line| line.strip_prefix("FDNAME=")).unwrap_or_default();
-    let mut kept = kept.lock().unwrap();
-    if has("FDSTOREREMOVE=1") {
-        kept.retain(|(known, _)| known != name);
-    }
-    if has("FDSTORE=1") {
-        kept.extend(given.into_iter().map(|fd| (name.to_owned(), fd)));
-    }
-    if has("READY=1") {
-        ready.fetch_add(1, Ordering::Relaxed);
-    }
-}
 
 /// Sends numbered frames until it is told to stop: every other one to port 5001. Returns their number, which `sent` has
 /// meanwhile.
@@ -209,7 +85,7 @@ type Outcome = (Sum, BTreeMap<u64, u64>);
 fn restarted(signal: &str) -> (u64, Vec<Outcome>) {
     veth();
     let (folder, at) = folder();
-    let manager = Manager::new(folder.path());
+    let manager = Manager::of(&["v1"], folder.path());
     let mut service = manager.start();
     let texts = ["udp port 5001", "udp"];
     let readers = texts.map(|text| {
@@ -287,7 +163,7 @@ fn readers_end_in_order_when_the_service_does_not_come_back() {
     }
     veth();
     let (folder, at) = folder();
-    let manager = Manager::new(folder.path());
+    let manager = Manager::of(&["v1"], folder.path());
     let mut service = manager.start();
     let file = at("a.pcapng");
     let mut reader = manager.dump(&["udp"], &file);
@@ -309,7 +185,7 @@ fn a_graph_a_pause_and_edits_survive_a_restart() {
     }
     veth();
     let (folder, at) = folder();
-    let manager = Manager::new(folder.path());
+    let manager = Manager::of(&["v1"], folder.path());
     let mut service = manager.start();
     let files = [at("graph.pcapng"), at("edited.pcapng")];
     let graph = manager.dump(&["--serve-graph", "(filter, udp port 5001, live=y)"], &files[0]);
@@ -355,7 +231,7 @@ fn readers_that_ctl_has_paused_stay_paused_over_restarts() {
     }
     veth();
     let (folder, at) = folder();
-    let manager = Manager::new(folder.path());
+    let manager = Manager::of(&["v1"], folder.path());
     let mut service = manager.start();
     let files = ["text", "graph", "beside"].map(|name| at(name).with_extension("pcapng"));
     let text = manager.dump(&["udp port 5001"], &files[0]);
@@ -401,7 +277,7 @@ fn frames_keep_their_vlan_tags_over_restarts() {
     }
     veth();
     let (folder, at) = folder();
-    let manager = Manager::new(folder.path());
+    let manager = Manager::of(&["v1"], folder.path());
     let mut service = manager.start();
     let texts = ["vlan 7", "vlan 7 and vlan 8", "not vlan", ""];
     let readers = texts.map(|text| {

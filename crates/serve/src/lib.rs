@@ -16,7 +16,7 @@
 //! | [`message`] | requests and responses, one JSON object each |
 //! | [`wire`] | messages as packets of a Unix socket, with limits |
 //! | [`place`] | where the socket of a service is |
-//! | [`policy`] | users that are served, with their frames and limits |
+//! | [`policy`] | users that are served, with their frames and limits; the captures of a service |
 //! | [`group`] | readers that share a packet buffer, and the buffer |
 //! | [`table`] | readers and the texts that they follow; stores frames for them |
 //! | [`service`] | edits: from the request of a reader to the filter set |

@@ -60,9 +60,10 @@ pub enum PlaceError {
         /// The problem.
         problem: String,
     },
-    /// The descriptors of the service manager are not one socket of the right kind.
+    /// The descriptors of the service manager are not the sockets of the captures.
     #[error(
-        "the service manager (LISTEN_FDS) has given {problem}; expected one socket of ListenSequentialPacket="
+        "the service manager (LISTEN_FDS) has given {problem}; expected a socket of ListenSequentialPacket= for each \
+         capture"
     )]
     Given {
         /// The descriptors that are there.
@@ -186,28 +187,26 @@ impl Listening {
         Ok(Listening { path, identity, socket })
     }
 
-    /// Takes the socket that a service manager has opened for this process, from all descriptors that it has given
-    /// beside those of the [store](mod@crate::store); `None` if there is none. Its file stays at the end.
+    /// Takes the sockets that a service manager has opened for this process, from all descriptors that it has given
+    /// beside those of the [store](mod@crate::store). Their files stay at the end.
     ///
     /// # Errors
-    /// There are several descriptors, or one that is no such socket.
-    pub fn given(mut descriptors: Vec<OwnedFd>) -> Result<Option<Listening>, PlaceError> {
-        let refused = |problem: String| PlaceError::Given { problem };
-        let count = descriptors.len();
-        let Some(socket) = descriptors.pop() else { return Ok(None) };
-        if count != 1 {
-            return Err(refused(format!("{count} descriptors")));
-        }
-        let kind = sockopt::socket_type(&socket);
-        if kind != Ok(SocketType::SEQPACKET) || sockopt::socket_acceptconn(&socket) != Ok(true) {
-            return Err(refused("a descriptor of another kind".to_owned()));
-        }
-        let name = rustix::net::getsockname(&socket).ok();
-        let name = name.and_then(|name| SocketAddrUnix::try_from(name).ok());
-        let path = name.and_then(|name| Some(name.path()?.to_string_lossy().into_owned()));
-        let path =
-            path.map(PathBuf::from).ok_or_else(|| refused("a socket without a path".into()))?;
-        Ok(Some(Listening { path, identity: None, socket }))
+    /// A descriptor is no such socket.
+    pub fn given(descriptors: Vec<OwnedFd>) -> Result<Vec<Listening>, PlaceError> {
+        let refused = |problem: &str| PlaceError::Given { problem: problem.to_owned() };
+        let take = |socket: OwnedFd| {
+            let kind = sockopt::socket_type(&socket);
+            if kind != Ok(SocketType::SEQPACKET) || sockopt::socket_acceptconn(&socket) != Ok(true)
+            {
+                return Err(refused("a descriptor of another kind"));
+            }
+            let name = rustix::net::getsockname(&socket).ok();
+            let name = name.and_then(|name| SocketAddrUnix::try_from(name).ok());
+            let path = name.and_then(|name| Some(name.path()?.to_string_lossy().into_owned()));
+            let path = path.map(PathBuf::from).ok_or_else(|| refused("a socket without a path"))?;
+            Ok(Listening { path, identity: None, socket })
+        };
+        descriptors.into_iter().map(take).collect()
     }
 
     /// The path to which readers connect.

@@ -15,11 +15,21 @@
 //! user_mib = 256                 # for all readers of one user
 //! compile_ms = 10000             # most time in a minute that texts and graphs of one user take to compile
 //! opens = []                     # nodes of graphs may open: "file", "device", "network", "program"
+//!
+//! [[capture]]                    # what the service captures, if its command line names no interface
+//! interface = "eth0"
+//! name = "outside"               # for `serve:outside`; the name of the interface, if not given
+//! promiscuous = true
+//! buffer_kib = 32768             # size of the capture ring
 //! ```
 //!
 //! Root and the user of the service need no rule; one that names them applies to them, too. Everybody else is
 //! refused without a rule. Without a policy there are no rules. Names are looked up in `/etc/passwd` and `/etc/group`
 //! when the policy is read.
+
+mod captures;
+
+pub use captures::{Capture, MAX_CAPTURES, captures};
 
 use crate::group::{Group, PACKET_BYTES, Sharing};
 use crate::message::Limits;
@@ -69,7 +79,12 @@ enum Id {
 struct File {
     #[serde(default)]
     rule: Vec<toml::Spanned<Entry>>,
+    #[serde(default)]
+    capture: Vec<toml::Spanned<captures::Entry>>,
 }
+
+/// Checks a filter text for the frames of these interfaces; of all interfaces of the service, if there is no list.
+pub type Check<'c> = dyn Fn(&str, Option<&[String]>) -> Result<(), String> + 'c;
 
 /// A rule as it is written.
 #[derive(Debug, Default, Deserialize)]
@@ -141,6 +156,7 @@ enum Share {
 #[derive(Debug, Clone, Default)]
 pub struct Policy {
     rules: Vec<Rule>,
+    captures: Vec<Capture>,
 }
 
 /// A process that wants to read.
@@ -207,6 +223,12 @@ impl Reading<'_> {
         PolicyError { file: self.file.to_owned(), line, problem: problem.into() }
     }
 
+    fn parse(&self) -> Result<File, PolicyError> {
+        toml::from_str(self.text).map_err(|error| {
+            self.error(error.span().unwrap_or(0..0), error.message().to_owned())
+        })
+    }
+
     fn id(
         &self,
         given: &toml::Spanned<Id>,
@@ -255,7 +277,7 @@ impl Reading<'_> {
     fn rule(
         &self,
         entry: &toml::Spanned<Entry>,
-        check: &dyn Fn(&str) -> Result<(), String>,
+        check: &Check<'_>,
     ) -> Result<Rule, PolicyError> {
         let (at, entry) = (entry.span(), entry.get_ref());
         if entry.users.is_empty() && entry.groups.is_empty() {
@@ -268,7 +290,7 @@ impl Reading<'_> {
         let groups: BTreeSet<u32> = groups.collect::<Result<_, _>>()?;
         users.extend(groups.iter().flat_map(|&group| self.names.members(group)));
         if let Some(filter) = &entry.filter {
-            check(filter.get_ref()).map_err(|problem| {
+            check(filter.get_ref(), entry.interfaces.as_deref()).map_err(|problem| {
                 self.error(filter.span(), format!("the filter is wrong: {problem}"))
             })?;
         }
@@ -339,19 +361,23 @@ impl Policy {
         file: &Path,
         text: &str,
         names: &Names,
-        check: &dyn Fn(&str) -> Result<(), String>,
+        check: &Check<'_>,
     ) -> Result<Policy, PolicyError> {
         let file = file.display().to_string();
         let reading = Reading { file: &file, text, names };
-        let parsed: File = toml::from_str(text).map_err(|error| {
-            reading.error(error.span().unwrap_or(0..0), error.message().to_owned())
-        })?;
+        let parsed: File = reading.parse()?;
         if let Some(beyond) = parsed.rule.get(MAX_RULES) {
             let problem = format!("there are more than {MAX_RULES} rules");
             return Err(reading.error(beyond.span(), problem));
         }
         let rules = parsed.rule.iter().map(|entry| reading.rule(entry, check));
-        Ok(Policy { rules: rules.collect::<Result<_, _>>()? })
+        let rules = rules.collect::<Result<_, _>>()?;
+        Ok(Policy { rules, captures: reading.captures(&parsed.capture)? })
+    }
+
+    /// The captures that the service should have; none, if the file has only rules.
+    pub fn captures(&self) -> &[Capture] {
+        &self.captures
     }
 
     /// The terms of a process for an interface; `ours` is the user of the service.
@@ -425,7 +451,7 @@ mod tests {
     }
 
     fn read(text: &str) -> Result<Policy, PolicyError> {
-        let check = |text: &str| match text.contains("wrong") {
+        let check = |text: &str, _: Option<&[String]>| match text.contains("wrong") {
             true => Err("wrong\n^".to_owned()),
             false => Ok(()),
         };

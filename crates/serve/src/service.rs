@@ -190,6 +190,8 @@ pub struct Service {
     files: Arc<crate::files::Files>,
     /// Frames that did not reach the node in processes before this one.
     before: OnceLock<Elsewhere>,
+    /// The last number of a reader, of all services of the process.
+    numbers: Arc<AtomicU64>,
 }
 
 impl std::fmt::Debug for Service {
@@ -209,9 +211,15 @@ impl Service {
         Arc::new(Service::default())
     }
 
+    /// A service of a further capture of the same process: no reader of it has the number of a reader of this one.
+    pub fn beside(&self) -> Arc<Service> {
+        let numbers = Arc::clone(&self.numbers);
+        Arc::new(Service { numbers, ..Service::default() })
+    }
+
     /// Takes the filter set of the node. Returns false if there is a node already.
     pub(crate) fn take(&self, made: Made) -> bool {
-        let table = Mutex::new(Table::new(made.interface.clone()));
+        let table = Mutex::new(Table::new(made.interface.clone(), Arc::clone(&self.numbers)));
         self.table.set(table).is_ok() && self.made.set(made).is_ok()
     }
 

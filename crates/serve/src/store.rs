@@ -11,6 +11,8 @@
 //! | `reader-N-page`, `reader-N-event` | its page, and the socket that wakes it |
 //! | `reader-N-text` | its texts, terms and counts at the last edit: [`Saved`] |
 //!
+//! Each name ends with `/` and the name of the capture ([`key_of`]), because a service may have several.
+//!
 //! The memory of rings cannot be written by another process, because it is sealed. So the next process makes new rings,
 //! in which the numbers of entries continue, and tells the readers
 //! ([`Response::Moved`](crate::message::Response::Moved)). A reader reads the old ring to its end first.
@@ -18,9 +20,10 @@
 //! Cost: nothing for a frame beyond the log; a message for each descriptor of a reader that comes or goes, and a write
 //! of its texts for an edit.
 
-use crate::message::Text;
+use crate::message::{Counts, Response, Text};
 use crate::policy::MAX_READERS;
 use crate::table::{Elsewhere, Meter, SLOT_WORDS};
+use crate::wire::send_json;
 use fyke_capture::{Handover, handover};
 use fyke_privilege::given::Keeper;
 use fyke_ring::protocol::Words;
@@ -34,9 +37,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// Version of the names, the log and [`Saved`]. A process that finds another one begins anew.
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
 /// Most bytes of a reader's state.
 const MAX_SAVED: usize = 256 << 20;
 /// Bytes before the state in its file: its place and its length.
@@ -86,7 +90,7 @@ pub struct KeptReader {
     pub saved: Saved,
 }
 
-/// All that the process before has left.
+/// All that the process before has left of a capture.
 #[derive(Debug, Default)]
 pub struct Left {
     state: Option<OwnedFd>,
@@ -99,10 +103,16 @@ pub struct Left {
 }
 
 impl Left {
-    /// Sorts the descriptors of a service manager by their names; returns those that are not of the store, too.
-    pub fn sort(given: Vec<(String, OwnedFd)>) -> (Left, Vec<OwnedFd>) {
-        let (mut left, mut others) = (Left::default(), Vec::new());
+    /// Sorts the descriptors of a service manager by their names, for each [key](key_of) of a capture; returns those that
+    /// are not of the store, too.
+    pub fn sort(given: Vec<(String, OwnedFd)>) -> (BTreeMap<String, Left>, Vec<OwnedFd>) {
+        let (mut all, mut others) = (BTreeMap::<String, Left>::new(), Vec::new());
         for (name, descriptor) in given {
+            let Some((name, key)) = name.split_once('/') else {
+                others.push(descriptor);
+                continue;
+            };
+            let left = all.entry(key.to_owned()).or_default();
             let words: Vec<&str> = name.split('-').collect();
             match words[..] {
                 ["capture"] => left.capture = Some(descriptor),
@@ -117,7 +127,23 @@ impl Left {
                 _ => others.push(descriptor),
             }
         }
-        (left, others)
+        (all, others)
+    }
+
+    /// Ends what the process before has left of a capture that this one does not have: its readers get the reason, and
+    /// the service manager keeps nothing of it.
+    ///
+    /// # Errors
+    /// The service manager does not answer.
+    pub fn discard(mut self, key: &str, keeper: &Keeper, reason: &str) -> io::Result<()> {
+        for one in self.take_readers() {
+            let ended = Response::Ended { counts: Counts::default(), reason: reason.to_owned() };
+            let _gone = send_json(&one.link, &ended, &[], Duration::from_millis(1));
+            self.unknown.extend(PARTS.map(|part| format!("reader-{}-{part}", one.number)));
+        }
+        self.unknown.extend(["state", "capture"].map(str::to_owned));
+        self.unknown.extend(self.counts.keys().map(|number| format!("counts-{number}")));
+        self.unknown.iter().try_for_each(|name| keeper.forget(&format!("{name}/{key}")))
     }
 
     /// Takes the readers with all of their descriptors. The connections of others are closed.
@@ -144,10 +170,24 @@ impl Left {
 
 const PARTS: [&str; 5] = ["link", "index", "page", "event", "text"];
 
-/// The store of this process.
+/// The end of the names of a capture's descriptors: its name, with `%` and two digits for each byte that a service
+/// manager does not take in a name (sd_pid_notify_with_fds(3)).
+pub fn key_of(name: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_graphic() && !b":%".contains(&byte);
+    name.bytes()
+        .map(|byte| match plain(byte) {
+            true => char::from(byte).to_string(),
+            false => format!("%{byte:02x}"),
+        })
+        .collect()
+}
+
+/// The store of a capture of this process.
 #[derive(Debug)]
 pub struct Store {
-    keeper: Keeper,
+    keeper: Arc<Keeper>,
+    /// The end of all names.
+    key: String,
     memory: Arc<Memory>,
     capture: Arc<Handover>,
     /// Slots of the log that readers have.
@@ -164,7 +204,12 @@ impl Store {
     ///
     /// # Errors
     /// The memory cannot be allocated, or the service manager does not answer.
-    pub fn open(keeper: Keeper, left: &mut Left) -> Result<(Store, Vec<KeptReader>), RingError> {
+    pub fn open(
+        keeper: Arc<Keeper>,
+        key: String,
+        left: &mut Left,
+    ) -> Result<(Store, Vec<KeptReader>), RingError> {
+        let full = |name: &str| format!("{name}/{key}");
         let found = left.state.take().and_then(|state| Memory::take_up(state).ok());
         let is_ours = |memory: &Memory| {
             memory.words() == WORDS && memory.load(OWN, Ordering::Acquire) == VERSION
@@ -183,22 +228,30 @@ impl Store {
                 left.capture = None;
                 left.counts.clear();
                 for name in ["state", "capture"] {
-                    keeper.forget(name).map_err(sending)?;
+                    keeper.forget(&full(name)).map_err(sending)?;
                 }
                 let memory = Memory::handed_on(WORDS)?;
                 memory.store(OWN, VERSION, Ordering::Release);
-                keeper.keep("state", memory.fd()).map_err(sending)?;
+                keeper.keep(&full("state"), memory.fd()).map_err(sending)?;
                 memory
             }
         };
         for name in std::mem::take(&mut left.unknown) {
-            keeper.forget(&name).map_err(sending)?;
+            keeper.forget(&full(&name)).map_err(sending)?;
         }
         let memory = Arc::new(memory);
         let capture = Handover::new(Arc::clone(&memory), left.capture.take());
         handover::offer(Arc::clone(&capture));
         let slots = Mutex::new(vec![false; MAX_READERS]);
-        Ok((Store { keeper, memory, capture, slots }, readers))
+        Ok((Store { keeper, key, memory, capture, slots }, readers))
+    }
+
+    fn keep_as(&self, name: &str, descriptor: BorrowedFd<'_>) -> io::Result<()> {
+        self.keeper.keep(&format!("{name}/{}", self.key), descriptor)
+    }
+
+    fn forget_name(&self, name: &str) -> io::Result<()> {
+        self.keeper.forget(&format!("{name}/{}", self.key))
     }
 
     /// Has the capture kept, once its source is open; if it is not the one that was kept, that one is forgotten.
@@ -209,8 +262,8 @@ impl Store {
         if self.capture.resumed().is_some() {
             return Ok(());
         }
-        self.keeper.forget("capture")?;
-        self.capture.socket().map_or(Ok(()), |socket| self.keeper.keep("capture", socket))
+        self.forget_name("capture")?;
+        self.capture.socket().map_or(Ok(()), |socket| self.keep_as("capture", socket))
     }
 
     /// Has the counters of the filter in the kernel kept, in place of those before.
@@ -219,10 +272,10 @@ impl Store {
     /// The service manager does not answer.
     pub fn keep_counts(&self, maps: &[BorrowedFd<'_>], before: usize) -> io::Result<()> {
         for number in 0..before.max(maps.len()) {
-            self.keeper.forget(&format!("counts-{number}"))?;
+            self.forget_name(&format!("counts-{number}"))?;
         }
         for (number, map) in maps.iter().enumerate() {
-            self.keeper.keep(&format!("counts-{number}"), *map)?;
+            self.keep_as(&format!("counts-{number}"), *map)?;
         }
         Ok(())
     }
@@ -256,14 +309,6 @@ impl Store {
     /// The capture.
     pub fn capture(&self) -> &Handover {
         &self.capture
-    }
-
-    /// Tells the service manager that readers can connect.
-    ///
-    /// # Errors
-    /// The message cannot be sent.
-    pub fn ready(&self) -> io::Result<()> {
-        self.keeper.ready()
     }
 
     /// Takes a slot of the log for a reader.
@@ -300,7 +345,7 @@ impl Store {
                 own.iter().zip(["index", "page", "event"]).map(|(fd, part)| (fd.as_fd(), part));
             let all = [(link, "link")].into_iter().chain(own).chain([(text.as_fd(), "text")]);
             for (descriptor, part) in all {
-                self.keeper.keep(&format!("reader-{number}-{part}"), descriptor)?;
+                self.keep_as(&format!("reader-{number}-{part}"), descriptor)?;
             }
             Ok(())
         };
@@ -314,14 +359,14 @@ impl Store {
     /// The service manager does not answer.
     pub fn keep_index(&self, number: u64, index: BorrowedFd<'_>) -> io::Result<()> {
         let name = format!("reader-{number}-index");
-        self.keeper.forget(&name)?;
-        self.keeper.keep(&name, index)
+        self.forget_name(&name)?;
+        self.keep_as(&name, index)
     }
 
     fn forget_parts(&self, number: u64) {
         for part in PARTS {
             // If it does not answer, the next process finds a connection that is closed.
-            let _not_there = self.keeper.forget(&format!("reader-{number}-{part}"));
+            let _not_there = self.forget_name(&format!("reader-{number}-{part}"));
         }
     }
 
@@ -416,12 +461,16 @@ mod tests {
         save(&text, &saved("udp")).unwrap();
         let mut given = vec![("fyke-serve@v1.socket".to_owned(), any())];
         given.extend(
-            ["capture", "state", "counts-1", "reader-7-link"].map(|n| (n.to_owned(), any())),
+            ["capture", "state", "counts-1", "reader-7-link"].map(|n| (format!("{n}/a%3a"), any())),
         );
-        given.push(("reader-7-index".to_owned(), any()));
-        given.push(("reader-7-text".to_owned(), text.into()));
-        given.push(("reader-9-link".to_owned(), any()));
-        let (mut left, others) = Left::sort(given);
+        given.push(("reader-7-index/a%3a".to_owned(), any()));
+        given.push(("reader-7-text/a%3a".to_owned(), text.into()));
+        given.push(("reader-9-link/a%3a".to_owned(), any()));
+        given.push(("capture//run/b.sock".to_owned(), any()));
+        let (mut all, others) = Left::sort(given);
+        assert_eq!(all.keys().collect::<Vec<_>>(), ["/run/b.sock", "a%3a"]);
+        assert_eq!([key_of("a:"), key_of("/run/b.sock"), key_of("é%\n")].join(" "), "a%3a /run/b.sock %c3%a9%25%0a");
+        let mut left = all.remove(&key_of("a:")).unwrap();
         assert_eq!((others.len(), left.counts.len()), (1, 1));
         let readers = left.take_readers();
         assert_eq!((readers.len(), readers[0].number), (1, 7));

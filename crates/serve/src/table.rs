@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Most frames that a reader may leave unread.
 pub const PLACES: usize = 1 << 16;
@@ -211,7 +211,8 @@ pub struct Table {
     evaluated: u64,
     /// Bytes copied for groups that are gone.
     copied: u64,
-    last: u64,
+    /// The last number of a reader, of all tables of the process.
+    last: Arc<AtomicU64>,
     scratch: Vec<u64>,
     found: Vec<u64>,
     /// Readers that have new frames and can sleep.
@@ -224,8 +225,8 @@ pub struct Table {
 pub type Descriptors = [OwnedFd; 2];
 
 impl Table {
-    /// An empty table for frames of an interface.
-    pub fn new(interface: Interface) -> Table {
+    /// An empty table for frames of an interface. `last` is the last number that a reader has got.
+    pub fn new(interface: Interface, last: Arc<AtomicU64>) -> Table {
         Table {
             interface,
             readers: BTreeMap::new(),
@@ -233,7 +234,7 @@ impl Table {
             groups: HashMap::new(),
             evaluated: 0,
             copied: 0,
-            last: 0,
+            last,
             scratch: Vec::new(),
             found: Vec::new(),
             with_new: Vec::new(),
@@ -260,7 +261,7 @@ impl Table {
         has_graph: bool,
     ) -> Result<(u64, Descriptors), RingError> {
         let new = Resuming {
-            number: self.last + 1,
+            number: self.last.fetch_add(1, Ordering::Relaxed) + 1,
             pushed: 0,
             refused: 0,
             had: 0,
@@ -307,7 +308,7 @@ impl Table {
             return Err(error.unwrap_or_else(|| duplicating(io::Error::last_os_error())));
         };
         shared.readers += 1;
-        self.last = self.last.max(from.number);
+        self.last.fetch_max(from.number, Ordering::Relaxed);
         let slot = Some(from.slot).filter(|slot| *slot != usize::MAX);
         if let Some(slot) = slot {
             index.hand_on(true);

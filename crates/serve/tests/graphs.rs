@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 fn policy(text: &str) -> Policy {
-    Policy::read(Path::new("policy.toml"), text, &Names::default(), &|_| Ok(())).unwrap()
+    Policy::read(Path::new("policy.toml"), text, &Names::default(), &|_, _| Ok(())).unwrap()
 }
 
 /// Waits until the counts of a reader contain the last batch, which a tick adds.
@@ -206,7 +206,7 @@ fn a_line_of_the_policy_permits_files_and_its_filter_holds() {
         Path::new("p.toml"),
         "[[rule]]\nusers = [1]\nopens = [\"files\"]\n",
         &Names::default(),
-        &|_| Ok(()),
+        &|_, _| Ok(()),
     );
     let error = error.unwrap_err().to_string();
     assert!(error.contains("p.toml:3: opens has \"files\", expected nothing, file"), "{error}");

@@ -18,7 +18,7 @@ const GUEST: u32 = 4711;
 const SOCKET: &str = "FYKE_TEST_SOCKET";
 
 fn policy(text: &str) -> Policy {
-    Policy::read(Path::new("policy.toml"), text, &Names::default(), &|_| Ok(())).unwrap()
+    Policy::read(Path::new("policy.toml"), text, &Names::default(), &|_, _| Ok(())).unwrap()
 }
 
 fn text(id: u64, text: &str) -> Text {

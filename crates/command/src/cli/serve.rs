@@ -27,18 +27,20 @@ Examples:
   fyke serve -i eth0                           serve the capture of eth0 under its name
   fyke dump -ni serve:eth0 'tcp port 443'      read it, from another terminal
   fyke track ftp -i serve:eth0 -w ftp.pcapng   another program on the same capture
+  fyke serve -i eth0 -i eth1                   serve:eth0 and serve:eth1, of one process
   fyke serve -i eth0 --config serve.toml       serve other users too, by rules (docs/serve.md)
   fyke ctl stats                               all readers, their texts and counts")]
 pub struct ServeArgs {
     /// Interface to capture on, by name or by its number in `dump -D`; `any` for all interfaces; by default, the first
-    /// that is up
+    /// that is up. Several -i are several captures, each with its name
     #[arg(short, long, value_name = "IF", action = clap::ArgAction::Append)]
     pub interface: Vec<String>,
     /// Name that readers use, or a path of the socket (with a slash); by default, the name of the interface, or the
     /// socket that systemd has opened
     #[arg(long, value_name = "NAME|PATH")]
     pub name: Option<String>,
-    /// Policy with the users to serve, the frames that each may have, and limits (docs/serve.md)
+    /// File with the users to serve, the frames that each may have, limits, and the captures, if there is no -i
+    /// (docs/serve.md)
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Network namespace to capture in: a name of `ip netns`, or the id of a process in it

@@ -6,19 +6,63 @@ use super::log::Log;
 use anyhow::Context;
 use fyke_kernel::CountReader;
 use fyke_privilege::given::Keeper;
-use fyke_serve::store::KeptReader;
+use fyke_serve::store::{KeptReader, key_of};
 use fyke_serve::{Left, Policy, Restoration, Service, Store};
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
 const STORE: &str = "the store of the service manager";
 const MANAGER: &str = "the service manager (NOTIFY_SOCKET)";
 
-/// The store, if there is one, and what was in it.
+/// The service manager, and what it has kept.
+pub struct Manager {
+    keeper: Option<Arc<Keeper>>,
+    /// By the keys of the captures.
+    left: BTreeMap<String, Left>,
+}
+
+impl Manager {
+    /// Connects to the service manager, if there is one. Call it before the sandbox.
+    pub fn connect(left: BTreeMap<String, Left>) -> Result<Manager, Failure> {
+        let keeper = Keeper::connect().context(MANAGER)?.map(Arc::new);
+        Ok(Manager { keeper, left })
+    }
+
+    /// Opens the store of a capture. Call it before the capture is opened.
+    pub fn open(&mut self, name: &str) -> Result<Kept, Failure> {
+        let mut left = self.left.remove(&key_of(name)).unwrap_or_default();
+        let (mut store, mut readers) = (None, Vec::new());
+        if let Some(keeper) = self.keeper.as_ref().filter(|keeper| keeper.keeps()) {
+            let opened = Store::open(Arc::clone(keeper), key_of(name), &mut left).context(STORE)?;
+            (store, readers) = (Some(Arc::new(opened.0)), opened.1);
+        }
+        let maps: Vec<_> = std::mem::take(&mut left.counts).into_values().collect();
+        let reader = (!maps.is_empty()).then(|| CountReader::of(&maps)).transpose();
+        Ok(Kept { store, readers, counts: (maps.len(), reader), restored: 0 })
+    }
+
+    /// Ends the captures that were kept and that this process does not have.
+    pub fn discard_others(&mut self) -> Result<(), Failure> {
+        let Some(keeper) = self.keeper.as_ref().filter(|keeper| keeper.keeps()) else {
+            return Ok(());
+        };
+        for (key, left) in std::mem::take(&mut self.left) {
+            let reason = "the service was started again without this capture";
+            left.discard(&key, keeper, reason).context(STORE)?;
+        }
+        Ok(())
+    }
+
+    /// Tells the service manager that readers can connect.
+    pub fn ready(&self) -> Result<(), Failure> {
+        Ok(self.keeper.as_ref().map_or(Ok(()), |keeper| keeper.ready()).context(MANAGER)?)
+    }
+}
+
+/// The store of a capture, if there is one, and what was in it.
 pub struct Kept {
-    /// A service manager without a store.
-    manager: Option<Keeper>,
     store: Option<Arc<Store>>,
     readers: Vec<KeptReader>,
     /// Number of maps with the counters of the filter that the process before had in the kernel, and a reader for them.
@@ -28,19 +72,6 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Opens the store. Call it before the capture is opened, and before the sandbox.
-    pub fn open(mut left: Left) -> Result<Kept, Failure> {
-        let mut manager = Keeper::connect().context(MANAGER)?;
-        let (mut store, mut readers) = (None, Vec::new());
-        if let Some(keeper) = manager.take_if(|manager| manager.keeps()) {
-            let opened = Store::open(keeper, &mut left).context(STORE)?;
-            (store, readers) = (Some(Arc::new(opened.0)), opened.1);
-        }
-        let maps: Vec<_> = std::mem::take(&mut left.counts).into_values().collect();
-        let reader = (!maps.is_empty()).then(|| CountReader::of(&maps)).transpose();
-        Ok(Kept { manager, store, readers, counts: (maps.len(), reader), restored: 0 })
-    }
-
     /// The store.
     pub fn store(&self) -> Option<Arc<Store>> {
         self.store.clone()
@@ -72,15 +103,11 @@ impl Kept {
         Ok(fyke_serve::count_on(service, store, below, *maps).context(STORE)?)
     }
 
-    /// Tells the service manager that readers can connect.
-    pub fn ready(&self, log: Log) -> Result<(), Failure> {
-        let ready = self.store.as_ref().map(|store| store.ready());
-        let ready = ready.or_else(|| self.manager.as_ref().map(Keeper::ready)).transpose();
-        ready.context(MANAGER)?;
+    /// Reports a capture that continues.
+    pub fn report(&self, log: &Log) {
         if self.store.as_ref().is_some_and(|store| store.capture().resumed().is_some()) {
             let text = format!("fyke: the capture continues, with {} readers", self.restored);
             log.say("continues", json!({"readers": self.restored}), &text);
         }
-        Ok(())
     }
 }

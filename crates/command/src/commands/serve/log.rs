@@ -8,25 +8,39 @@ use serde_json::{Map, Value, json};
 use std::io::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The log; clones write to the same place.
-#[derive(Debug, Clone, Copy)]
-pub struct Log(LogForm);
+/// The log of a capture, or of the whole service; all write to the same place.
+#[derive(Debug, Clone)]
+pub struct Log {
+    form: LogForm,
+    /// Name of the capture, if the service has several.
+    of: Option<String>,
+}
 
 impl Log {
     /// Makes the log.
-    pub fn new(form: LogForm) -> Log {
-        Log(form)
+    pub fn new(form: LogForm, of: Option<String>) -> Log {
+        Log { form, of }
     }
 
     /// Writes an event: its text for people, or its name with its fields. A log that cannot be written stops nothing.
-    pub fn say(self, event: &str, fields: Value, text: &str) {
-        let line = match self.0 {
-            LogForm::Text => safe(text).into_owned(),
+    pub fn say(&self, event: &str, fields: Value, text: &str) {
+        let line = match self.form {
+            LogForm::Text => match &self.of {
+                // It tells itself which capture it is of.
+                Some(name) if event != "serving" => {
+                    let text = text.strip_prefix("fyke: ").unwrap_or(text);
+                    safe(&format!("fyke: {name}: {text}")).into_owned()
+                }
+                _ => safe(text).into_owned(),
+            },
             LogForm::Json => {
                 let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                 let mut line = Map::new();
                 line.insert("unix_ms".into(), json!(since_1970.as_millis() as u64));
                 line.insert("event".into(), json!(event));
+                if let Some(name) = &self.of {
+                    line.insert("name".into(), json!(name));
+                }
                 if let Value::Object(fields) = fields {
                     line.extend(fields);
                 }
@@ -38,16 +52,18 @@ impl Log {
     }
 
     /// Takes the events of readers.
-    pub fn of_readers(self) -> Box<dyn Fn(&Event) + Send + Sync> {
+    pub fn of_readers(&self) -> Box<dyn Fn(&Event) + Send + Sync> {
+        let log = self.clone();
         Box::new(move |event| {
             let (name, fields) = fields(event);
-            self.say(name, fields, &format!("fyke: {event}"));
+            log.say(name, fields, &format!("fyke: {event}"));
         })
     }
 
     /// Takes notices of the running graph.
-    pub fn of_notices(self) -> impl Fn(&Notice) + Send + 'static {
-        move |notice| self.say("notice", Value::Null, &format!("fyke: {notice}"))
+    pub fn of_notices(&self) -> impl Fn(&Notice) + Send + use<> {
+        let log = self.clone();
+        move |notice| log.say("notice", Value::Null, &format!("fyke: {notice}"))
     }
 }
 

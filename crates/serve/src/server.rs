@@ -21,7 +21,11 @@ use crate::restore::{Restoration, Restored, peer_of};
 use crate::service::{Refused, Service};
 use crate::store::{Saved, Store, load, save};
 use crate::wire::send_json;
-use rustix::net::{RecvFlags, Shutdown, SocketFlags, accept_with, recv, shutdown};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::net::{
+    AddressFamily, RecvFlags, Shutdown, SocketFlags, SocketType, accept_with, recv, shutdown,
+    socketpair,
+};
 use rustix::process::geteuid;
 use session::Session;
 use std::collections::BTreeMap;
@@ -161,6 +165,8 @@ struct Shared {
 #[derive(Debug)]
 pub struct Server {
     socket: Listening,
+    /// Wakes the thread that accepts.
+    waker: OwnedFd,
     shared: Arc<Shared>,
     acceptor: Option<JoinHandle<()>>,
 }
@@ -201,9 +207,12 @@ impl Server {
         let first = restored.len() as u64;
         shared.go_on(restored)?;
         let (listener, accepts) = (socket.as_fd().try_clone_to_owned()?, Arc::clone(&shared));
+        let pair = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+        let (waker, woken) = pair?;
         let thread = thread::Builder::new().name("serve".to_owned());
-        let acceptor = Some(thread.spawn(move || accept(&listener, &accepts, first))?);
-        Ok(Server { socket, shared, acceptor })
+        let accepting = move || accept(&listener, &woken, &accepts, first);
+        let acceptor = Some(thread.spawn(accepting)?);
+        Ok(Server { socket, waker, shared, acceptor })
     }
 
     /// The path to which readers connect.
@@ -237,8 +246,9 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.shared.stopping.store(true, Ordering::Release);
-        // Makes the blocked accept return; fails only if the socket no longer listens.
-        let _not_listening = shutdown(&self.socket, Shutdown::Both);
+        // Wakes the thread that accepts. The socket itself is not shut down: that of a service manager is also the next
+        // process's, and connections that wait in it are for that one.
+        let _woken = shutdown(&self.waker, Shutdown::Both);
         if let Some(acceptor) = self.acceptor.take() {
             let _panicked = acceptor.join();
         }
@@ -387,18 +397,26 @@ impl Shared {
     }
 }
 
-fn accept(listener: &OwnedFd, shared: &Arc<Shared>, mut number: u64) {
-    while !shared.stopping.load(Ordering::Acquire) {
+/// Accepts connections until the service stops.
+fn accept(listener: &OwnedFd, woken: &OwnedFd, shared: &Arc<Shared>, mut number: u64) {
+    loop {
+        let fds = [listener, woken].map(|fd| PollFd::new(fd, PollFlags::IN));
+        let found = poll(&mut { fds }, None);
+        if shared.stopping.load(Ordering::Acquire) {
+            return;
+        }
+        if found.is_err() {
+            // Interrupted, or memory is exhausted.
+            thread::sleep(Duration::from_millis(1));
+            continue;
+        }
         match accept_with(listener, SocketFlags::CLOEXEC) {
             Ok(socket) => {
                 number += 1;
                 receive(number, socket, shared);
             }
             // Descriptors or memory are exhausted: try again later.
-            Err(_) if !shared.stopping.load(Ordering::Acquire) => {
-                thread::sleep(Duration::from_millis(50));
-            }
-            Err(_) => return,
+            Err(_) => thread::sleep(Duration::from_millis(50)),
         }
     }
 }

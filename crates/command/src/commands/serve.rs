@@ -83,7 +83,7 @@ pub fn run(args: ServeArgs) -> Result<(), Failure> {
     }
     manager.ready()?;
     kept.iter().zip(&logs).for_each(|(kept, log)| kept.report(log));
-    let stop = signals(args, listed, &running)?;
+    let stop = signals(args, listed, manager.is_there(), &running)?;
     let ended = run_all(running, &stop);
     close(ended, &logs)
 }
@@ -114,6 +114,7 @@ fn live(running: &[Running], links: &[String]) -> Live {
 fn signals(
     args: ServeArgs,
     listed: Vec<policy::Capture>,
+    is_managed: bool,
     running: &[Running],
 ) -> Result<Arc<AtomicBool>, Failure> {
     let seen = running.iter().map(|one| (one.name.clone(), one.handle.clone(), one.unseen.clone()));
@@ -121,12 +122,17 @@ fn signals(
     let counts_of = |(name, handle, unseen): &(String, GraphHandle, super::unseen::Unseen)| {
         (name.clone(), accounts(&handle.view()) + &unseen.lines(true))
     };
+    let log = Log::new(args.log, None);
     let stop = match args.config {
+        // `systemctl reload` of a service without a policy must not end it.
+        None if is_managed => stop_or_reload(move || {
+            let text = "fyke: there is no policy to read again (--config); the service continues";
+            log.say("policy_refused", json!({"reason": "there is none"}), text);
+        })?,
         None => stop_on_signals()?,
         Some(_) => {
             let set: Vec<_> = running.iter().map(|one| one.server.set_policy()).collect();
             let services: Vec<_> = running.iter().map(|one| Arc::clone(&one.service)).collect();
-            let log = Log::new(args.log, None);
             let set = move |policy: Policy| {
                 let all = set.iter().map(|set| set(policy.clone()));
                 all.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))

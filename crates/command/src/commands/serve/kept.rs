@@ -55,6 +55,11 @@ impl Manager {
         Ok(())
     }
 
+    /// True if a service manager has started this process.
+    pub fn is_there(&self) -> bool {
+        self.keeper.is_some()
+    }
+
     /// Tells the service manager that readers can connect.
     pub fn ready(&self) -> Result<(), Failure> {
         Ok(self.keeper.as_ref().map_or(Ok(()), |keeper| keeper.ready()).context(MANAGER)?)

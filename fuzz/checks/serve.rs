@@ -88,7 +88,7 @@ pub fn saved(data: &[u8]) -> bool {
 
 /// Checks the text of a policy; true if it is one.
 pub fn policy(text: &str) -> bool {
-    let check = |text: &str| match text.contains('!') {
+    let check = |text: &str, _: Option<&[String]>| match text.contains('!') {
         true => Err("refused".to_owned()),
         false => Ok(()),
     };

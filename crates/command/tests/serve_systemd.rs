@@ -39,7 +39,7 @@ mount -t cgroup2 cgroup2 /sys/fs/cgroup && touch /run/fyke-built && mount --bind
 exec "$SYSTEMD" --system --unit=default.target --show-status=no </dev/null 2>/dev/null
 "#;
 
-/// Where control groups of version 2 are, if new ones may be made there.
+/// Folder of the control groups of version 2.
 fn groups() -> Option<PathBuf> {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
     let line = mounts.lines().find(|line| line.contains(" - cgroup2 "))?;
@@ -66,7 +66,7 @@ fn units(folder: &Path) {
     std::fs::write(more.join("test.conf"), text).unwrap();
 }
 
-/// Returns true under systemd. Elsewhere it runs this test there, or says why it cannot.
+/// Returns true under systemd. Elsewhere it runs this test there, or prints the reason why it cannot.
 fn under_systemd() -> bool {
     if std::env::var_os(INSIDE).is_some() {
         return true;
@@ -102,6 +102,13 @@ fn heard(text: &str, times: usize) {
     }
 }
 
+/// The process that systemd has started.
+fn main_process() -> u32 {
+    let words = ["show", "--value", "--property=MainPID", SERVICE];
+    let shown = Command::new("systemctl").args(words).output().unwrap();
+    String::from_utf8_lossy(&shown.stdout).trim().parse().unwrap()
+}
+
 fn dump(text: &str, file: &Path) -> Running {
     let mut command = Command::new(FYKE);
     command.args(["dump", "-i", &format!("serve:{SOCKET}"), text, "-w"]).arg(file);
@@ -110,8 +117,8 @@ fn dump(text: &str, file: &Path) -> Running {
     reader
 }
 
-/// Sends frames while the service is restarted, and killed if `killed`. Returns the sum of a reader that accepts all, and
-/// the number of frames that were sent.
+/// Sends frames while the service is restarted, or killed. Returns the sum of a reader that accepts all, and the number
+/// of frames that were sent.
 fn under_load(killed: bool, restored: &mut usize) -> (Sum, u64) {
     let (_folder, at) = folder();
     let file = at("all.pcapng");
@@ -122,7 +129,7 @@ fn under_load(killed: bool, restored: &mut usize) -> (Sum, u64) {
     for _ in 0..2 {
         pass(&count);
         match killed {
-            true => tool(&format!("systemctl kill --kill-who=main --signal=KILL {SERVICE}")),
+            true => tool(&format!("kill -KILL {}", main_process())),
             false => tool(&format!("systemctl restart {SERVICE}")),
         }
         *restored += 1;

@@ -1,6 +1,6 @@
 //! Every class with one worker and with four: equal counts and counters, or a refusal before anything is opened.
 //!
-//! The frames are conversations whose times drift apart, with TCP segments that are late, lost, repeated and
+//! The frames are conversations with times that drift apart, with TCP segments that are late, lost, repeated and
 //! contradicting, and connections that are silent for longer than their idle time; then real captures.
 
 use fyke_capture::{MemorySource, Source, open_file};

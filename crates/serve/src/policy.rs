@@ -224,9 +224,8 @@ impl Reading<'_> {
     }
 
     fn parse(&self) -> Result<File, PolicyError> {
-        toml::from_str(self.text).map_err(|error| {
-            self.error(error.span().unwrap_or(0..0), error.message().to_owned())
-        })
+        toml::from_str(self.text)
+            .map_err(|error| self.error(error.span().unwrap_or(0..0), error.message().to_owned()))
     }
 
     fn id(
@@ -274,11 +273,7 @@ impl Reading<'_> {
         })
     }
 
-    fn rule(
-        &self,
-        entry: &toml::Spanned<Entry>,
-        check: &Check<'_>,
-    ) -> Result<Rule, PolicyError> {
+    fn rule(&self, entry: &toml::Spanned<Entry>, check: &Check<'_>) -> Result<Rule, PolicyError> {
         let (at, entry) = (entry.span(), entry.get_ref());
         if entry.users.is_empty() && entry.groups.is_empty() {
             return Err(self.error(at, "the rule names no user; give users or groups"));

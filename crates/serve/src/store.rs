@@ -103,8 +103,8 @@ pub struct Left {
 }
 
 impl Left {
-    /// Sorts the descriptors of a service manager by their names, for each [key](key_of) of a capture; returns those that
-    /// are not of the store, too.
+    /// Sorts the descriptors of a service manager by their names, for each [key](key_of) of a capture; also returns
+    /// those that are not of the store.
     pub fn sort(given: Vec<(String, OwnedFd)>) -> (BTreeMap<String, Left>, Vec<OwnedFd>) {
         let (mut all, mut others) = (BTreeMap::<String, Left>::new(), Vec::new());
         for (name, descriptor) in given {
@@ -469,7 +469,10 @@ mod tests {
         given.push(("capture//run/b.sock".to_owned(), any()));
         let (mut all, others) = Left::sort(given);
         assert_eq!(all.keys().collect::<Vec<_>>(), ["/run/b.sock", "a%3a"]);
-        assert_eq!([key_of("a:"), key_of("/run/b.sock"), key_of("é%\n")].join(" "), "a%3a /run/b.sock %c3%a9%25%0a");
+        assert_eq!(
+            [key_of("a:"), key_of("/run/b.sock"), key_of("é%\n")].join(" "),
+            "a%3a /run/b.sock %c3%a9%25%0a"
+        );
         let mut left = all.remove(&key_of("a:")).unwrap();
         assert_eq!((others.len(), left.counts.len()), (1, 1));
         let readers = left.take_readers();

@@ -1,6 +1,6 @@
 //! `fyke serve`: captures once for many programs, which open filters of their own and read frames in shared memory.
 //!
-//! It runs a graph `device > serve` for each capture, in a thread of its own. Readers connect to the socket of a capture
+//! It runs a graph `device > serve` for each capture, in its own thread. Readers connect to the socket of a capture
 //! ([`Server`](fyke_serve::Server)); the control socket shows all readers, their texts, and the frames that they have
 //! not read yet or have lost ([`Live`]).
 
@@ -92,8 +92,10 @@ pub fn run(args: ServeArgs) -> Result<(), Failure> {
 fn open(all: Vec<Wanted>, manager: &mut Manager) -> Result<Vec<Capture>, Failure> {
     let mut captures = Vec::<Capture>::new();
     for one in all {
-        let beside = captures.first().map(|first| first.service.beside());
-        let service = beside.unwrap_or_else(Service::new);
+        let service = match captures.first() {
+            Some(first) => first.service.beside(),
+            None => Service::new(),
+        };
         captures.push(Capture::open(one, service, manager)?);
     }
     Ok(captures)
@@ -144,7 +146,9 @@ fn signals(
         let all: Vec<_> = seen.iter().map(counts_of).collect();
         match &all[..] {
             [(_, text)] => text.clone(),
-            several => several.iter().map(|(name, text)| format!("serve:{name}:\n{text}")).collect(),
+            several => {
+                several.iter().map(|(name, text)| format!("serve:{name}:\n{text}")).collect()
+            }
         }
     })?;
     Ok(stop)

@@ -1,4 +1,4 @@
-//! A service manager for the tests of restarts: it opens sockets for `fyke serve`, and keeps descriptors, as systemd does.
+//! A service manager for tests: it opens sockets for `fyke serve`, and keeps descriptors, as systemd does.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use crate::common::{FYKE, Running};
@@ -111,7 +111,10 @@ impl Manager {
     /// Starts a reader of a service.
     pub fn dump_of(&self, service: usize, words: &[&str], file: &Path) -> Running {
         let mut command = Command::new(FYKE);
-        command.args(["dump", "-i", &format!("serve:{}", self.names[service]), "-w"]).arg(file).args(words);
+        command
+            .args(["dump", "-i", &format!("serve:{}", self.names[service]), "-w"])
+            .arg(file)
+            .args(words);
         let reader = Running::start(command.stdout(Stdio::null()));
         reader.hear("listening on serve:");
         reader

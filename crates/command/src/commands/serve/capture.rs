@@ -4,11 +4,11 @@
 //! open ─▶ restore readers, place in the kernel ─▶ (rights are dropped) ─▶ start ─▶ run: a thread for each capture
 //! ```
 
+use super::super::Failure;
 use super::super::graphs;
 use super::super::privilege::{Doors, Needs};
 use super::super::space::Kernel;
 use super::super::unseen::Unseen;
-use super::super::Failure;
 use super::kept::{Kept, Manager};
 use super::live::Shown;
 use super::log::Log;
@@ -32,7 +32,7 @@ pub struct Capture {
     unseen: Unseen,
 }
 
-/// A capture whose readers are served.
+/// A capture with readers that are served.
 pub struct Running {
     pub name: String,
     pub interface: String,

@@ -78,8 +78,8 @@ fn source(args: &ServeArgs) -> SourceArgs {
     }
 }
 
-/// Gives the captures their names, and the sockets that the service manager has opened: a single one belongs to a single
-/// capture, else each to the capture with the name of its file.
+/// Gives the captures their names, and the sockets that the service manager has opened: a single one belongs to a
+/// single capture, else each to the capture with the name of its file.
 pub fn named(
     args: &ServeArgs,
     mut all: Vec<Wanted>,

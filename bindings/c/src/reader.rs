@@ -10,6 +10,7 @@
 
 use crate::filter::refusal;
 use crate::handles::{Handled, Table};
+use fyke_capture::source::Interface;
 use fyke_capture::{
     FrameServer, Next, RingOptions, RingSource, SharedSource, Source, interfaces_available,
     open_file,
@@ -193,6 +194,11 @@ impl FykeReader {
     /// The link type of the frames; of several, the first.
     pub fn link(&self) -> LinkType {
         self.link
+    }
+
+    /// The interfaces of the source so far.
+    pub fn interfaces(&self) -> &[Interface] {
+        self.source.as_ref().map_or(&[], |source| source.interfaces())
     }
 
     /// True if frames wait: nothing is lost if the program is slow.

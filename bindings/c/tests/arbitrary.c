@@ -14,7 +14,8 @@ static const char *const WORDS[] = {
 };
 static const char *const LINKS[] = { "EN10MB", "RAW", "LINUX_SLL2", "NONE SUCH", "", "IEEE802_11_RADIO" };
 static const char *const FUNCTIONS[] = {
-	"BPF_FILTER", "STR_SEARCH", "PKT_COUNTER", "BYTE_COUNTER", "TO_BUFFER", "SAMPLE", "GAP", "HASH", "", "\xff",
+	"BPF_FILTER", "STR_SEARCH", "PKT_COUNTER", "BYTE_COUNTER", "TO_BUFFER", "SAMPLE", "GAP", "PKTINFO", "HASH",
+	"", "\xff",
 };
 
 static char path[4096];
@@ -137,7 +138,7 @@ static void of_a_flow(uint64_t *seed)
 	case 5: CHECK(mapi_last_error()); break;
 	default:
 		mapi_apply(flow, ONE_OF(FUNCTIONS, seed), next(seed) % 8 ? text : NULL, (int)(next(seed) % 99) - 9,
-			   (int)next(seed));
+			   (int)(next(seed) % 4 ? next(seed) % 3 : next(seed)), next(seed));
 	}
 }
 

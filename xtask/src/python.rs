@@ -6,8 +6,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 /// Packages: four that read batches, one that plots, one that reads by libpcap, and one that checks type stubs.
-const PACKAGES: &[&str] =
-    &["pyarrow", "pandas", "polars", "duckdb", "matplotlib", "scapy", "mypy"];
+const PACKAGES: &[&str] = &["pyarrow", "pandas", "polars", "duckdb", "matplotlib", "scapy", "mypy"];
 
 fn folder(workspace: &Workspace) -> Result<PathBuf, String> {
     Ok(workspace.target_dir()?.join("python"))

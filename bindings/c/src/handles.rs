@@ -36,7 +36,7 @@ struct Open<T> {
     entries: BTreeMap<u64, Arc<Entry<T>>>,
 }
 
-/// What a handle names.
+/// The object that a handle names.
 struct Entry<T> {
     /// Held by the next thread that gets the value.
     turn: Mutex<()>,

@@ -29,7 +29,7 @@ const PCAP: i32 = 0;
 /// Modes of `SAMPLE`.
 const PERIODIC: i32 = 0;
 const PROBABILISTIC: i32 = 1;
-/// What `PKTINFO` tells.
+/// Values of `PKTINFO`.
 const TIME: i32 = 0;
 const SIZE: i32 = 1;
 
@@ -62,7 +62,7 @@ pub enum Function {
     Filter(Box<FykeReader>),
     /// Bytes to find, and where.
     Search(Box<Finder<'static>>, usize, usize),
-    /// Every so many packets, and those since the last one.
+    /// A period in packets, and the packets since the last one that passed.
     Every(u64, u64),
     /// A percentage, and the state of the random numbers.
     Percent(u64, u64),

@@ -12,7 +12,9 @@ static const char *const WORDS[] = {
 	"tcp", "udp port 53", "not (", "ip6", "or", "\xff\xfe", "host 10.1.2.3", "greater 1000", "",
 	"inbound", "tcp[13] & 2 != 0", ")", "net 10/8", "port", "vlan 7 and", "\"",
 };
-static const char *const LINKS[] = { "EN10MB", "RAW", "LINUX_SLL2", "NONE SUCH", "", "IEEE802_11_RADIO" };
+static const char *const LINKS[] = {
+	"EN10MB", "RAW", "LINUX_SLL2", "NONE SUCH", "", "IEEE802_11_RADIO",
+};
 static const char *const FUNCTIONS[] = {
 	"BPF_FILTER", "STR_SEARCH", "PKT_COUNTER", "BYTE_COUNTER", "TO_BUFFER", "SAMPLE", "GAP", "PKTINFO", "HASH",
 	"", "\xff",
@@ -137,7 +139,8 @@ static void of_a_flow(uint64_t *seed)
 	case 4: mapi_close_flow(next(seed) % 4 ? flow : (int)next(seed)); break;
 	case 5: CHECK(mapi_last_error()); break;
 	default:
-		mapi_apply(flow, ONE_OF(FUNCTIONS, seed), next(seed) % 8 ? text : NULL, (int)(next(seed) % 99) - 9,
+		mapi_apply(flow, ONE_OF(FUNCTIONS, seed), next(seed) % 8 ? text : NULL,
+			   (int)(next(seed) % 99) - 9,
 			   (int)(next(seed) % 4 ? next(seed) % 3 : next(seed)), next(seed));
 	}
 }

@@ -1,7 +1,8 @@
 //! The Python package as users have it: a wheel, installed by pip in a new environment, used by programs of Python.
 //!
-//! `cargo xtask test` has put pyarrow, pandas, polars, DuckDB, matplotlib and mypy into `target/python`, which the second half of the tests adds to
-//! the environment: the package itself needs none of them. Traffic is sent in network namespaces of their own.
+//! `cargo xtask test` has put pyarrow, pandas, polars, DuckDB, matplotlib and mypy into `target/python`, which the
+//! second half of the tests adds to the environment: the package itself needs none of them. Traffic is sent in network
+//! namespaces of their own.
 
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -75,7 +76,9 @@ fn others(packages: &[&str]) -> Option<PathBuf> {
     let is_there = |folder: &PathBuf| packages.iter().all(|name| folder.join(name).exists());
     let there = folder.filter(|folder| folder.join("READY").exists() && is_there(folder));
     if there.is_none() {
-        println!("skipped: not all of {packages:?} in target/python: `cargo xtask setup` installs them");
+        println!(
+            "skipped: not all of {packages:?} in target/python: `cargo xtask setup` installs them"
+        );
     }
     there
 }

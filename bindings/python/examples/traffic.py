@@ -29,11 +29,13 @@ print(pairs.head(10).to_string())
 names = {1: "ICMP", 6: "TCP", 17: "UDP", 58: "ICMPv6"}
 seconds = (frames["time"] - frames["time"].min()).dt.total_seconds()
 width = max(float(seconds.max()) / 50, 1e-6)
-frames["part"] = (seconds / width).astype(int) * width
+frames["part"] = (seconds / width).astype(int)
 frames["name"] = frames["protocol"].map(names).fillna("others")
 table = frames.pivot_table(
     index="part", columns="name", values="length", aggfunc="sum", fill_value=0
 )
+table = table.reindex(range(51), fill_value=0)  # also the parts without a frame
+table.index = table.index * width
 
 # %% The plot.
 matplotlib.use("svg")

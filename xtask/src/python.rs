@@ -5,8 +5,8 @@ use crate::shell::{Workspace, find_program, status};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
-/// Packages: two that read batches, and one that checks type stubs.
-const PACKAGES: &[&str] = &["pyarrow", "pandas", "mypy"];
+/// Packages: four that read batches, one that plots, one that reads by libpcap, and one that checks type stubs.
+const PACKAGES: &[&str] = &["pyarrow", "pandas", "polars", "duckdb", "matplotlib", "scapy", "mypy"];
 
 fn folder(workspace: &Workspace) -> Result<PathBuf, String> {
     Ok(workspace.target_dir()?.join("python"))
@@ -19,7 +19,9 @@ fn folder(workspace: &Workspace) -> Result<PathBuf, String> {
 pub fn prepare(workspace: &Workspace) -> Result<(), String> {
     let folder = folder(workspace)?;
     let ready = folder.join("READY");
-    if ready.exists() || find_program("python3").is_none() {
+    let names = PACKAGES.join(" ");
+    let is_there = std::fs::read_to_string(&ready).is_ok_and(|there| there == names);
+    if is_there || find_program("python3").is_none() {
         return Ok(());
     }
     eprintln!("set-up: downloading {} for Python into {}", PACKAGES.join(", "), folder.display());
@@ -34,5 +36,5 @@ pub fn prepare(workspace: &Workspace) -> Result<(), String> {
         );
         return Ok(());
     }
-    std::fs::write(&ready, "").map_err(|e| format!("{}: {e}", ready.display()))
+    std::fs::write(&ready, names).map_err(|e| format!("{}: {e}", ready.display()))
 }

@@ -93,6 +93,14 @@ const NEEDS: &[Need] = &[
         without: "comparisons with tcpdump are skipped",
     },
     Need {
+        name: "ngrep",
+        sign: Sign::Program(&["ngrep"]),
+        packages: ["ngrep", "ngrep", "ngrep"],
+        wanted_from: Purpose::Demo,
+        required_from: Purpose::Ci,
+        without: "the drop-in for libpcap is not tested with ngrep",
+    },
+    Need {
         name: "iproute2 (ip)",
         sign: Sign::Program(&["ip"]),
         packages: ["iproute2", "iproute", "iproute2"],
@@ -468,6 +476,7 @@ mod tests {
         let present = [
             "cc",
             "tcpdump",
+            "ngrep",
             "ip",
             "ethtool",
             "clang",

@@ -1,5 +1,6 @@
 //! Handles of C programs: numbers in the form of pointers, never used again, so that a wrong or closed handle, or that
-//! of a parent process, is an error and not a crash. Calls from several threads wait for each other.
+//! of a parent process, is an error and not a crash. Calls from several threads wait for each other, in turn: a thread
+//! that calls in a loop lets one that waits go first.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -32,7 +33,22 @@ pub struct Table<T>(Mutex<Open<T>>);
 
 struct Open<T> {
     last: u64,
-    entries: BTreeMap<u64, Arc<Mutex<T>>>,
+    entries: BTreeMap<u64, Arc<Entry<T>>>,
+}
+
+/// The object that a handle names.
+struct Entry<T> {
+    /// Held by the next thread that gets the value.
+    turn: Mutex<()>,
+    value: Mutex<T>,
+}
+
+impl<T> Entry<T> {
+    /// Waits for the value, in turn.
+    fn lock(&self) -> MutexGuard<'_, T> {
+        let _turn = lock(&self.turn);
+        lock(&self.value)
+    }
 }
 
 impl<T> Table<T> {
@@ -88,7 +104,8 @@ pub fn open<T: Handled>(value: T) -> *mut T {
     let mut open = lock(&T::table().0);
     open.last += 1;
     let number = (process() << PROCESS_SHIFT) | (open.last * STEP) | MARK;
-    open.entries.insert(number, Arc::new(Mutex::new(value)));
+    let entry = Entry { turn: Mutex::new(()), value: Mutex::new(value) };
+    open.entries.insert(number, Arc::new(entry));
     std::ptr::without_provenance_mut(number as usize)
 }
 
@@ -120,7 +137,7 @@ pub fn with<T: Handled, R, E: Display>(
         let number = check(handle)?;
         let entry = lock(&T::table().0).entries.get(&number).cloned();
         let entry = entry.ok_or_else(not_open::<T>)?;
-        call(&mut lock(&entry)).map_err(|error| error.to_string())
+        call(&mut entry.lock()).map_err(|error| error.to_string())
     })
 }
 
@@ -129,7 +146,7 @@ pub fn close<T: Handled>(handle: *mut T) -> bool {
     let closed = guarded(|| {
         let number = check(handle)?;
         let entry = lock(&T::table().0).entries.remove(&number).ok_or_else(not_open::<T>)?;
-        drop(lock(&entry));
+        drop(entry.lock());
         drop(entry);
         Ok::<_, String>(())
     });

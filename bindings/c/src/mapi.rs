@@ -5,8 +5,9 @@
 //!
 //! Source: FFPF, section 6 (MAPI over flow graphs); the calls and functions are those of SCAMPI's MAPI.
 
+use crate::mapi_functions::{Function, Given, chain};
 use crate::reader::{FykeReader, Taken};
-use memchr::memmem::Finder;
+use fyke_frame::LinkType;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -34,23 +35,8 @@ pub struct Packet {
     pub timestamp_ns: u64,
     /// Interface of the source, from 0.
     pub interface: u32,
-}
-
-/// A function of the chain.
-enum Function {
-    /// A text, until the flow is connected.
-    Text(String),
-    /// The text of the reader, which has decided.
-    Head,
-    Filter(Box<FykeReader>),
-    Search {
-        finder: Box<Finder<'static>>,
-        offset: usize,
-        depth: usize,
-    },
-    Packets,
-    Bytes,
-    Buffer,
+    /// Link type.
+    pub link: LinkType,
 }
 
 /// Packets on their way to the program.
@@ -110,7 +96,7 @@ impl Shared {
     }
 
     /// Stores a packet. One of a file waits until there is room; false: there is none.
-    fn push(&self, packet: Packet, waits: bool) -> bool {
+    pub fn push(&self, packet: Packet, waits: bool) -> bool {
         let mut queue = self.lock();
         let is_full =
             |queue: &Queue| queue.packets.len() >= MAX_PACKETS || queue.bytes >= MAX_BYTES;
@@ -148,44 +134,20 @@ impl Flow {
     }
 
     /// Adds a function to the chain; returns its number.
-    pub fn apply(
-        &mut self,
-        name: &str,
-        text: Option<&str>,
-        (offset, depth): (i32, i32),
-    ) -> Done<usize> {
+    pub fn apply(&mut self, name: &str, given: Given<'_>) -> Done<usize> {
         if self.is_connected() {
             return Err("the flow is connected: functions are applied before".to_owned());
         }
         if self.count == MAX_FUNCTIONS {
             return Err(format!("a flow has at most {MAX_FUNCTIONS} functions"));
         }
-        let needs = || text.ok_or_else(|| format!("{name} needs a text"));
-        let size = |value: i32| {
-            usize::try_from(value).map_err(|_| format!("{name}: {value} is less than 0"))
-        };
-        let function = match name {
-            "BPF_FILTER" => Function::Text(needs()?.to_owned()),
-            "STR_SEARCH" => {
-                let finder = Box::new(Finder::new(needs()?).into_owned());
-                Function::Search { finder, offset: size(offset)?, depth: size(depth)? }
-            }
-            "PKT_COUNTER" => Function::Packets,
-            "BYTE_COUNTER" => Function::Bytes,
-            "TO_BUFFER" if self.buffer.is_some() => {
+        let function = Function::new(name, given)?;
+        if matches!(function, Function::Buffer) {
+            if self.buffer.is_some() {
                 return Err("the flow has a TO_BUFFER: a flow has one".to_owned());
             }
-            "TO_BUFFER" => {
-                self.buffer = Some(self.count);
-                Function::Buffer
-            }
-            _ => {
-                return Err(format!(
-                    "there is no function {name}; there are BPF_FILTER, STR_SEARCH, PKT_COUNTER, BYTE_COUNTER and \
-                     TO_BUFFER"
-                ));
-            }
-        };
+            self.buffer = Some(self.count);
+        }
         self.functions.push(function);
         self.count += 1;
         Ok(self.count - 1)
@@ -211,27 +173,14 @@ impl Flow {
             return Err("the flow is connected".to_owned());
         }
         let head = match self.functions.first() {
-            Some(Function::Text(text)) => text,
+            Some(Function::Text(text) | Function::Head(text)) => text,
             _ => "",
         };
         let reader = FykeReader::open(&self.source, head)?;
-        let link = reader.link();
-        let mut filters = Vec::new();
-        for (number, function) in self.functions.iter().enumerate() {
-            if let Function::Text(text) = function {
-                filters.push(match number {
-                    0 => Function::Head,
-                    _ => Function::Filter(Box::new(FykeReader::of_link(link, text)?)),
-                });
-            }
+        for (number, function) in self.functions.iter_mut().enumerate() {
+            function.connect((reader.link(), number == 0), reader.interfaces())?;
         }
-        let mut filters = filters.into_iter();
-        let mut functions = std::mem::take(&mut self.functions);
-        for function in &mut functions {
-            if matches!(function, Function::Text(_)) {
-                *function = filters.next().unwrap_or(Function::Head);
-            }
-        }
+        let functions = std::mem::take(&mut self.functions);
         let shared = Arc::clone(&self.shared);
         let thread = std::thread::Builder::new().name("mapi".to_owned());
         let run = move || run(reader, functions, &shared);
@@ -272,6 +221,15 @@ impl Drop for Ending<'_> {
 /// The loop of a flow.
 fn run(mut reader: FykeReader, mut functions: Vec<Function>, shared: &Shared) {
     let mut ending = Ending(shared, Some("the thread of the flow has failed".to_owned()));
+    let read = read(&mut reader, &mut functions, shared);
+    // All files are complete, whatever the others are.
+    let finished: Vec<_> = functions.into_iter().map(Function::finish).collect();
+    let finished: Done<()> = finished.into_iter().collect();
+    ending.1 = read.and(finished).err();
+}
+
+/// Reads until the end of the source, or of the flow.
+fn read(reader: &mut FykeReader, functions: &mut [Function], shared: &Shared) -> Done<()> {
     let waits = reader.is_file();
     while !shared.stop.load(Ordering::Relaxed) {
         let mut packets = Vec::new();
@@ -281,47 +239,15 @@ fn run(mut reader: FykeReader, mut functions: Vec<Function>, shared: &Shared) {
                 wire_len: kept.wire_len,
                 timestamp_ns: kept.timestamp_ns,
                 interface: kept.interface,
+                link: kept.link,
             });
-        });
+        })?;
         for packet in packets {
-            chain(&mut functions, &packet, (shared, waits));
+            chain(functions, &packet, (shared, waits, reader.interfaces()))?;
         }
-        match taken {
-            Ok(Taken::Frames(_)) => {}
-            Ok(Taken::End) => break,
-            Err(error) => {
-                ending.1 = Some(error);
-                return;
-            }
+        if taken == Taken::End {
+            break;
         }
     }
-    ending.1 = None;
-}
-
-/// Applies the chain to a packet.
-fn chain(functions: &mut [Function], packet: &Packet, (shared, waits): (&Shared, bool)) {
-    for (number, function) in functions.iter_mut().enumerate() {
-        let count = match function {
-            Function::Head | Function::Packets => 1,
-            Function::Text(_) => return, // none in a connected flow
-            Function::Filter(filter) => match filter.matches(&packet.bytes, packet.wire_len) {
-                Ok(true) => 1,
-                _ => return,
-            },
-            Function::Search { finder, offset, depth } => {
-                let end = match *depth {
-                    0 => packet.bytes.len(),
-                    depth => offset.saturating_add(depth).min(packet.bytes.len()),
-                };
-                let part = packet.bytes.get(*offset..end);
-                match part.is_some_and(|part| finder.find(part).is_some()) {
-                    true => 1,
-                    false => return,
-                }
-            }
-            Function::Bytes => packet.wire_len.into(),
-            Function::Buffer => u64::from(!shared.push(packet.clone(), waits)),
-        };
-        shared.results[number].fetch_add(count, Ordering::Relaxed);
-    }
+    Ok(())
 }

@@ -4,6 +4,7 @@
 use crate::calls::string;
 use crate::handles::{fail, guarded, with_error};
 use crate::mapi::{Flow, Packet, Shared};
+use crate::mapi_functions::Given;
 use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_ushort, c_void};
 use std::mem::offset_of;
@@ -82,18 +83,20 @@ pub extern "C" fn mapi_create_flow(device: *const c_char) -> c_int {
     created.unwrap_or(-1)
 }
 
-/// Adds a function to the chain of a flow.
+/// Adds a function to the chain of a flow; `a`, `b` and `c` are its numbers.
 #[unsafe(no_mangle)]
 pub extern "C" fn mapi_apply(
     flow: c_int,
-    function: *const c_char,
+    name: *const c_char,
     text: *const c_char,
-    offset: c_int,
-    depth: c_int,
+    a: c_int,
+    b: c_int,
+    c: c_ulonglong,
 ) -> c_int {
     let applied = guarded(|| {
         let text = if text.is_null() { None } else { Some(string(text)?) };
-        let number = lock(&entry(flow)?.flow).apply(string(function)?, text, (offset, depth))?;
+        let given = Given { text, numbers: (a, b), long: c };
+        let number = lock(&entry(flow)?.flow).apply(string(name)?, given)?;
         c_int::try_from(number).map_err(|error| error.to_string())
     });
     applied.unwrap_or(-1)

@@ -1,6 +1,9 @@
 //! Operations for instructions of passes: the predefined tests that C programs select.
+//!
+//! Those that are selected by name too, as by `fyke ctl pass`, are [`Operation`]'s, with the same numbers. The others
+//! are here.
 
-use fyke_pass::{Instruction, Opcode, primitive};
+use fyke_pass::{Instruction, Opcode, Operation, primitive};
 
 /// Offsets in an untagged Ethernet frame.
 const IP: u16 = 14;
@@ -141,6 +144,9 @@ impl FykeOp {
     /// The instruction without parameters.
     fn instruction(self, arg: u32) -> Result<Instruction, String> {
         use FykeOp::*;
+        if let Some(named) = Operation::numbered(self as u32) {
+            return Ok(named.instruction(arg));
+        }
         let list = |opcode, offset| Instruction::new(opcode, offset).behind_ipv4(IP);
         let payload = |opcode| list(opcode, 0).second_length_at(TCP_DATA_OFFSET);
         let network = |offset, distance: u16| {
@@ -151,37 +157,24 @@ impl FykeOp {
             return Err(format!("the length of an IPv6 prefix is from 1 to 128, not {arg}"));
         }
         Ok(match self {
-            FykeTrue => Instruction::new(Opcode::Nop, 0),
-            FykeNever => primitive::never(),
-            FykeEtherIp => primitive::ether_ip(),
-            FykeEtherIp6 => primitive::ether_ip6(),
-            FykeEtherArp => primitive::ether_arp(),
-            FykeEtherIpTcpNonfrag => primitive::ether_ip_tcp_nonfrag(),
-            FykeEtherIpUdpNonfrag => primitive::ether_ip_udp_nonfrag(),
             FykeEtherIpProtoNonfrag => {
                 let protocol = u8::try_from(arg)
                     .map_err(|_| format!("a protocol of IP is from 0 to 255, not {arg}"))?;
                 primitive::ether_ip_proto_nonfrag(protocol)
             }
-            FykeIpSrc => list(Opcode::DMeq, IP_SOURCE).with_param(0, arg),
-            FykeIpDst => list(Opcode::DMeq, IP_DESTINATION).with_param(0, arg),
-            FykeIpHost => list(Opcode::DDmeq, IP_SOURCE).with_param(0, arg),
             FykeIpSrcHost => list(Opcode::DEq, IP_SOURCE),
             FykeIpDstHost => list(Opcode::DEq, IP_DESTINATION),
             FykeIpSrcAndDstNet => list(Opcode::DBmeq, IP_SOURCE),
-            FykePortSrc => list(Opcode::L1Seq, 0),
-            FykePortDst => list(Opcode::L1Seq, 2),
-            FykePort => list(Opcode::L1Eseq, 0),
             FykePortsBoth => list(Opcode::L1Sseq, 0),
             FykePortRangeSrc => list(Opcode::L1Srng, 0),
             FykePortRangeDst => list(Opcode::L1Srng, 2),
             FykePortRange => list(Opcode::L1Srng, 0).with_flags(fyke_pass::layout::EITHER),
-            FykeEtherType => list(Opcode::DSeq, 12),
             FykeTcpPayload => payload(Opcode::L2Leq),
             FykeTcpPayloadMasked => payload(Opcode::L2LeqM),
             FykeIp6Src => network(IP6_SOURCE, 0),
             FykeIp6Dst => network(IP6_DESTINATION, 0),
             FykeIp6Host => network(IP6_SOURCE, IP6_DESTINATION - IP6_SOURCE),
+            _ => return Err(format!("there is no operation {}", self as u32)),
         })
     }
 }
@@ -219,6 +212,17 @@ mod tests {
     #[test]
     fn the_list_is_in_the_order_of_the_numbers() {
         assert!(ALL.iter().enumerate().all(|(place, &op)| op as usize == place));
+    }
+
+    /// C's names are those of the library, so the numbers mean the same.
+    #[test]
+    fn operations_that_have_names_are_the_same_by_number() {
+        for (operation, name) in Operation::ALL {
+            let here = ALL[operation as usize];
+            let own = format!("{here:?}").to_lowercase();
+            assert_eq!(own, format!("fyke{}", name.replace('_', "")));
+            assert_eq!(here.instruction(7), Ok(operation.instruction(7)));
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@
 
 use crate::filter::refusal;
 use crate::handles::{Handled, Table};
+use fyke_capture::source::Interface;
 use fyke_capture::{
     FrameServer, Next, RingOptions, RingSource, SharedSource, Source, interfaces_available,
     open_file,
@@ -26,8 +27,8 @@ use std::time::{Duration, Instant};
 /// Result of `fyke_next`: no frame will come any more.
 pub const FYKE_END: i32 = -2;
 
-/// Longest wait for the source without a look at the time.
-const PATIENCE: Duration = Duration::from_millis(50);
+/// Longest wait for the source without a look at the time and at calls of other threads.
+pub const PATIENCE: Duration = Duration::from_millis(50);
 /// Beginning of the names of services.
 const SERVICE: &str = "serve:";
 
@@ -195,6 +196,11 @@ impl FykeReader {
         self.link
     }
 
+    /// The interfaces of the source so far.
+    pub fn interfaces(&self) -> &[Interface] {
+        self.source.as_ref().map_or(&[], |source| source.interfaces())
+    }
+
     /// True if frames wait: nothing is lost if the program is slow.
     pub fn is_file(&self) -> bool {
         self.is_file
@@ -224,7 +230,7 @@ impl FykeReader {
         Ok(!accepted.is_empty())
     }
 
-    /// Waits until there are frames, and gives up to `most` of them to `give`.
+    /// Waits until there are frames, at most `patience` and one batch, and gives up to `most` of them to `give`.
     pub fn next(
         &mut self,
         most: usize,
@@ -232,6 +238,7 @@ impl FykeReader {
         mut give: impl FnMut(usize, &Kept, &[u8]),
     ) -> Result<Taken, String> {
         let deadline = Instant::now().checked_add(patience);
+        let mut is_filled = false;
         loop {
             if self.filters.epoch() != self.reader.epoch() {
                 self.settle();
@@ -250,15 +257,17 @@ impl FykeReader {
             if self.ended {
                 return Ok(Taken::End);
             }
-            let is_quiet = !self.fill()?;
-            if is_quiet && !self.ended && deadline.is_some_and(|end| Instant::now() >= end) {
+            let is_late = is_filled && deadline.is_some_and(|end| Instant::now() >= end);
+            if is_late {
                 return Ok(Taken::Frames(0));
             }
+            self.fill()?;
+            is_filled = true;
         }
     }
 
-    /// Reads a batch; false if there is none.
-    fn fill(&mut self) -> Result<bool, String> {
+    /// Reads a batch, if the source has one.
+    fn fill(&mut self) -> Result<(), String> {
         self.settle();
         self.kept.clear();
         self.next = 0;
@@ -268,10 +277,10 @@ impl FykeReader {
         };
         let batch = match source.next() {
             Ok(Next::Frames(batch, _)) => batch,
-            Ok(Next::Idle) => return Ok(false),
+            Ok(Next::Idle) => return Ok(()),
             Ok(Next::End) => {
                 self.ended = true;
-                return Ok(false);
+                return Ok(());
             }
             Err(error) => {
                 self.ended = true;
@@ -297,7 +306,7 @@ impl FykeReader {
         let count = self.kept.len() as u64;
         self.accepted += count;
         self.rejected += batch.len() as u64 - count;
-        Ok(true)
+        Ok(())
     }
 
     /// Evaluates the frames that the program has not got again, after an edit.

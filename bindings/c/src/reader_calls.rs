@@ -3,10 +3,10 @@
 use crate::calls::{number_of, status, string};
 use crate::filter::FykeFilter;
 use crate::handles::{close, guarded, open, with};
-use crate::reader::{FYKE_END, FykeReader, FykeReaderCounts, Taken};
+use crate::reader::{FYKE_END, FykeReader, FykeReaderCounts, PATIENCE, Taken};
 use fyke_filters::Change;
 use std::ffi::{c_char, c_int};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Most frames of a call, changes of a group, bytes of a frame.
 const MAX_FRAMES: usize = 1 << 20;
@@ -144,7 +144,8 @@ pub unsafe extern "C" fn fyke_match(
 
 /// Waits for accepted frames and stores up to `count` of them. Returns their number, 0 if none came within
 /// `timeout_ms` (negative: no limit), FYKE_END at the end of a file or of the service, or −1; a service that was killed
-/// is an error. One thread at a time may use the frames of a reader.
+/// is an error. One thread at a time may use the frames of a reader; other threads may edit, count and close it
+/// meanwhile: they wait for a twentieth of a second at most, and after `fyke_reader_close` this call returns −1.
 ///
 /// # Safety
 /// `frames` has room for `count` elements.
@@ -155,29 +156,46 @@ pub unsafe extern "C" fn fyke_next(
     count: usize,
     timeout_ms: c_int,
 ) -> c_int {
-    let limit = u64::try_from(timeout_ms).map_or(Duration::MAX, Duration::from_millis);
-    let taken = with(reader, |reader| {
-        if frames.is_null() || count == 0 {
-            return Err("there is no room for frames".to_owned());
+    let limit = u64::try_from(timeout_ms).ok().map(Duration::from_millis);
+    let begin = Instant::now();
+    loop {
+        let left = limit.map(|limit| limit.saturating_sub(begin.elapsed()));
+        let patience = left.map_or(PATIENCE, |left| left.min(PATIENCE));
+        // SAFETY: as documented.
+        let taken = with(reader, |reader| unsafe { take(reader, (frames, count), patience) });
+        match taken {
+            Some(Taken::Frames(0)) if left.is_none_or(|left| left > patience) => {}
+            Some(Taken::Frames(count)) => return c_int::try_from(count).unwrap_or(c_int::MAX),
+            Some(Taken::End) => return FYKE_END,
+            None => return -1,
         }
-        reader.next(count.min(MAX_FRAMES), limit, |place, kept, bytes| {
-            let frame = FykeFrame {
-                data: bytes.as_ptr(),
-                captured: bytes.len() as u32, // frames have at most 32 bits of bytes
-                length: kept.wire_len,
-                time_ns: kept.timestamp_ns,
-                link: kept.link.0.into(),
-                interface: kept.interface,
-            };
-            // SAFETY: `place` is below `count`, and the caller has room for that number.
-            unsafe { frames.add(place).write(frame) };
-        })
-    });
-    match taken {
-        Some(Taken::Frames(count)) => c_int::try_from(count).unwrap_or(c_int::MAX),
-        Some(Taken::End) => FYKE_END,
-        None => -1,
     }
+}
+
+/// Waits for frames and stores them; between two such steps, calls of other threads have their turn.
+///
+/// # Safety
+/// `frames` has room for `count` elements.
+unsafe fn take(
+    reader: &mut FykeReader,
+    (frames, count): (*mut FykeFrame, usize),
+    patience: Duration,
+) -> Result<Taken, String> {
+    if frames.is_null() || count == 0 {
+        return Err("there is no room for frames".to_owned());
+    }
+    reader.next(count.min(MAX_FRAMES), patience, |place, kept, bytes| {
+        let frame = FykeFrame {
+            data: bytes.as_ptr(),
+            captured: bytes.len() as u32, // frames have at most 32 bits of bytes
+            length: kept.wire_len,
+            time_ns: kept.timestamp_ns,
+            link: kept.link.0.into(),
+            interface: kept.interface,
+        };
+        // SAFETY: `place` is below `count`, and the caller has room for that number.
+        unsafe { frames.add(place).write(frame) };
+    })
 }
 
 /// Makes several changes of the texts of a reader as one edit, all or none. After it, `fyke_next` gives only frames

@@ -113,6 +113,12 @@ fn a_c_program_reads_frames() {
     run(&["cc", "gcc", "clang"], "tests/reader.c");
 }
 
+/// Calls of readers and flows with arbitrary arguments from three threads; the seed is in the output.
+#[test]
+fn a_c_program_calls_with_arbitrary_arguments() {
+    run(&["cc", "gcc", "clang"], "tests/arbitrary.c");
+}
+
 #[test]
 fn a_c_program_has_flows_of_mapi() {
     run(&["cc", "gcc", "clang"], "tests/mapi.c");

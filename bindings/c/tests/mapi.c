@@ -29,6 +29,58 @@ static void write_file(const char *path)
 	fclose(file);
 }
 
+static unsigned long long times;
+
+static void see(const struct mapipkt *packet)
+{
+	times += packet->ts / 1000000000;
+}
+
+/* Samples, gaps, sizes and a file; the packets by mapi_loop. */
+static void samples_and_files(const char *path)
+{
+	char file[4200], text[MAPI_STR_LENGTH];
+	int number = 0;
+
+	snprintf(file, sizeof file, "%s.written", path);
+	int flow = mapi_create_offline_flow(path, MFF_PCAP);
+	int gap = mapi_apply_function(flow, "GAP");
+	int size = mapi_apply_function(flow, "PKTINFO", PKT_SIZE);
+	int when = mapi_apply_function(flow, "PKTINFO", PKT_TS);
+	int tenth = mapi_apply_function(flow, "SAMPLE", 10, PERIODIC);
+	int written = mapi_apply_function(flow, "TO_FILE", MFF_PCAP, file, 30ULL);
+	int half = mapi_apply_function(flow, "SAMPLE", 50, PROBABILISTIC);
+	int none = mapi_apply_function(flow, "SAMPLE", 0, PROBABILISTIC);
+	int buffer = mapi_apply_function(flow, "TO_BUFFER", 0);
+	CHECK(gap == 0 && none == 6 && buffer == 7);
+	CHECK(mapi_apply_function(flow, "SAMPLE", 0, PERIODIC) == -1);
+	CHECK(mapi_apply_function(flow, "SAMPLE", 101, PROBABILISTIC) == -1);
+	CHECK(mapi_apply_function(flow, "SAMPLE", 1, 7) == -1);
+	CHECK(mapi_apply_function(flow, "PKTINFO", 9) == -1);
+	CHECK(mapi_apply_function(flow, "TO_FILE", 3, file, 0ULL) == -1);
+	mapi_read_error(&number, text);
+	CHECK(number != 0 && strstr(text, "TO_FILE has no format 3"));
+	CHECK(mapi_connect(flow) == 0 && !mapi_get_next_pkt(flow, buffer));
+	CHECK(result(flow, gap) == 1000000000 && result(flow, when) == 1999000005000);
+	CHECK(result(flow, size) == tcp_frame().length + 10);
+	CHECK(result(flow, tenth) == 100 && result(flow, written) == 30 && result(flow, none) == 0);
+	CHECK(result(flow, half) > 10 && result(flow, half) < 90 && mapi_close_flow(flow) == 0);
+
+	/* the file has every tenth packet of the first 300 */
+	flow = mapi_create_flow(file);
+	buffer = mapi_apply_function(flow, "TO_BUFFER", 0);
+	CHECK(mapi_connect(flow) == 0 && mapi_loop(flow, buffer, 10, see) == 10);
+	CHECK(mapi_loop(flow, buffer, -1, see) == 20 && times == 30 * 1009 + 10 * 435);
+	CHECK(mapi_close_flow(flow) == 0 && mapi_loop(flow, buffer, -1, see) == 0);
+	CHECK(unlink(file) == 0 && mapi_create_offline_flow(path, 9) == -1);
+	/* a file that cannot be made is an error of the connection */
+	flow = mapi_create_flow(path);
+	CHECK(mapi_apply_function(flow, "TO_FILE", MFF_PCAP, "/none/such.pcap", 0ULL) == 0);
+	CHECK(mapi_connect(flow) == -1 && strstr(mapi_last_error(), "/none/such.pcap"));
+	CHECK(mapi_connect(flow) == -1 && strstr(mapi_last_error(), "/none/such.pcap"));
+	CHECK(mapi_close_flow(flow) == 0);
+}
+
 int main(int count, char **arguments)
 {
 	struct frame tcp = tcp_frame();
@@ -39,6 +91,7 @@ int main(int count, char **arguments)
 	(void)count;
 	snprintf(path, sizeof path, "%s.pcap", arguments[0]);
 	write_file(path);
+	samples_and_files(path);
 	int flow = mapi_create_flow(path);
 	CHECK(flow > 0);
 	int all = mapi_apply_function(flow, "PKT_COUNTER");

@@ -1,6 +1,7 @@
 /* Readers: frames that the program has, a capture file, and a service that is edited and killed. FYKE_COMMAND is the
  * command; without it the service is left out. */
 #include "net.h"
+#include <pthread.h>
 #include <signal.h>
 #include "fyke.h"
 
@@ -97,6 +98,57 @@ static int take(fyke_reader *r, size_t length, int want)
 	return total;
 }
 
+/* Reads without a limit of time, until the reader is closed. */
+static void *reads(void *given)
+{
+	fyke_reader *r = *(fyke_reader **)given;
+	fyke_frame frames[16];
+	intptr_t total = 0, got;
+
+	while ((got = fyke_next(r, frames, 16, -1)) > 0)
+		for (int i = 0; i < got; i++)
+			total += frames[i].captured > 0;
+	if (got != -1 || !strstr(fyke_error(NULL), "closed"))
+		return (void *)-1;
+	return (void *)total;
+}
+
+/* A thread waits for frames without a limit; this one edits, counts and closes the reader meanwhile. */
+static void beside_a_thread_that_waits(const struct frame *tcp, const struct frame *ip6)
+{
+	fyke_reader *r = fyke_reader_open("lo", "inbound and tcp port 23");
+	fyke_change changes[] = { { FYKE_SET, "inbound and ip6 src net 2001:db8::/32", 0 } };
+	fyke_reader_counts counts;
+	pthread_t thread;
+	void *total;
+	int calls = 0;
+
+	CHECK(r && pthread_create(&thread, NULL, reads, &r) == 0);
+	usleep(100000);
+	CHECK(fyke_reader_edit(r, changes, 1) == 0);
+	send_frame(tcp);
+	send_frame(ip6);
+	do
+		counts = fyke_reader_count(r);
+	while (counts.accepted == 0 && ++calls < 1000 && usleep(1000) == 0);
+	CHECK(counts.accepted == 1 && counts.seen == counts.accepted + counts.rejected + counts.lost);
+	CHECK(fyke_reader_close(r) == 0 && pthread_join(thread, &total) == 0);
+	CHECK(total == (void *)0 || total == (void *)1);
+}
+
+/* Frames that are all rejected do not make a call longer than its limit. */
+static void busy_with_rejected_frames(const char *path)
+{
+	fyke_reader *r = fyke_reader_open(path, "arp");
+	fyke_frame frame;
+	int got, calls = 0;
+
+	while ((got = fyke_next(r, &frame, 1, 0)) == 0)
+		calls++;
+	CHECK(got == FYKE_END && calls > 1 && fyke_reader_count(r).rejected == 1000);
+	CHECK(fyke_reader_close(r) == 0);
+}
+
 static void of_service(const char *command, const struct frame *tcp, const struct frame *ip6)
 {
 	fyke_reader *r = NULL;
@@ -116,6 +168,7 @@ static void of_service(const char *command, const struct frame *tcp, const struc
 	CHECK(own.seen == own.accepted + own.rejected + own.lost && own.accepted == 5 && !own.lost);
 	CHECK(fyke_reader_close(r) == 0);
 	r = NULL;
+	beside_a_thread_that_waits(tcp, ip6);
 
 	pid_t service = fork();
 	if (service == 0) {
@@ -158,6 +211,8 @@ int main(int count, char **arguments)
 	snprintf(path, sizeof path, "%s.pcap", arguments[0]);
 	own_frames(&tcp, &ip6);
 	of_file(path, &tcp, &ip6);
+	write_file(path, &tcp, &ip6, 0);
+	busy_with_rejected_frames(path);
 	if (count == 1 && command)
 		of_service(command, &tcp, &ip6);
 	printf("ok\n");

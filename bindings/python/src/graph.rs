@@ -177,24 +177,25 @@ fn failed_node(view: &GraphView) -> Option<Failure> {
     view.nodes.iter().find_map(failed)
 }
 
-/// Batches of a running graph, for the Arrow library.
-struct Stream {
-    queue: Arc<Queue>,
-    schema: SchemaRef,
+/// Batches of a running graph, for the Arrow library. The graph runs as long as its stream or its object exists.
+struct Stream(Arc<Running>);
+
+fn external(failure: Failure) -> ArrowError {
+    ArrowError::ExternalError(PyErr::from(failure).to_string().into())
 }
 
 impl Iterator for Stream {
     type Item = Result<RecordBatch, ArrowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        if let Err(failure) = self.0.check() {
+            return Some(Err(external(failure)));
+        }
         loop {
-            match self.queue.take(LOOK) {
+            match self.0.queue.take(LOOK) {
                 Taken::Batch(batch) => return Some(Ok(batch)),
                 Taken::End => return None,
-                Taken::Failed(failure) => {
-                    let error = PyErr::from(failure).to_string();
-                    return Some(Err(ArrowError::ExternalError(error.into())));
-                }
+                Taken::Failed(failure) => return Some(Err(external(failure))),
                 // The interpreter is not waited for: a thread of it may wait for this one.
                 Taken::None => {}
             }
@@ -204,7 +205,7 @@ impl Iterator for Stream {
 
 impl RecordBatchReader for Stream {
     fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.schema)
+        Arc::clone(&self.0.schema)
     }
 }
 
@@ -213,7 +214,7 @@ impl RecordBatchReader for Stream {
 /// It runs from the start on, in a thread of its own. `with` closes it.
 #[pyclass(frozen, subclass, module = "fyke")]
 pub struct Graph {
-    running: Running,
+    running: Arc<Running>,
 }
 
 #[pymethods]
@@ -228,7 +229,7 @@ impl Graph {
     ) -> PyResult<Graph> {
         let (wanted, rows) = shape(columns, batch_size)?;
         let running = py.detach(|| Running::start(text, (&wanted, rows), Failure::of_graph))?;
-        Ok(Graph { running })
+        Ok(Graph { running: Arc::new(running) })
     }
 
     fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
@@ -344,9 +345,7 @@ impl Graph {
     ) -> PyResult<Bound<'py, PyCapsule>> {
         let _best_effort = requested_schema;
         self.running.check()?;
-        let Running { queue, schema, .. } = &self.running;
-        let stream = Stream { queue: Arc::clone(queue), schema: Arc::clone(schema) };
-        stream_capsule(py, Box::new(stream))
+        stream_capsule(py, Box::new(Stream(Arc::clone(&self.running))))
     }
 }
 
@@ -451,7 +450,7 @@ pub fn capture(
         }
         Ok::<_, Failure>(running)
     })?;
-    let capture = PyClassInitializer::from(Graph { running });
+    let capture = PyClassInitializer::from(Graph { running: Arc::new(running) });
     Py::new(py, capture.add_subclass(Capture { source: source.0 }))
 }
 

@@ -30,7 +30,8 @@ def udp(source: int, destination: int, payload: bytes = b"payload") -> bytes:
 
 
 def pcap(path: pathlib.Path, frames: list[bytes]) -> pathlib.Path:
-    data = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 262144, 1)
+    # A bytearray grows in place; each `+=` on bytes would copy the whole file.
+    data = bytearray(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 262144, 1))
     for number, frame in enumerate(frames):
         data += struct.pack("<IIII", 1000 + number, 7, len(frame), len(frame)) + frame
     path.write_bytes(data)

@@ -67,6 +67,19 @@ class Arrow(unittest.TestCase):
         gc.collect()
         self.assertEqual(array["frame"][0].as_py(), udp(1000, 53, b"payload 0"))
 
+    def test_a_stream_outlives_its_capture(self) -> None:
+        reader = pyarrow.RecordBatchReader.from_stream(fyke.capture(self.file, batch_size=8))
+        gc.collect()
+        self.assertEqual(reader.read_all().num_rows, 61)
+
+    def test_a_closed_capture_ends_its_stream(self) -> None:
+        capture = fyke.capture(self.file, batch_size=8)
+        reader = pyarrow.RecordBatchReader.from_stream(capture)
+        capture.close()
+        self.assertEqual(reader.read_all().num_rows, 0)
+        stats = capture.stats()
+        self.assertEqual(stats["lost"].get("writer", 0), stats["seen"])
+
     def test_pandas(self) -> None:
         frame = pyarrow.table(fyke.capture(self.file, "udp")).to_pandas()
         self.assertIsInstance(frame, pandas.DataFrame)

@@ -1,7 +1,8 @@
 //! The Python package as users have it: a wheel, installed by pip in a new environment, used by programs of Python.
 //!
-//! `cargo xtask test` has put pyarrow, pandas and mypy into `target/python`, which the second half of the tests adds to
-//! the environment: the package itself needs none of them. Traffic is sent in network namespaces of their own.
+//! `cargo xtask test` has put pyarrow, pandas, polars, DuckDB, matplotlib and mypy into `target/python`, which the
+//! second half of the tests adds to the environment: the package itself needs none of them. Traffic is sent in network
+//! namespaces of their own.
 
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -69,13 +70,14 @@ fn environment() -> Option<&'static Environment> {
     made.as_ref()
 }
 
-/// The folder with pyarrow, pandas and mypy.
-fn others() -> Option<PathBuf> {
+/// The folder with other packages, if it has these.
+fn others(packages: &[&str]) -> Option<PathBuf> {
     let folder = built().join("../../python").canonicalize().ok();
-    let there = folder.filter(|folder| folder.join("READY").exists());
+    let is_there = |folder: &PathBuf| packages.iter().all(|name| folder.join(name).exists());
+    let there = folder.filter(|folder| folder.join("READY").exists() && is_there(folder));
     if there.is_none() {
         println!(
-            "skipped: no pyarrow, pandas and mypy in target/python: `cargo xtask setup` installs them"
+            "skipped: not all of {packages:?} in target/python: `cargo xtask setup` installs them"
         );
     }
     there
@@ -106,14 +108,39 @@ fn filters_captures_graphs_services_and_errors() {
 
 #[test]
 fn batches_are_read_by_pyarrow_and_pandas() {
-    let (Some(environment), Some(others)) = (environment(), others()) else { return };
+    let others = others(&["pyarrow", "pandas"]);
+    let (Some(environment), Some(others)) = (environment(), others) else { return };
     println!("{}", run(script(environment, "arrow.py").env("PYTHONPATH", others)));
+}
+
+#[test]
+fn batches_are_read_by_polars_and_duckdb() {
+    let others = others(&["pyarrow", "polars", "duckdb"]);
+    let (Some(environment), Some(others)) = (environment(), others) else { return };
+    println!("{}", run(script(environment, "tables.py").env("PYTHONPATH", others)));
+}
+
+/// The example of docs/python.md, on the capture of the README.
+#[test]
+fn the_example_plots_a_capture() {
+    let others = others(&["pyarrow", "pandas", "matplotlib"]);
+    let (Some(environment), Some(others)) = (environment(), others) else { return };
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let plot = environment.folder.path().join("plot.svg");
+    let mut command = script(environment, "../examples/traffic.py");
+    // matplotlib's list of fonts takes seconds to make, and is kept.
+    command.env("MPLCONFIGDIR", others.join("matplotlib-cache")).env("PYTHONPATH", others);
+    command.arg(root.join("testdata/readme/ftp.pcapng")).arg(&plot);
+    let said = run(&mut command);
+    let drawn = std::fs::read_to_string(&plot).unwrap();
+    assert!(drawn.contains("<svg") && drawn.contains("ftp.pcapng"), "{said}");
+    assert!(said.contains("168 frames: 168 of IP"), "{said}");
 }
 
 /// Everything that the type stubs declare is there with these parameters, and the reverse.
 #[test]
 fn the_type_stubs_are_those_of_the_package() {
-    let (Some(environment), Some(others)) = (environment(), others()) else { return };
+    let (Some(environment), Some(others)) = (environment(), others(&["mypy"])) else { return };
     let mut command = Command::new(&environment.python);
     command.args(["-m", "mypy.stubtest", "fyke", "--ignore-disjoint-bases"]);
     command.current_dir(environment.folder.path()).env("PYTHONPATH", others);

@@ -235,6 +235,54 @@ lib.pcap_close(p)
     assert!(python.end().success(), "{}", python.said());
 }
 
+/// Scapy, which captures by libpcap if it is told to.
+#[test]
+fn scapy_reads_a_service() {
+    let name = "scapy_reads_a_service";
+    let target = std::env::current_exe().unwrap().parent().unwrap().join("../../python");
+    if !target.join("scapy").exists() {
+        return println!("skipped: no scapy in target/python: `cargo xtask setup` installs it");
+    }
+    if !is_installed("python3") || !inside(name) {
+        return;
+    }
+    veth();
+    let (folder, _) = folder();
+    let (pcap, service) = (libraries(folder.path()), serve());
+    let script = "
+from scapy.all import UDP, conf, sniff
+conf.use_pcap = True
+frames = sniff(iface='fyke:v1', filter='udp port 5001', count=50, timeout=25)
+assert len(frames) == 50 and all(one[UDP].dport == 5001 for one in frames), frames
+";
+    let mut command = Command::new("python3");
+    command.args(["-c", script]).env("PYTHONPATH", target).env("HOME", folder.path());
+    let mut python = Running::start(command.env("LD_LIBRARY_PATH", pcap).stdout(Stdio::null()));
+    service.wait_for("udp port 5001");
+    send(1000, 100);
+    assert!(python.end().success(), "{}", python.said());
+}
+
+/// ngrep adds to the filter that it gets, and looks for an expression itself.
+#[test]
+fn ngrep_reads_a_service_and_is_edited_meanwhile() {
+    let name = "ngrep_reads_a_service_and_is_edited_meanwhile";
+    if !is_installed("ngrep") || !inside(name) {
+        return;
+    }
+    veth();
+    let (folder, _) = folder();
+    let (pcap, _service) = (libraries(folder.path()), serve());
+    let words = ["ngrep", "-q", "-X", "-d", "fyke:v1", "-n", "60", "07070707", "udp port 5001"];
+    let mut ngrep = program(&pcap, &words);
+    has_filter(&ngrep, "udp port 5001");
+    send(100, 100);
+    ngrep.settle(100);
+    ngrep.ctl(&["set", "udp port 5002"]);
+    send(100, 100);
+    assert!(ngrep.end().success(), "{}", ngrep.said());
+}
+
 /// The functions and data that a library defines.
 fn symbols(library: &Path) -> BTreeSet<String> {
     let output = Command::new("nm").args(["-D", "--defined-only"]).arg(library).output().unwrap();

@@ -49,7 +49,9 @@ fn is_broken(slot: &Slot, active: &Active) -> bool {
 /// Waits for a frame.
 fn next(slot: &Slot, handle: &Handle, active: &Active, patience: Patience) -> Got {
     let live = &active.live;
-    let (start, settings) = (Instant::now(), active.settings);
+    let settings = active.settings;
+    // The clock is read only if there is no frame: it costs as much as the rest of the call.
+    let mut start = None;
     let limit = match patience {
         _ if handle.is_nonblocking() => Some(Duration::ZERO),
         Patience::TimeOut if settings.timeout_ms > 0 => {
@@ -70,6 +72,7 @@ fn next(slot: &Slot, handle: &Handle, active: &Active, patience: Patience) -> Go
         if slot.handle().is_none_or(|now| !std::ptr::eq(&*now, handle)) {
             return Got::End("the handle is closed".to_owned());
         }
+        let start = *start.get_or_insert_with(Instant::now);
         let left = limit.map(|limit| limit.saturating_sub(start.elapsed()));
         if left == Some(Duration::ZERO) {
             return Got::Nothing;

@@ -274,8 +274,8 @@ const QUERY: &[u8] =
 fn questions_of_dns_are_read_over_udp_and_tcp() {
     let names = |message: &Message| {
         let names =
-            message.buffers.iter().map(|(_, name)| String::from_utf8_lossy(name).into_owned());
-        names.collect::<Vec<_>>()
+            message.buffers.iter().filter(|(buffer, _)| *buffer == Buffer::DnsQuery);
+        names.map(|(_, name)| String::from_utf8_lossy(name).into_owned()).collect::<Vec<_>>()
     };
     let mut parser = Parser::default();
     let mut found = Vec::new();

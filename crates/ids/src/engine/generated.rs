@@ -169,6 +169,10 @@ impl Maker<'_> {
             Test::IsDataAt { .. } => {}
             Test::Len(bound) if bound.negated => {}
             Test::Len(bound) => self.least = self.least.max(bound.low.min(LONGEST as u64) as usize),
+            Test::Number(bound) => {
+                let value = if bound.negated { bound.high + 1 } else { bound.low };
+                self.put(0, &value.to_be_bytes()[6..]);
+            }
             Test::ByteMath(_) | Test::Base64 { .. } => return None,
         }
         Some(())
@@ -289,7 +293,7 @@ fn unfit(armed: &Armed) -> Option<&'static str> {
     let plain = |test: &PacketTest| matches!(test, PacketTest::PayloadLen(_));
     match rule.header.protocol {
         _ if rule.lists.iter().any(|list| !list.transforms.is_empty()) => Some("a transform"),
-        _ if rule.flow.established == Some(false) || rule.flow.application.is_some() => {
+        _ if rule.flow.established == Some(false) || rule.flow.applications != [None; 3] || !rule.counts.is_empty() => {
             Some("no connection, or an application by name")
         }
         _ if !rule.packet.iter().all(plain) => Some("fields of headers"),

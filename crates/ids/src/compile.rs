@@ -336,8 +336,7 @@ impl Builder {
             return Err("sid is missing".to_owned());
         }
         self.settle()?;
-        let has_empty =
-            |list: &List| list.tests.is_empty() && list.presence != Presence::Absent;
+        let has_empty = |list: &List| list.tests.is_empty() && list.presence != Presence::Absent;
         if let Some(list) = self
             .rule
             .lists

@@ -268,7 +268,7 @@ impl FlagsMode {
     }
 }
 
-/// Whether a message must have a buffer.
+/// The need of a message for a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Presence {
     /// It must be there, and its tests must hold.
@@ -285,7 +285,7 @@ pub enum Presence {
 pub struct List {
     /// The buffer.
     pub buffer: Buffer,
-    /// Whether the message must have it.
+    /// The need for it in a message.
     pub presence: Presence,
     /// Changes that are made to its bytes first.
     pub transforms: Vec<Transform>,

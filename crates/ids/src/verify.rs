@@ -62,7 +62,9 @@ impl Checks {
             }
         }
         // Short tests first: lengths before searches.
-        alone.sort_by_key(|test| !matches!(test, Test::Len(_) | Test::Number(_) | Test::IsDataAt { .. }));
+        alone.sort_by_key(|test| {
+            !matches!(test, Test::Len(_) | Test::Number(_) | Test::IsDataAt { .. })
+        });
         Checks { alone, chains }
     }
 
@@ -119,7 +121,8 @@ impl Judge<'_, '_> {
             }
             Test::Len(bound) => bound.contains(self.bytes.len() as u64) && self.chain(rest, at),
             Test::Number(bound) => {
-                let number = self.bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+                let number =
+                    self.bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
                 bound.contains(number) && self.chain(rest, at)
             }
             Test::Base64 { bytes, offset, relative, tests } => {

@@ -1,7 +1,7 @@
 //! `byte_test`, `byte_jump`, `byte_extract`, `byte_math`, `base64_decode` and `base64_data`.
 
-use super::{Builder, Dialect};
 use super::number::{number, within};
+use super::{Builder, Dialect};
 use crate::read::RawOption;
 use crate::rule::{
     ByteExtract, ByteJump, ByteMath, ByteTest, Comparison, JumpFrom, Read, Test, Value,

@@ -111,7 +111,8 @@ impl Builder {
         self.decoded = None;
         self.sticky = Some(self.list(buffer, &[], false));
         let (negated, text) = negation(value);
-        let text = text.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\"")).unwrap_or(text);
+        let text =
+            text.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\"")).unwrap_or(text);
         let sign: &[u8] = if negated { b"!" } else { b"" };
         let value = [sign, b"\"", text, b"\""].concat();
         self.content(&RawOption { name: "content".to_owned(), value })?;

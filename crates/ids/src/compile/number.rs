@@ -94,7 +94,9 @@ pub fn bound(text: &str, most: u64, ends: Ends) -> Result<Bound, String> {
             Ok(Bound { low, high, negated })
         }
     };
-    for (sign, with_ends) in [("<=>", true), ("<>", ends == Ends::Inside), ("-", ends == Ends::Inside)] {
+    for (sign, with_ends) in
+        [("<=>", true), ("<>", ends == Ends::Inside), ("-", ends == Ends::Inside)]
+    {
         if let Some((low, high)) = text.split_once(sign).filter(|(low, _)| !low.is_empty()) {
             let (low, high) = (value(low)?, value(high)?);
             return if with_ends {

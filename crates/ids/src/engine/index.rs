@@ -41,7 +41,7 @@ pub struct Armed {
 pub struct ArmedList {
     /// The buffer.
     pub buffer: Buffer,
-    /// Whether the message must have it.
+    /// The need for it in a message.
     pub presence: Presence,
     /// Changes of its bytes.
     pub transforms: Vec<Transform>,
@@ -200,10 +200,8 @@ impl Payload {
 
     /// True if a rule about payloads may apply.
     fn has(self, rule: &Rule) -> bool {
-        let of_tcp = !matches!(
-            rule.header.protocol,
-            Protocol::Udp | Protocol::Sctp | Protocol::Icmp
-        );
+        let of_tcp =
+            !matches!(rule.header.protocol, Protocol::Udp | Protocol::Sctp | Protocol::Icmp);
         let scope = rule.scope;
         match self {
             Payload::Datagram => {

@@ -7,8 +7,8 @@ use super::packet::{Packet, SCTP, TCP};
 use super::{Alert, Engine, Give};
 use crate::app::Message;
 use crate::buffer::{Application, Buffer};
-use crate::rule::{Action, BitTest, Change, FlowTest, Mark, Owner, Presence, Protocol};
 use crate::rule::ThresholdKind;
+use crate::rule::{Action, BitTest, Change, FlowTest, Mark, Owner, Presence, Protocol};
 use crate::verify::{Variables, Verdict};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -324,7 +324,9 @@ fn any_buffer(list: &ArmedList, bytes: &Bytes<'_>, judge: &mut dyn FnMut(&[u8]) 
                 Presence::Needed => own.any(|(_, bytes)| judge(bytes)),
                 Presence::Absent => is_own && own.next().is_none(),
                 Presence::Optional => {
-                    is_own && (message.get(list.buffer).is_none() || own.any(|(_, bytes)| judge(bytes)))
+                    is_own
+                        && (message.get(list.buffer).is_none()
+                            || own.any(|(_, bytes)| judge(bytes)))
                 }
             }
         }
@@ -356,7 +358,10 @@ fn is_about_ends(armed: &Armed) -> bool {
     let (rule, header) = (&armed.rule, &armed.rule.header);
     let ports = header.source_ports.is_any() && header.destination_ports.is_any();
     let addresses = !header.source.is_any() || !header.destination.is_any();
-    let plain = rule.packet.is_empty() && rule.counts.is_empty() && rule.bits.is_empty() && rule.threshold.is_none();
+    let plain = rule.packet.is_empty()
+        && rule.counts.is_empty()
+        && rule.bits.is_empty()
+        && rule.threshold.is_none();
     let application = matches!(header.protocol, Protocol::Application(_));
     plain && (application || (ports && addresses && rule.flow == FlowTest::default()))
 }

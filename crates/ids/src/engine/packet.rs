@@ -1,9 +1,9 @@
 //! A packet as rules see it: its ends, the fields that options test, and its payload.
 
-use crate::rule::{HeaderTest, PacketTest};
 use crate::buffer::Buffer;
-use fyke_frame::walk::{FragmentInfo, Layer, Protocol, Scope};
+use crate::rule::{HeaderTest, PacketTest};
 use fyke_frame::walk::view::tcp_flags::{FIN, SYN};
+use fyke_frame::walk::{FragmentInfo, Layer, Protocol, Scope};
 use std::net::IpAddr;
 
 /// An address with a port; the port is 0 if the protocol has none.
@@ -91,14 +91,14 @@ impl<'a> Packet<'a> {
             (_, Some(six)) => six.payload(),
             _ => &[],
         };
-        let is_network = |layer: &&Layer| {
-            layer.protocol.is_ip() || layer.protocol.is_ip_extension()
-        };
+        let is_network =
+            |layer: &&Layer| layer.protocol.is_ip() || layer.protocol.is_ip_extension();
         let first = level.layers().iter().find(is_network).map(Layer::header_range);
         let last = level.layers().iter().rfind(is_network).map(Layer::header_range);
         let network = first.zip(last).and_then(|(first, last)| data.get(first.start..last.end));
         let transport = level.layers().iter().rev().find(|layer| {
-            layer.protocol.has_ports() || matches!(layer.protocol, Protocol::Icmp | Protocol::Icmpv6)
+            layer.protocol.has_ports()
+                || matches!(layer.protocol, Protocol::Icmp | Protocol::Icmpv6)
         });
         let header = |layer: Option<&Layer>| {
             layer.and_then(|layer| data.get(layer.header_range())).unwrap_or_default()

@@ -170,7 +170,8 @@ fn alerts_are_the_same_behind_the_prefilter() {
                 let (frame, mut layers) = (record.frame(), Layers::new());
                 walk_again(&frame, &mut layers);
                 let levels: Vec<_> = layers.levels().collect();
-                let packets = levels.iter().filter_map(|level| Packet::of(level, 0, 0));
+                let of = |level| Packet::of(level, layers.data(), 0, 0);
+                let packets = levels.iter().filter_map(of);
                 let packets: Vec<_> = packets.collect();
                 if let Some(packet) = packets.get(random.below(packets.len().max(1))) {
                     text.push_str(&rule(&mut random, packet, sid));

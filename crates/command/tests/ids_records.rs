@@ -212,3 +212,67 @@ fn hellos_names_and_requests_are_those_that_tshark_reads() {
     }
     assert!(counts.len() >= 5 || corpus.shared("traces").is_none(), "{counts:?}");
 }
+
+/// Alerts of `fyke ids` on a capture: sid and number of alerts.
+fn alerts(capture: &Path, rules: &str) -> BTreeMap<u64, u32> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("my.rules");
+    std::fs::write(&path, rules).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fyke"));
+    command.args(["ids", "--eve", "-", "--midstream", "--checksums", "no", "-S"]).arg(&path);
+    let output = command.arg("-r").arg(capture).stdin(Stdio::null()).output().expect("fyke runs");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && !error.contains("refused"), "{rules}{error}");
+    let mut found = BTreeMap::new();
+    for line in String::from_utf8(output.stdout).unwrap().lines() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        *found.entry(line["alert"]["signature_id"].as_u64().unwrap()).or_default() += 1;
+    }
+    found
+}
+
+/// Rules with the names of hellos and answers that are recorded match the capture, and other names do not.
+#[test]
+fn names_that_are_recorded_are_found_by_rules() {
+    let corpus = Corpus::open();
+    let mut counts = BTreeMap::<&str, u32>::new();
+    for capture in compared(&corpus) {
+        let ours = records(&capture, "dns,tls", &["--midstream", "--checksums", "no"]);
+        let mut wanted = BTreeSet::new();
+        for one in &ours {
+            for (buffer, pointer) in [
+                ("ja3.hash", "/tls/ja3/hash"),
+                ("ja3.string", "/tls/ja3/string"),
+                ("ja3s.hash", "/tls/ja3s/hash"),
+                ("ja4.hash", "/tls/ja4"),
+                ("tls.cert_fingerprint", "/tls/fingerprint"),
+                ("dns.answers.rrname", "/dns/answers/0/rrname"),
+                ("dns.queries.rrname", "/dns/rrname"),
+            ] {
+                let name = text(one.pointer(pointer).unwrap_or(&Value::Null));
+                let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_,.".contains(&byte);
+                let name = name.replace(':', "|3a|");
+                if !name.is_empty() && name.bytes().all(|byte| is_plain(byte) || byte == b'|') {
+                    wanted.insert((buffer, name));
+                }
+            }
+        }
+        let mut rules = String::new();
+        for (sid, (buffer, name)) in (1..).step_by(2).zip(&wanted) {
+            let head = format!("alert ip any any -> any any ({buffer}; content:\"{name}");
+            rules += &format!("{head}\"; startswith; endswith; sid:{sid};)\n");
+            rules += &format!("{head}~\"; sid:{};)\n", sid + 1);
+        }
+        if rules.is_empty() {
+            continue;
+        }
+        let found = alerts(&capture, &rules);
+        for (sid, (buffer, name)) in (1..).step_by(2).zip(&wanted) {
+            assert!(found.contains_key(&sid), "{}: {buffer} {name}", capture.display());
+            assert!(!found.contains_key(&(sid + 1)), "{}: {buffer} {name}", capture.display());
+            *counts.entry(buffer).or_default() += 1;
+        }
+    }
+    println!("names found by rules: {counts:?}");
+    assert!(counts.len() >= 5 || corpus.shared("traces").is_none(), "{counts:?}");
+}

@@ -11,7 +11,14 @@ pub enum Application {
     Dns,
 }
 
+/// Number of applications.
+pub const APPLICATIONS: usize = 3;
+
 impl Application {
+    /// All applications, by their numbers.
+    pub const ALL: [Application; APPLICATIONS] =
+        [Application::Http, Application::Tls, Application::Dns];
+
     /// Name in rules and in alerts.
     pub fn name(self) -> &'static str {
         match self {
@@ -66,16 +73,43 @@ pub enum Buffer {
     HttpRequestBody,
     HttpResponseBody,
     FileData,
+    HttpRequestHeader,
+    HttpResponseHeader,
     DnsQuery,
+    DnsQueries,
+    DnsAnswers,
+    DnsAuthorities,
+    DnsAdditionals,
+    DnsResponse,
+    DnsOperation,
+    DnsCode,
     TlsServerName,
     TlsCertificates,
     TlsSubject,
     TlsIssuer,
     TlsSerial,
+    TlsFingerprint,
+    TlsAlternativeName,
+    TlsVersion,
+    TlsRandom,
+    TlsRandomTime,
+    TlsRandomBytes,
+    TlsApplication,
+    Ja3Hash,
+    Ja3String,
+    Ja3ServerHash,
+    Ja3ServerString,
+    Ja4Hash,
+    Ipv4Header,
+    Ipv6Header,
+    TcpHeader,
+    UdpHeader,
+    Icmpv4Header,
+    Icmpv6Header,
 }
 
 /// Number of buffers.
-pub const BUFFERS: usize = Buffer::TlsSerial as usize + 1;
+pub const BUFFERS: usize = Buffer::Icmpv6Header as usize + 1;
 
 /// The facts that are fixed for a buffer.
 #[derive(Debug)]
@@ -105,19 +139,21 @@ const fn tls(buffer: Buffer, sticky: &'static [&'static str], to_server: Option<
     Facts { buffer, sticky, modifier: "", application: Some(Application::Tls), to_server }
 }
 
+const fn dns(buffer: Buffer, sticky: &'static [&'static str], to_server: Option<bool>) -> Facts {
+    Facts { buffer, sticky, modifier: "", application: Some(Application::Dns), to_server }
+}
+
+const fn packet(buffer: Buffer, sticky: &'static [&'static str]) -> Facts {
+    Facts { buffer, sticky, modifier: "", application: None, to_server: BOTH }
+}
+
 const BOTH: Option<bool> = None;
 const SERVER: Option<bool> = Some(true);
 const CLIENT: Option<bool> = Some(false);
 
 /// All buffers, by their numbers.
 pub const TABLE: [Facts; BUFFERS] = [
-    Facts {
-        buffer: Buffer::Payload,
-        sticky: &["pkt_data"],
-        modifier: "",
-        application: None,
-        to_server: BOTH,
-    },
+    packet(Buffer::Payload, &["pkt_data"]),
     http(Buffer::HttpMethod, &["http.method"], "http_method", SERVER),
     http(Buffer::HttpUri, &["http.uri"], "http_uri", SERVER),
     http(Buffer::HttpUriRaw, &["http.uri.raw"], "http_raw_uri", SERVER),
@@ -146,18 +182,39 @@ pub const TABLE: [Facts; BUFFERS] = [
     http(Buffer::HttpRequestBody, &["http.request_body"], "http_client_body", SERVER),
     http(Buffer::HttpResponseBody, &["http.response_body"], "http_server_body", CLIENT),
     http(Buffer::FileData, &["file.data", "file_data"], "", BOTH),
-    Facts {
-        buffer: Buffer::DnsQuery,
-        sticky: &["dns.query", "dns_query"],
-        modifier: "",
-        application: Some(Application::Dns),
-        to_server: SERVER,
-    },
+    http(Buffer::HttpRequestHeader, &["http.request_header"], "", SERVER),
+    http(Buffer::HttpResponseHeader, &["http.response_header"], "", CLIENT),
+    dns(Buffer::DnsQuery, &["dns.query", "dns_query"], SERVER),
+    dns(Buffer::DnsQueries, &["dns.queries.rrname"], BOTH),
+    dns(Buffer::DnsAnswers, &["dns.answers.rrname"], BOTH),
+    dns(Buffer::DnsAuthorities, &["dns.authorities.rrname"], BOTH),
+    dns(Buffer::DnsAdditionals, &["dns.additionals.rrname"], BOTH),
+    dns(Buffer::DnsResponse, &["dns.response.rrname"], CLIENT),
+    dns(Buffer::DnsOperation, &["dns.opcode"], BOTH),
+    dns(Buffer::DnsCode, &["dns.rcode"], BOTH),
     tls(Buffer::TlsServerName, &["tls.sni", "tls_sni"], SERVER),
     tls(Buffer::TlsCertificates, &["tls.certs"], CLIENT),
     tls(Buffer::TlsSubject, &["tls.cert_subject", "tls_cert_subject"], CLIENT),
     tls(Buffer::TlsIssuer, &["tls.cert_issuer", "tls_cert_issuer"], CLIENT),
     tls(Buffer::TlsSerial, &["tls.cert_serial", "tls_cert_serial"], CLIENT),
+    tls(Buffer::TlsFingerprint, &["tls.cert_fingerprint", "tls_cert_fingerprint"], CLIENT),
+    tls(Buffer::TlsAlternativeName, &["tls.subjectaltname"], CLIENT),
+    tls(Buffer::TlsVersion, &["tls.version"], BOTH),
+    tls(Buffer::TlsRandom, &["tls.random"], BOTH),
+    tls(Buffer::TlsRandomTime, &["tls.random_time"], BOTH),
+    tls(Buffer::TlsRandomBytes, &["tls.random_bytes"], BOTH),
+    tls(Buffer::TlsApplication, &["tls.alpn"], BOTH),
+    tls(Buffer::Ja3Hash, &["ja3.hash", "ja3_hash"], SERVER),
+    tls(Buffer::Ja3String, &["ja3.string", "ja3_string"], SERVER),
+    tls(Buffer::Ja3ServerHash, &["ja3s.hash", "ja3s_hash"], CLIENT),
+    tls(Buffer::Ja3ServerString, &["ja3s.string", "ja3s_string"], CLIENT),
+    tls(Buffer::Ja4Hash, &["ja4.hash"], SERVER),
+    packet(Buffer::Ipv4Header, &["ipv4.hdr"]),
+    packet(Buffer::Ipv6Header, &["ipv6.hdr"]),
+    packet(Buffer::TcpHeader, &["tcp.hdr"]),
+    packet(Buffer::UdpHeader, &["udp.hdr"]),
+    packet(Buffer::Icmpv4Header, &["icmpv4.hdr"]),
+    packet(Buffer::Icmpv6Header, &["icmpv6.hdr"]),
 ];
 
 impl Buffer {
@@ -191,7 +248,39 @@ impl Buffer {
 
     /// True if a message may have several.
     pub fn is_multiple(self) -> bool {
-        matches!(self, Buffer::DnsQuery | Buffer::TlsCertificates | Buffer::FileData)
+        matches!(
+            self,
+            Buffer::DnsQuery
+                | Buffer::DnsQueries
+                | Buffer::DnsAnswers
+                | Buffer::DnsAuthorities
+                | Buffer::DnsAdditionals
+                | Buffer::DnsResponse
+                | Buffer::TlsCertificates
+                | Buffer::TlsAlternativeName
+                | Buffer::TlsApplication
+                | Buffer::HttpRequestHeader
+                | Buffer::HttpResponseHeader
+                | Buffer::FileData
+        )
+    }
+
+    /// True for a header of a packet.
+    pub fn is_header(self) -> bool {
+        self != Buffer::Payload && self.facts().application.is_none()
+    }
+
+    /// True if it holds a number, which its keyword compares with a value.
+    pub fn is_number(self) -> bool {
+        matches!(self, Buffer::DnsOperation | Buffer::DnsCode | Buffer::TlsVersion)
+    }
+
+    /// True if its letters have one case, and contents are found in it in any case.
+    pub fn is_folded(self) -> bool {
+        matches!(
+            self,
+            Buffer::Ja3Hash | Buffer::Ja3ServerHash | Buffer::TlsFingerprint | Buffer::TlsSerial
+        )
     }
 }
 

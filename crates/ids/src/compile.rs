@@ -25,7 +25,7 @@ use crate::buffer::{Application, Buffer};
 use crate::endpoints::{Addresses, Ports, Variables};
 use crate::error::Refused;
 use crate::read::{Direction, RawOption, RawRule};
-use crate::rule::{Action, FlowTest, HeaderTest, List, Protocol, Rule, Scope, Test};
+use crate::rule::{Action, FlowTest, HeaderTest, List, Presence, Protocol, Rule, Scope, Test};
 use crate::transform::Transform;
 
 /// Most tests of a rule.
@@ -136,6 +136,7 @@ impl Builder {
             action: action(&raw.header.action)?,
             header: header(raw, variables)?,
             flow: FlowTest::default(),
+            counts: Vec::new(),
             packet: Vec::new(),
             lists: Vec::new(),
             scope: Scope { packets: true, streams: false, alone: true },
@@ -177,13 +178,20 @@ impl Builder {
         }
         let value = option.text();
         if let Some(buffer) = Buffer::of_sticky(name) {
-            return self.enter(buffer, value?);
+            return match buffer.is_number() {
+                true => self.number(buffer, value?),
+                false => self.enter(buffer, value?),
+            };
         }
         if let Some(buffer) = Buffer::of_modifier(name) {
             return match self.dialect {
                 Dialect::Snort3 => self.enter(buffer, value?),
                 Dialect::Suricata | Dialect::Snort2 => self.assign(buffer, value?),
             };
+        }
+        if name == "absent" {
+            self.absent(value?)?;
+            return Ok(());
         }
         let known = self.content_option(option)?
             || self.byte_option(option)?
@@ -206,8 +214,25 @@ impl Builder {
         }
         self.settle()?;
         self.decoded = None;
+        if buffer.is_header() {
+            self.only_packets = Some(buffer.name());
+        }
         self.sticky =
             (buffer != Buffer::Payload).then(|| self.list(buffer, &[], buffer.is_multiple()));
+        Ok(())
+    }
+
+    /// Adds the test of a buffer with a number.
+    fn number(&mut self, buffer: Buffer, value: &str) -> Result<(), String> {
+        self.settle()?;
+        let bound = match buffer {
+            Buffer::TlsVersion => number::tls_version(value)?,
+            Buffer::DnsCode => number::dns_code(value)?,
+            _ => number::bound(value, u8::MAX.into(), self.ends())?,
+        };
+        let list = self.list(buffer, &[], false);
+        self.rule.lists[list].tests.push(Test::Number(bound));
+        (self.sticky, self.last_list, self.decoded) = (None, None, None);
         Ok(())
     }
 
@@ -218,7 +243,7 @@ impl Builder {
                 "a transform follows a buffer, as in `http.uri; strip_whitespace;`".to_owned()
             );
         };
-        let List { buffer, transforms, tests } = &self.rule.lists[list];
+        let List { buffer, transforms, tests, .. } = &self.rule.lists[list];
         let whole = [&transforms[..], &[transform]].concat();
         let buffer = *buffer;
         if tests.is_empty() {
@@ -228,6 +253,26 @@ impl Builder {
         } else {
             return Err("a transform belongs before the contents".to_owned());
         }
+        Ok(())
+    }
+
+    /// `absent` after a buffer: the message does not have it, or with `or_else`, may not have it.
+    fn absent(&mut self, value: &str) -> Result<(), String> {
+        let Some(list) = self.sticky else {
+            return Err("no buffer precedes it".to_owned());
+        };
+        let List { buffer, presence, tests, .. } = &mut self.rule.lists[list];
+        if buffer.facts().application != Some(Application::Http) {
+            return Err(format!("{}: the buffer comes in parts", buffer.name()));
+        }
+        if !tests.is_empty() || *presence != Presence::Needed {
+            return Err("it belongs directly after the buffer".to_owned());
+        }
+        *presence = match value.trim() {
+            "" => Presence::Absent,
+            "or_else" => Presence::Optional,
+            other => return Err(format!("{other}: expected or_else or nothing")),
+        };
         Ok(())
     }
 
@@ -243,6 +288,7 @@ impl Builder {
         found.unwrap_or_else(|| {
             self.rule.lists.push(List {
                 buffer,
+                presence: Presence::Needed,
                 transforms: transforms.to_vec(),
                 tests: Vec::new(),
             });
@@ -290,7 +336,15 @@ impl Builder {
             return Err("sid is missing".to_owned());
         }
         self.settle()?;
-        let has_empty = |list: &List| list.tests.is_empty();
+        let has_empty = |list: &List| list.tests.is_empty() && list.presence != Presence::Absent;
+        if let Some(list) = self
+            .rule
+            .lists
+            .iter()
+            .find(|list| list.presence == Presence::Absent && !list.tests.is_empty())
+        {
+            return Err(format!("{}: tests of an absent buffer", list.buffer.name()));
+        }
         if let Some(list) = self.rule.lists.iter().find(|list| has_empty(list)) {
             return Err(format!("{}: no content follows", list.buffer.name()));
         }
@@ -342,7 +396,8 @@ impl Builder {
             application = Some(own);
             let is_dns = own == Application::Dns;
             let protocol = self.rule.header.protocol;
-            if protocol == Protocol::Icmp || (protocol == Protocol::Udp && !is_dns) {
+            let is_other = matches!(protocol, Protocol::Icmp | Protocol::Sctp);
+            if is_other || (protocol == Protocol::Udp && !is_dns) {
                 return Err(format!(
                     "{}: the protocol of the header has no such buffer",
                     list.buffer.name()
@@ -390,8 +445,10 @@ impl Builder {
 
     /// Decides whether tests of the payload apply to packets, streams or both.
     fn set_scope(&mut self) -> Result<(), String> {
-        let of_application = self.rule.lists.iter().any(|list| list.buffer != Buffer::Payload);
-        if of_application && !self.rule.packet.is_empty() {
+        let is_of_application = |list: &List| list.buffer.facts().application.is_some();
+        let of_application = self.rule.lists.iter().any(is_of_application);
+        let has_header = self.rule.lists.iter().any(|list| list.buffer.is_header());
+        if of_application && (has_header || !self.rule.packet.is_empty()) {
             return Err(
                 "tests of a packet's headers beside buffers of an application are not judged"
                     .to_owned(),
@@ -406,7 +463,7 @@ impl Builder {
             Protocol::Tcp | Protocol::Ip | Protocol::IpVersion(_) | Protocol::Application(_) => {
                 true
             }
-            Protocol::Udp | Protocol::Icmp => false,
+            Protocol::Udp | Protocol::Sctp | Protocol::Icmp => false,
         };
         self.rule.scope = match () {
             () if payload.is_none() || !stream || self.only_packets.is_some() => {
@@ -450,6 +507,7 @@ fn header(raw: &RawRule, variables: &Variables) -> Result<HeaderTest, String> {
         "ip6" | "ipv6" => Protocol::IpVersion(6),
         "tcp" | "tcp-pkt" | "tcp-stream" => Protocol::Tcp,
         "udp" => Protocol::Udp,
+        "sctp" => Protocol::Sctp,
         "icmp" => Protocol::Icmp,
         name => match Application::from_name(name) {
             Some(application) => Protocol::Application(application),

@@ -1,4 +1,12 @@
-//! MD5 and SHA-256, for names of hellos only: nothing is protected by them. Source: RFC 1321, RFC 6234.
+//! MD5, SHA-1 and SHA-256, for names of hellos and certificates and for transforms: nothing is protected by them.
+//! Source: RFC 1321, RFC 3174, RFC 6234.
+
+use std::sync::LazyLock;
+
+/// Keys of MD5: parts of the sines of the first integers.
+static SINES: LazyLock<[u32; 64]> = LazyLock::new(|| {
+    std::array::from_fn(|at| (((at + 1) as f64).sin().abs() * 4_294_967_296.0) as u32)
+});
 
 /// MD5 of some bytes.
 pub fn md5(bytes: &[u8]) -> [u8; 16] {
@@ -23,8 +31,7 @@ pub fn md5(bytes: &[u8]) -> [u8; 16] {
                 2 => (b ^ c ^ d, (3 * step + 5) % 16),
                 _ => (c ^ (b | !d), 7 * step % 16),
             };
-            let sine = ((step + 1) as f64).sin().abs() * 4_294_967_296.0;
-            let sum = a.wrapping_add(mixed).wrapping_add(sine as u32).wrapping_add(word(at));
+            let sum = a.wrapping_add(mixed).wrapping_add(SINES[step]).wrapping_add(word(at));
             (a, d, c) = (d, c, b);
             b = b.wrapping_add(sum.rotate_left(SHIFTS[step / 16][step % 4]));
         }
@@ -39,16 +46,56 @@ pub fn md5(bytes: &[u8]) -> [u8; 16] {
     out
 }
 
-/// SHA-256 of some bytes.
-pub fn sha256(bytes: &[u8]) -> [u8; 32] {
+/// SHA-1 of some bytes.
+pub fn sha1(bytes: &[u8]) -> [u8; 20] {
+    let mut state = [0x6745_2301u32, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476, 0xc3d2_e1f0];
+    let padded = padded(bytes, (bytes.len() as u64 * 8).to_be_bytes());
+    for block in padded.chunks_exact(64) {
+        let mut words = [0u32; 80];
+        for (word, part) in words.iter_mut().zip(block.chunks_exact(4)) {
+            *word = u32::from_be_bytes([part[0], part[1], part[2], part[3]]);
+        }
+        for at in 16..80 {
+            let mixed = words[at - 3] ^ words[at - 8] ^ words[at - 14] ^ words[at - 16];
+            words[at] = mixed.rotate_left(1);
+        }
+        let [mut a, mut b, mut c, mut d, mut e] = state;
+        for (step, word) in words.iter().enumerate() {
+            let (mixed, key) = match step / 20 {
+                0 => (b & c | !b & d, 0x5a82_7999),
+                1 => (b ^ c ^ d, 0x6ed9_eba1),
+                2 => (b & c | b & d | c & d, 0x8f1b_bcdc),
+                _ => (b ^ c ^ d, 0xca62_c1d6),
+            };
+            let sum = a.rotate_left(5).wrapping_add(mixed).wrapping_add(e);
+            let sum = sum.wrapping_add(key).wrapping_add(*word);
+            (e, d, c, b, a) = (d, c, b.rotate_left(30), a, sum);
+        }
+        for (own, new) in state.iter_mut().zip([a, b, c, d, e]) {
+            *own = own.wrapping_add(new);
+        }
+    }
+    let mut out = [0; 20];
+    for (part, word) in out.chunks_exact_mut(4).zip(state) {
+        part.copy_from_slice(&word.to_be_bytes());
+    }
+    out
+}
+
+/// Keys and first state of SHA-256: parts of the roots of the first primes.
+static CONSTANTS: LazyLock<([u32; 64], [u32; 8])> = LazyLock::new(|| {
     let prime = |number: &u64| (2..*number).all(|one| !number.is_multiple_of(one));
     let primes: Vec<f64> = (2..312).filter(prime).map(|prime| prime as f64).collect();
     let fraction = |root: f64| (root.fract() * 4_294_967_296.0) as u32;
-    let keys: Vec<u32> = primes.iter().map(|prime| fraction(prime.cbrt())).collect();
-    let mut state = [0; 8];
-    for (own, prime) in state.iter_mut().zip(&primes) {
-        *own = fraction(prime.sqrt());
-    }
+    (
+        std::array::from_fn(|at| fraction(primes[at].cbrt())),
+        std::array::from_fn(|at| fraction(primes[at].sqrt())),
+    )
+});
+
+/// SHA-256 of some bytes.
+pub fn sha256(bytes: &[u8]) -> [u8; 32] {
+    let (keys, mut state) = *CONSTANTS;
     let padded = padded(bytes, (bytes.len() as u64 * 8).to_be_bytes());
     for block in padded.chunks_exact(64) {
         let mut words = [0u32; 64];
@@ -92,6 +139,12 @@ fn padded(bytes: &[u8], len: [u8; 8]) -> Vec<u8> {
     out
 }
 
+/// SHA-1 of some bytes, as `0a:ff`.
+pub fn fingerprint(bytes: &[u8]) -> Vec<u8> {
+    let digits: Vec<String> = sha1(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    digits.join(":").into_bytes()
+}
+
 /// Two digits for each byte.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -108,6 +161,9 @@ mod tests {
         let long =
             b"12345678901234567890123456789012345678901234567890123456789012345678901234567890";
         assert_eq!(hex(&md5(long)), "57edf4a22be3c955ac49da2e2107b67a");
+        assert_eq!(hex(&sha1(b"abc")), "a9993e364706816aba3e25717850c26c9cd0d89d");
+        let two = b"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq";
+        assert_eq!(hex(&sha1(two)), "84983e441c3bd26ebaae4aa1f95129e5e54670f1");
         assert_eq!(
             hex(&sha256(b"abc")),
             "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"

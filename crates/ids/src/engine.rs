@@ -331,7 +331,9 @@ impl Engine {
                 found.fragment = !found.damaged;
                 break;
             }
-            if let Some(mut packet) = Packet::of(&level, frame.timestamp_ns, frame.wire_len) {
+            if let Some(mut packet) =
+                Packet::of(&level, layers.data(), frame.timestamp_ns, frame.wire_len)
+            {
                 packet.vlan = vlan;
                 let end = |end| self.end_of_stream(vlan, end);
                 let (source, destination) = (end(packet.source), end(packet.destination));

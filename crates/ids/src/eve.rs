@@ -1,9 +1,7 @@
 //! Alerts and records as lines of JSON, with the names that Suricata's EVE output has.
 
-use crate::app::tls::Hello;
 use crate::app::{Message, dns};
 use crate::buffer::{Application, Buffer};
-use crate::digest;
 use crate::engine::flow::Flow;
 use crate::engine::{Alert, Counters};
 use crate::rule::Action;
@@ -142,8 +140,9 @@ pub fn message(message: &Message) -> Map<String, Value> {
             ("subject", Buffer::TlsSubject),
             ("issuerdn", Buffer::TlsIssuer),
             ("serial", Buffer::TlsSerial),
+            ("fingerprint", Buffer::TlsFingerprint),
         ],
-        Application::Dns => &[("rrname", Buffer::DnsQuery)],
+        Application::Dns => &[("rrname", Buffer::DnsQueries)],
     };
     for (name, buffer) in names {
         if let Some(bytes) = message.get(*buffer) {
@@ -157,32 +156,42 @@ pub fn message(message: &Message) -> Map<String, Value> {
     if let Some(status) = status {
         fields.insert("status".to_owned(), status.into());
     }
+    if message.application == Application::Tls {
+        add_hellos(message, &mut fields);
+    }
     fields
 }
 
 /// Version 1.3 of TLS.
 pub const TLS_1_3: u16 = 0x0304;
 
-/// Adds the fields of a hello.
-pub fn hello(hello: &Hello, from_client: bool, fields: &mut Map<String, Value>) {
-    let text = hello.ja3(from_client);
-    let hash = digest::hex(&digest::md5(text.as_bytes()));
-    let name = if from_client { "ja3" } else { "ja3s" };
-    fields.insert(name.to_owned(), json!({ "hash": hash, "string": text }));
-    if from_client {
-        fields.insert("ja4".to_owned(), hello.ja4().into());
-        return;
+/// Adds the names of hellos, and the version that the server has chosen.
+fn add_hellos(message: &Message, fields: &mut Map<String, Value>) {
+    let text = |buffer| message.get(buffer).map(String::from_utf8_lossy);
+    let names = [
+        ("ja3", Buffer::Ja3Hash, Buffer::Ja3String),
+        ("ja3s", Buffer::Ja3ServerHash, Buffer::Ja3ServerString),
+    ];
+    for (name, hash, string) in names {
+        if let (Some(hash), Some(string)) = (text(hash), text(string)) {
+            fields.insert(name.to_owned(), json!({ "hash": hash, "string": string }));
+        }
     }
-    let version = hello.versions.first().copied().unwrap_or(hello.version);
-    let version = match version {
-        0x0300 => "SSLv3".to_owned(),
-        0x0301 => "TLSv1".to_owned(),
-        0x0302 => "TLS 1.1".to_owned(),
-        0x0303 => "TLS 1.2".to_owned(),
-        TLS_1_3 => "TLS 1.3".to_owned(),
-        other => format!("0x{other:04x}"),
-    };
-    fields.insert("version".to_owned(), version.into());
+    if let Some(name) = text(Buffer::Ja4Hash) {
+        fields.insert("ja4".to_owned(), name.into());
+    }
+    let version = message.get(Buffer::TlsVersion).and_then(<[u8]>::first_chunk::<2>);
+    if let (Some(version), false) = (version, message.to_server) {
+        let version = match u16::from_be_bytes(*version) {
+            0x0300 => "SSLv3".to_owned(),
+            0x0301 => "TLSv1".to_owned(),
+            0x0302 => "TLS 1.1".to_owned(),
+            0x0303 => "TLS 1.2".to_owned(),
+            TLS_1_3 => "TLS 1.3".to_owned(),
+            other => format!("0x{other:04x}"),
+        };
+        fields.insert("version".to_owned(), version.into());
+    }
 }
 
 /// Fields of a message of DNS.

@@ -4,7 +4,7 @@
 //! The tests of one buffer are in order; they are split into segments that no position joins
 //! ([`crate::verify`] explains why).
 
-use crate::buffer::{Application, Buffer};
+use crate::buffer::{APPLICATIONS, Application, Buffer};
 use crate::endpoints::{Addresses, Ports};
 use crate::pcre::Pattern;
 use crate::transform::Transform;
@@ -35,6 +35,8 @@ pub struct Rule {
     pub header: HeaderTest,
     /// Part of a connection that the rule is about.
     pub flow: FlowTest,
+    /// Tests of what the flow has carried.
+    pub counts: Vec<FlowCount>,
     /// Tests of a packet's headers.
     pub packet: Vec<PacketTest>,
     /// Tests of buffers, in the order in which the buffers are named first.
@@ -79,6 +81,8 @@ pub enum Protocol {
     Tcp,
     /// UDP.
     Udp,
+    /// SCTP.
+    Sctp,
     /// ICMP of either version.
     Icmp,
     /// A flow of an application.
@@ -122,8 +126,43 @@ pub struct FlowTest {
     pub established: Option<bool>,
     /// To the server, or to the client.
     pub to_server: Option<bool>,
-    /// An application of the flow that must be there, or not.
-    pub application: Option<(Application, bool)>,
+    /// For each application, whether it must be that of the flow, or must not.
+    pub applications: [Option<bool>; APPLICATIONS],
+}
+
+/// A test of what a flow has carried, the current packet included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FlowCount {
+    /// The unit.
+    pub unit: Unit,
+    /// The directions.
+    pub side: Side,
+    /// The number.
+    pub bound: Bound,
+}
+
+/// The unit of a [`FlowCount`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Packets.
+    Packets,
+    /// Bytes of packets.
+    PacketBytes,
+    /// Numbers of TCP from the SYN to the last byte.
+    StreamBytes,
+}
+
+/// The directions of a [`FlowCount`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// Sent by the client.
+    Client,
+    /// Sent by the server.
+    Server,
+    /// Each of both.
+    Both,
+    /// One of both.
+    Either,
 }
 
 /// The bytes to which tests of the payload apply.
@@ -229,11 +268,25 @@ impl FlagsMode {
     }
 }
 
+/// The need of a message for a buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Presence {
+    /// It must be there, and its tests must hold.
+    #[default]
+    Needed,
+    /// It is absent, or its tests hold.
+    Optional,
+    /// It must be absent.
+    Absent,
+}
+
 /// Tests of one buffer.
 #[derive(Debug, Clone)]
 pub struct List {
     /// The buffer.
     pub buffer: Buffer,
+    /// The need for it in a message.
+    pub presence: Presence,
     /// Changes that are made to its bytes first.
     pub transforms: Vec<Transform>,
     /// The tests, in order.
@@ -275,6 +328,8 @@ pub enum Test {
     },
     /// Length of the buffer.
     Len(Bound),
+    /// The buffer is a number, the highest byte first.
+    Number(Bound),
     /// Tests of the bytes that a part in base 64 encodes.
     Base64 {
         /// Most bytes that are decoded.
@@ -299,7 +354,7 @@ impl Test {
             Test::ByteExtract(one) => one.read.relative,
             Test::ByteMath(one) => one.read.relative,
             Test::IsDataAt { relative, .. } | Test::Base64 { relative, .. } => *relative,
-            Test::Len(_) => false,
+            Test::Len(_) | Test::Number(_) => false,
         }
     }
 
@@ -309,7 +364,11 @@ impl Test {
             Test::Content(one) => !one.negated,
             Test::Pcre(one) => !one.negated,
             Test::ByteJump(_) | Test::ByteExtract(_) | Test::ByteMath(_) => true,
-            Test::ByteTest(_) | Test::IsDataAt { .. } | Test::Len(_) | Test::Base64 { .. } => false,
+            Test::ByteTest(_)
+            | Test::IsDataAt { .. }
+            | Test::Len(_)
+            | Test::Number(_)
+            | Test::Base64 { .. } => false,
         }
     }
 }

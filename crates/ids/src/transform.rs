@@ -1,5 +1,6 @@
 //! Transforms: changes that are made to the bytes of a buffer before its tests.
 
+use crate::digest;
 use std::borrow::Cow;
 
 /// A transform.
@@ -17,6 +18,16 @@ pub enum Transform {
     Uppercase,
     /// `%41` becomes `A`, and `+` a space.
     UrlDecode,
+    /// The MD5 of the bytes.
+    Md5,
+    /// The SHA-1 of the bytes.
+    Sha1,
+    /// The SHA-256 of the bytes.
+    Sha256,
+    /// Names of header fields in small letters.
+    HeaderLowercase,
+    /// No header fields with a name that begins with a colon.
+    StripPseudoHeaders,
     /// Combined with a key that repeats.
     Xor(Vec<u8>),
 }
@@ -34,6 +45,11 @@ impl Transform {
             "to_lowercase" => Transform::Lowercase,
             "to_uppercase" => Transform::Uppercase,
             "url_decode" => Transform::UrlDecode,
+            "to_md5" => Transform::Md5,
+            "to_sha1" => Transform::Sha1,
+            "to_sha256" => Transform::Sha256,
+            "header_lowercase" => Transform::HeaderLowercase,
+            "strip_pseudo_headers" => Transform::StripPseudoHeaders,
             "xor" => {
                 let digits = value.trim_matches('"');
                 let byte = |at: usize| {
@@ -78,11 +94,34 @@ impl Transform {
             Transform::Lowercase => bytes.to_ascii_lowercase(),
             Transform::Uppercase => bytes.to_ascii_uppercase(),
             Transform::UrlDecode => url_decode(&bytes, true),
+            Transform::Md5 => digest::md5(&bytes).to_vec(),
+            Transform::Sha1 => digest::sha1(&bytes).to_vec(),
+            Transform::Sha256 => digest::sha256(&bytes).to_vec(),
+            Transform::HeaderLowercase => lowercase_names(&bytes),
+            Transform::StripPseudoHeaders => bytes
+                .split_inclusive(|byte| *byte == b'\n')
+                .filter(|line| !line.starts_with(b":"))
+                .collect::<Vec<_>>()
+                .concat(),
             Transform::Xor(key) => {
                 bytes.iter().zip(key.iter().cycle()).map(|(byte, key)| byte ^ key).collect()
             }
         })
     }
+}
+
+/// Puts names of header fields, up to the first colon of a line, in small letters.
+fn lowercase_names(bytes: &[u8]) -> Vec<u8> {
+    let mut in_name = true;
+    let each = bytes.iter().map(|byte| {
+        match byte {
+            b':' => in_name = false,
+            b'\n' => in_name = true,
+            _ => {}
+        }
+        if in_name { byte.to_ascii_lowercase() } else { *byte }
+    });
+    each.collect()
 }
 
 /// Replaces `%41` by `A` and, if wanted, `+` by a space; what is no escape stays.
@@ -120,6 +159,8 @@ mod tests {
             ("to_uppercase", "", "aB1", "AB1"),
             ("url_decode", "", "a+b%41%zz%4", "a bA%zz%4"),
             ("xor", "\"2001\"", "AAA", "a@a"),
+            ("header_lowercase", "", "Ab: Cd\r\nEF:G", "ab: Cd\r\nef:G"),
+            ("strip_pseudo_headers", "", ":a: b\r\nc: d\r\n", "c: d\r\n"),
         ] {
             let transform = Transform::parse(name, value).unwrap().unwrap();
             let made = transform.apply(Cow::Borrowed(from.as_bytes()));

@@ -62,7 +62,9 @@ impl Checks {
             }
         }
         // Short tests first: lengths before searches.
-        alone.sort_by_key(|test| !matches!(test, Test::Len(_) | Test::IsDataAt { .. }));
+        alone.sort_by_key(|test| {
+            !matches!(test, Test::Len(_) | Test::Number(_) | Test::IsDataAt { .. })
+        });
         Checks { alone, chains }
     }
 
@@ -118,6 +120,11 @@ impl Judge<'_, '_> {
                 holds != *negated && self.chain(rest, at)
             }
             Test::Len(bound) => bound.contains(self.bytes.len() as u64) && self.chain(rest, at),
+            Test::Number(bound) => {
+                let number =
+                    self.bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+                bound.contains(number) && self.chain(rest, at)
+            }
             Test::Base64 { bytes, offset, relative, tests } => {
                 let from = offset + if *relative { at } else { 0 };
                 let text = self.bytes.get(from..).unwrap_or_default();
@@ -200,6 +207,9 @@ impl Judge<'_, '_> {
         let base = if read.relative { at as i64 } else { 0 };
         let start = usize::try_from(base.checked_add(self.value(read.offset))?).ok()?;
         let len = usize::try_from(self.value(read.len)).ok()?;
+        if (len, read.text) == (0, None) {
+            return (start <= self.bytes.len()).then_some((0, start));
+        }
         let end = match (len, read.text) {
             (0, Some(_)) => self.bytes.len().min(start.checked_add(MAX_DIGITS)?),
             _ => start.checked_add(len)?,

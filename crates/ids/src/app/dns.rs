@@ -18,6 +18,7 @@ const TXT: u16 = 16;
 const AAAA: u16 = 28;
 /// Longest name, in bytes.
 const MAX_NAME: usize = 255;
+const SOA: u16 = 6;
 const HEADER: usize = 12;
 
 /// The streams of a connection: bytes of an incomplete message, to the server and to the client.
@@ -138,20 +139,39 @@ pub fn message(bytes: &[u8]) -> Option<Message> {
             return None;
         }
         at = end + 4;
-        if !header.is_answer {
-            buffers.push((Buffer::DnsQuery, name.clone()));
-        }
+        buffers.push((Buffer::DnsQueries, name.clone()));
+        let of_message = if header.is_answer { Buffer::DnsResponse } else { Buffer::DnsQuery };
+        buffers.push((of_message, name.clone()));
         questions.push(Question { name, kind });
     }
+    let flags = word(bytes, 2)?;
+    buffers.push((Buffer::DnsOperation, vec![(flags >> 11) as u8 & 15]));
+    buffers.push((Buffer::DnsCode, vec![flags as u8 & 15]));
     let mut answers = Vec::new();
-    let count = if header.is_answer { usize::from(word(bytes, 6)?) } else { 0 };
-    while answers.len() < count.min(MAX_ANSWERS)
-        && let Some((answer, end)) = answer(bytes, at)
-    {
-        answers.push(answer);
-        at = end;
+    let sections = [Buffer::DnsAnswers, Buffer::DnsAuthorities, Buffer::DnsAdditionals];
+    for (number, section) in sections.into_iter().enumerate() {
+        let count = usize::from(word(bytes, 6 + 2 * number)?);
+        let mut taken = 0;
+        while taken < count.min(MAX_ANSWERS)
+            && let Some((answer, end)) = answer(bytes, at)
+        {
+            (taken, at) = (taken + 1, end);
+            buffers.push((section, answer.name.clone()));
+            if header.is_answer {
+                buffers.push((Buffer::DnsResponse, answer.name.clone()));
+                if matches!(answer.kind, NS | CNAME | PTR | MX | SOA) {
+                    buffers.push((Buffer::DnsResponse, answer.data.clone()));
+                }
+                if number == 0 {
+                    answers.push(answer);
+                }
+            }
+        }
+        if taken < count {
+            break;
+        }
     }
-    let facts = Facts { id: word(bytes, 0)?, flags: word(bytes, 2)?, questions, answers };
+    let facts = Facts { id: word(bytes, 0)?, flags, questions, answers };
     let whole = Message::whole(Application::Dns, !header.is_answer, buffers);
     Some(Message { facts: super::Facts::Dns(Box::new(facts)), ..whole })
 }
@@ -171,7 +191,7 @@ fn answer(bytes: &[u8], at: usize) -> Option<(Answer, usize)> {
     let data = match (kind, raw.len()) {
         (A, 4) => Ipv4Addr::from_bits(u32::from_be_bytes(*raw.first_chunk()?)).to_string(),
         (AAAA, 16) => Ipv6Addr::from_bits(u128::from_be_bytes(*raw.first_chunk()?)).to_string(),
-        (NS | CNAME | PTR, _) => {
+        (NS | CNAME | PTR | SOA, _) => {
             return Some((Answer { name, kind, ttl, data: self::name(bytes, start)?.0 }, after));
         }
         (MX, 3..) => {

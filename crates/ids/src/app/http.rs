@@ -308,7 +308,7 @@ impl Http {
         let complete = framing == Framing::Len(0);
         give(Message { is_cut, ..message(to_server, complete, &head, None) });
         if !complete {
-            let body = Body::new(to_server, framing, head.encodings(to_server));
+            let body = Body::new(to_server, framing, head.encodings());
             self.sides[usize::from(!to_server)].body = Some((head, body));
         }
     }

@@ -273,9 +273,8 @@ const QUERY: &[u8] =
 #[test]
 fn questions_of_dns_are_read_over_udp_and_tcp() {
     let names = |message: &Message| {
-        let names =
-            message.buffers.iter().map(|(_, name)| String::from_utf8_lossy(name).into_owned());
-        names.collect::<Vec<_>>()
+        let names = message.buffers.iter().filter(|(buffer, _)| *buffer == Buffer::DnsQuery);
+        names.map(|(_, name)| String::from_utf8_lossy(name).into_owned()).collect::<Vec<_>>()
     };
     let mut parser = Parser::default();
     let mut found = Vec::new();
@@ -340,4 +339,31 @@ fn other_bytes_are_no_application_and_never_panic() {
     }
     let (parser, _) = messages(true, b"SSH-2.0-x\r\n", 3);
     assert_eq!((parser.application(), parser.is_decided()), (None, false));
+}
+
+#[test]
+fn names_in_all_sections_of_an_answer_are_buffers() {
+    // a.org: CNAME to b.a.org; ns.a.org is its authority, with an address in the additional section.
+    let mut answer = b"\0\x01\x81\x83\0\x01\0\x01\0\x01\0\x01\x01a\x03org\0\0\x01\0\x01".to_vec();
+    answer.extend_from_slice(b"\xc0\x0c\0\x05\0\x01\0\0\0\x09\0\x04\x01b\xc0\x0c");
+    answer.extend_from_slice(b"\xc0\x0e\0\x02\0\x01\0\0\0\x09\0\x05\x02ns\xc0\x0c");
+    answer.extend_from_slice(b"\x02ns\xc0\x0c\0\x01\0\x01\0\0\0\x09\0\x04\x01\x02\x03\x04");
+    let message = dns::message(&answer).unwrap();
+    let of = |buffer: Buffer| {
+        let own = message.buffers.iter().filter(|(own, _)| *own == buffer);
+        own.map(|(_, bytes)| String::from_utf8_lossy(bytes).into_owned()).collect::<Vec<_>>()
+    };
+    assert!(!message.to_server && of(Buffer::DnsQuery).is_empty());
+    assert_eq!(of(Buffer::DnsQueries), ["a.org"]);
+    assert_eq!(of(Buffer::DnsAnswers), ["a.org"]);
+    assert_eq!(of(Buffer::DnsAuthorities), ["org"]);
+    assert_eq!(of(Buffer::DnsAdditionals), ["ns.a.org"]);
+    assert_eq!(
+        of(Buffer::DnsResponse),
+        ["a.org", "a.org", "b.a.org", "org", "ns.a.org", "ns.a.org"]
+    );
+    assert_eq!(
+        (of(Buffer::DnsCode), of(Buffer::DnsOperation)),
+        (vec!["\u{3}".into()], vec!["\0".into()])
+    );
 }

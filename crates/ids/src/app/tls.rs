@@ -8,8 +8,9 @@ mod hello;
 
 pub use hello::Hello;
 
-use super::{Give, Message};
+use super::{Facts, Give, Message};
 use crate::buffer::{Application, Buffer};
+use crate::digest;
 
 /// Longest handshake message.
 const MAX_HANDSHAKE: usize = 1 << 16;
@@ -30,6 +31,8 @@ pub struct Tls([Side; 2]);
 struct Side {
     records: Vec<u8>,
     handshake: Vec<u8>,
+    /// Buffers of the hello, which its certificates have, too.
+    hello: Vec<(Buffer, Vec<u8>)>,
     ended: bool,
 }
 
@@ -93,9 +96,13 @@ impl Side {
             }
             let Some(body) = self.handshake.get(taken + 4..taken + 4 + len) else { break };
             match (head[0], to_server) {
-                (CLIENT_HELLO, true) => give(client_hello(body)),
-                (SERVER_HELLO, false) => give(server_hello(body)),
-                (CERTIFICATE, false) => give(certificates(body)),
+                (CLIENT_HELLO, true) => give(hello(body, true)),
+                (SERVER_HELLO, false) => {
+                    let hello = hello(body, false);
+                    self.hello.clone_from(&hello.buffers);
+                    give(hello);
+                }
+                (CERTIFICATE, false) => give(certificates(body, self.hello.clone())),
                 _ => {}
             }
             taken += 4 + len;
@@ -108,14 +115,33 @@ fn message(to_server: bool, buffers: Vec<(Buffer, Vec<u8>)>) -> Message {
     Message::whole(Application::Tls, to_server, buffers)
 }
 
-fn client_hello(body: &[u8]) -> Message {
-    let name = server_name(body).map(|name| (Buffer::TlsServerName, name.to_vec()));
-    let whole = message(true, name.into_iter().collect());
-    Message { facts: Hello::of(body, true), ..whole }
-}
-
-fn server_hello(body: &[u8]) -> Message {
-    Message { facts: Hello::of(body, false), ..message(false, Vec::new()) }
+/// The message of a hello; a damaged one has the server name only.
+fn hello(body: &[u8], to_server: bool) -> Message {
+    let name = server_name(body).filter(|_| to_server);
+    let mut buffers: Vec<_> =
+        name.map(|name| (Buffer::TlsServerName, name.to_vec())).into_iter().collect();
+    let facts = Hello::of(body, to_server);
+    if let (Facts::Hello(hello), Some(random)) = (&facts, body.get(2..2 + 32)) {
+        buffers.extend([
+            (Buffer::TlsVersion, hello.spoken().to_be_bytes().to_vec()),
+            (Buffer::TlsRandom, random.to_vec()),
+            (Buffer::TlsRandomTime, random[..4].to_vec()),
+            (Buffer::TlsRandomBytes, random[4..].to_vec()),
+        ]);
+        let names = hello.applications.iter();
+        buffers.extend(names.map(|name| (Buffer::TlsApplication, name.clone())));
+        let text = hello.ja3(to_server);
+        let hash = digest::hex(&digest::md5(text.as_bytes())).into_bytes();
+        let kinds = match to_server {
+            true => [Buffer::Ja3Hash, Buffer::Ja3String],
+            false => [Buffer::Ja3ServerHash, Buffer::Ja3ServerString],
+        };
+        buffers.extend(kinds.into_iter().zip([hash, text.into_bytes()]));
+        if to_server {
+            buffers.push((Buffer::Ja4Hash, hello.ja4().into_bytes()));
+        }
+    }
+    Message { facts, ..message(to_server, buffers) }
 }
 
 /// Takes a part with a length of `width` bytes before it.
@@ -151,22 +177,29 @@ fn server_name(body: &[u8]) -> Option<&[u8]> {
     None
 }
 
-fn certificates(body: &[u8]) -> Message {
-    let mut buffers = Vec::new();
+/// The message of certificates, with the buffers of the hello before them.
+fn certificates(body: &[u8], hello: Vec<(Buffer, Vec<u8>)>) -> Message {
+    let mut buffers = hello;
     let mut rest = body;
     let mut chain = part(&mut rest, 3).unwrap_or_default();
-    while let Some(certificate) = part(&mut chain, 3) {
-        if buffers.is_empty()
+    let mut count = 0;
+    while count < MAX_CERTIFICATES
+        && let Some(certificate) = part(&mut chain, 3)
+    {
+        if count == 0
             && let Some(found) = certificate::read(certificate)
         {
-            buffers.push((Buffer::TlsSubject, found.subject));
-            buffers.push((Buffer::TlsIssuer, found.issuer));
-            buffers.push((Buffer::TlsSerial, found.serial));
+            buffers.extend([
+                (Buffer::TlsSubject, found.subject),
+                (Buffer::TlsIssuer, found.issuer),
+                (Buffer::TlsSerial, found.serial),
+                (Buffer::TlsFingerprint, digest::fingerprint(certificate)),
+            ]);
+            let names = found.alternatives.into_iter();
+            buffers.extend(names.map(|name| (Buffer::TlsAlternativeName, name)));
         }
         buffers.push((Buffer::TlsCertificates, certificate.to_vec()));
-        if buffers.len() > MAX_CERTIFICATES + 3 {
-            break;
-        }
+        count += 1;
     }
     message(false, buffers)
 }

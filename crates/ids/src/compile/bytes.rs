@@ -1,7 +1,7 @@
 //! `byte_test`, `byte_jump`, `byte_extract`, `byte_math`, `base64_decode` and `base64_data`.
 
-use super::Builder;
 use super::number::{number, within};
+use super::{Builder, Dialect};
 use crate::read::RawOption;
 use crate::rule::{
     ByteExtract, ByteJump, ByteMath, ByteTest, Comparison, JumpFrom, Read, Test, Value,
@@ -136,7 +136,10 @@ impl Builder {
                 },
             }
         }
-        check_len(&jump.read)?;
+        // A jump by no bytes only moves by its offset.
+        if jump.read.len != Value::Number(0) || self.dialect != Dialect::Suricata {
+            check_len(&jump.read)?;
+        }
         Ok(jump)
     }
 

@@ -46,6 +46,9 @@ impl Builder {
                 }
                 self.push(test)?;
             }
+            "tls.fingerprint" => self.text_of(Buffer::TlsFingerprint, &option.value, true)?,
+            "tls.subject" => self.text_of(Buffer::TlsSubject, &option.value, false)?,
+            "tls.issuerdn" => self.text_of(Buffer::TlsIssuer, &option.value, false)?,
             "urilen" => self.uri_len(option.text()?)?,
             "prefilter" => {
                 option.text()?;
@@ -68,10 +71,11 @@ impl Builder {
         let end = closing_quote(inside).ok_or("the quotation mark is not closed")?;
         let bytes = content_bytes(&inside[..end])?;
         let rest = std::str::from_utf8(&inside[end + 1..]).map_err(|_| "not UTF-8 text")?;
+        let folded = self.sticky.is_some_and(|list| self.rule.lists[list].buffer.is_folded());
         let content = Content {
             finder: Finder::new(&bytes).into_owned(),
             bytes: bytes.into(),
-            nocase: false,
+            nocase: folded,
             negated,
             relative: false,
             from: Value::Number(0),
@@ -97,6 +101,27 @@ impl Builder {
             }
             self.modifier(name, value.trim())?;
         }
+        Ok(())
+    }
+
+    /// A keyword with the text that is in a buffer, or is all of it.
+    fn text_of(&mut self, buffer: Buffer, value: &[u8], whole: bool) -> Result<(), String> {
+        let before = self.sticky;
+        self.settle()?;
+        self.decoded = None;
+        self.sticky = Some(self.list(buffer, &[], false));
+        let (negated, text) = negation(value);
+        let text =
+            text.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\"")).unwrap_or(text);
+        let sign: &[u8] = if negated { b"!" } else { b"" };
+        let value = [sign, b"\"", text, b"\""].concat();
+        self.content(&RawOption { name: "content".to_owned(), value })?;
+        if whole {
+            self.modifier("startswith", "")?;
+            self.modifier("endswith", "")?;
+        }
+        self.settle()?;
+        self.sticky = before;
         Ok(())
     }
 
@@ -250,8 +275,13 @@ impl Builder {
 
     fn pcre(&mut self, value: &[u8]) -> Result<(), String> {
         let (negated, text) = negation(value);
-        let text = text.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\""));
-        let text = text.ok_or("expected /pattern/flags in quotation marks")?;
+        let inside = text.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\""));
+        // Without quotation marks, a semicolon ends the option.
+        let text = match inside {
+            Some(inside) => inside,
+            None if text.starts_with(b"/") => text,
+            None => return Err("expected /pattern/flags in quotation marks".to_owned()),
+        };
         let text = text.strip_prefix(b"m").filter(|rest| !rest.is_empty()).unwrap_or(text);
         let delimiter = *text
             .first()

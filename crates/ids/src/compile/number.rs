@@ -30,6 +30,40 @@ pub fn within(text: &str, low: i64, high: i64) -> Result<i64, String> {
     }
 }
 
+/// A version of TLS, as `1.2` or `0x0303`; `!` before it negates.
+pub fn tls_version(text: &str) -> Result<Bound, String> {
+    let text = text.trim().trim_matches('"').trim();
+    let (negated, text) = match text.strip_prefix('!') {
+        Some(rest) => (true, rest),
+        None => (false, text),
+    };
+    let version = match text {
+        "1.0" => 0x0301,
+        "1.1" => 0x0302,
+        "1.2" => 0x0303,
+        "1.3" => 0x0304,
+        _ if text.starts_with("0x") => within(text, 0, u16::MAX.into())?.unsigned_abs(),
+        _ => return Err(format!("{text}: expected 1.0, 1.1, 1.2, 1.3 or 0x0303")),
+    };
+    Ok(Bound { low: version, high: version, negated })
+}
+
+/// Names of the codes of responses of DNS, from 0.
+const CODES: [&str; 11] = [
+    "noerror", "formerr", "servfail", "nxdomain", "notimp", "refused", "yxdomain", "yxrrset",
+    "nxrrset", "notauth", "notzone",
+];
+
+/// A code of a response of DNS: a name, a number or a range.
+pub fn dns_code(text: &str) -> Result<Bound, String> {
+    let (sign, name) = text.split_at(usize::from(text.starts_with('!')));
+    let name = name.trim().to_ascii_lowercase();
+    match CODES.iter().position(|own| *own == name) {
+        Some(code) => bound(&format!("{sign}{code}"), u8::MAX.into(), Ends::Outside),
+        None => bound(text, u8::MAX.into(), Ends::Outside),
+    }
+}
+
 /// The reading of the ends of `a<>b`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ends {
@@ -39,7 +73,7 @@ pub enum Ends {
     Inside,
 }
 
-/// A number, `<9`, `<=9`, `>9`, `>=9`, `!9`, or a range: `1<>9`, `1-9`; `!` before it negates.
+/// A number, `=9`, `<9`, `<=9`, `>9`, `>=9`, `!9`, or a range: `1<>9`, `1-9`, `1<=>9`; `!` before it negates.
 pub fn bound(text: &str, most: u64, ends: Ends) -> Result<Bound, String> {
     let text: String = text.chars().filter(|letter| !letter.is_whitespace()).collect();
     let (negated, text) = match text.strip_prefix('!') {
@@ -60,7 +94,9 @@ pub fn bound(text: &str, most: u64, ends: Ends) -> Result<Bound, String> {
             Ok(Bound { low, high, negated })
         }
     };
-    for (sign, with_ends) in [("<=>", true), ("<>", ends == Ends::Inside), ("-", true)] {
+    for (sign, with_ends) in
+        [("<=>", true), ("<>", ends == Ends::Inside), ("-", ends == Ends::Inside)]
+    {
         if let Some((low, high)) = text.split_once(sign).filter(|(low, _)| !low.is_empty()) {
             let (low, high) = (value(low)?, value(high)?);
             return if with_ends {
@@ -83,7 +119,7 @@ pub fn bound(text: &str, most: u64, ends: Ends) -> Result<Bound, String> {
     if let Some(rest) = text.strip_prefix('>') {
         return bound(value(rest)? + 1, most);
     }
-    let one = value(text)?;
+    let one = value(text.strip_prefix('=').unwrap_or(text))?;
     bound(one, one)
 }
 

@@ -1,10 +1,11 @@
 //! Options with a state: `flow`, `flowbits`, `xbits`, `threshold`, `detection_filter`, and the application of a flow.
 
-use super::number::within;
+use super::number::{Ends, bound, within};
 use super::{Builder, Dialect};
 use crate::buffer::Application;
 use crate::read::RawOption;
-use crate::rule::{BitTest, Change, Mark, Owner, Threshold, ThresholdKind, Track};
+use crate::rule::{BitTest, Change, FlowCount, Mark, Owner, Side, Threshold, ThresholdKind};
+use crate::rule::{Track, Unit};
 use std::sync::Arc;
 
 /// Most names in all bit options of a rule.
@@ -23,6 +24,10 @@ impl Builder {
             "noalert" => self.rule.silent = true,
             "threshold" => self.threshold(text?)?,
             "detection_filter" => self.detection_filter(text?)?,
+            "stream_size" => self.stream_size(text?)?,
+            name if name.starts_with("flow.pkts") || name.starts_with("flow.bytes") => {
+                self.flow_count(name, text?)?;
+            }
             "app-layer-protocol" => {
                 let text = text?.trim();
                 let (wanted, name) = match text.strip_prefix('!') {
@@ -32,7 +37,10 @@ impl Builder {
                 let application = Application::from_name(name);
                 let application =
                     application.ok_or_else(|| format!("{name} is not recognised in traffic"))?;
-                self.rule.flow.application = Some((application, wanted));
+                let known = &mut self.rule.flow.applications[application as usize];
+                if known.replace(wanted).is_some() {
+                    return Err(format!("{name} is given twice"));
+                }
             }
             _ => return Ok(false),
         }
@@ -67,6 +75,46 @@ impl Builder {
                 return Err(format!("{part} contradicts a word before it"));
             }
         }
+        Ok(())
+    }
+
+    /// `flow.pkts:toserver,>10`, or `flow.pkts_toserver:>10`.
+    fn flow_count(&mut self, name: &str, text: &str) -> Result<(), String> {
+        let unit = if name.contains("pkts") { Unit::Packets } else { Unit::PacketBytes };
+        let (word, number) = match name.split_once('_') {
+            Some((_, word)) => (word, text),
+            None => text.split_once(',').ok_or("expected a direction and a number")?,
+        };
+        let side = match word.trim() {
+            "toserver" => Side::Client,
+            "toclient" => Side::Server,
+            "either" => Side::Either,
+            other => return Err(format!("{other}: expected toserver, toclient or either")),
+        };
+        let bound = bound(number, u64::MAX >> 1, Ends::Outside)?;
+        self.rule.counts.push(FlowCount { unit, side, bound });
+        Ok(())
+    }
+
+    /// `stream_size:server,>,1000`.
+    fn stream_size(&mut self, text: &str) -> Result<(), String> {
+        let parts: Vec<&str> = text.split(',').map(str::trim).collect();
+        let &[word, operator, number] = &parts[..] else {
+            return Err("expected a side, an operator and a number".to_owned());
+        };
+        let side = match word {
+            "client" => Side::Client,
+            "server" => Side::Server,
+            "both" => Side::Both,
+            "either" => Side::Either,
+            other => return Err(format!("{other}: expected client, server, both or either")),
+        };
+        let operator = if operator == "!=" { "!" } else { operator };
+        if !matches!(operator, "<" | ">" | "=" | "<=" | ">=" | "!") {
+            return Err(format!("{operator} is no operator"));
+        }
+        let bound = bound(&format!("{operator}{number}"), u32::MAX.into(), Ends::Outside)?;
+        self.rule.counts.push(FlowCount { unit: Unit::StreamBytes, side, bound });
         Ok(())
     }
 

@@ -139,3 +139,43 @@ fn a_large_file_is_read_in_one_pass() {
     let found = translation(&text);
     assert_eq!((found.rules.len(), found.total()), (20_000, 20_000));
 }
+
+#[test]
+fn two_applications_by_name_both_count() {
+    let both = rule(
+        "alert tcp any any -> any any (app-layer-protocol:!http; app-layer-protocol:!tls; sid:1;)",
+    );
+    assert_eq!(both.flow.applications, [Some(false), Some(false), None]);
+    assert!(reason("app-layer-protocol:tls; app-layer-protocol:!tls;").contains("twice"));
+}
+
+#[test]
+fn numbers_in_buffers_and_absent_buffers_are_read() {
+    let bound = |options: &str| {
+        let rule = rule(&format!("alert tcp any any -> any any ({options} sid:1;)"));
+        match rule.lists[0].tests[..] {
+            [Test::Number(bound)] => (bound.low, bound.high, bound.negated),
+            _ => panic!("{rule:?}"),
+        }
+    };
+    assert_eq!(bound("tls.version:1.2;"), (0x0303, 0x0303, false));
+    assert_eq!(bound("dns.rcode:!NXDOMAIN;"), (3, 3, true));
+    // The ends of a range of Suricata do not belong to it.
+    assert_eq!(bound("dns.opcode:7-15;"), (8, 14, false));
+    let absent = rule("alert http any any -> any any (http.request_body; absent; sid:1;)");
+    assert_eq!(absent.lists[0].presence, Presence::Absent);
+    for (options, part) in [
+        ("tls.version:1.9;", "expected 1.0"),
+        ("dns.rcode:WHAT;", "no number"),
+        ("http.request_body; absent; content:\"a\";", "absent buffer"),
+        ("http.request_body; content:\"a\"; absent;", "directly after"),
+        ("tls.sni; absent;", "in parts"),
+        ("ja3.hash; content:\"a\"; dsize:3;", "headers"),
+        ("tcp.hdr; content:\"a\"; http.uri; content:\"b\";", "headers"),
+        ("stream_size:server,~,9;", "no operator"),
+        ("flow.pkts:upwards,>9;", "upwards"),
+    ] {
+        let reason = reason(options);
+        assert!(reason.contains(part), "{options}: {reason}");
+    }
+}

@@ -1,8 +1,9 @@
 //! A flow: its client, how far its handshake is, the last bytes of its streams, its application and its names.
 
-use super::packet::{End, Packet};
+use super::packet::{End, Packet, TCP};
 use super::records::Notes;
 use crate::app::{Message, Parser};
+use crate::rule::{FlowCount, Side, Unit};
 use fyke_frame::walk::view::tcp_flags::{ACK, RST, SYN};
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -123,6 +124,8 @@ pub struct Flow {
     pub packets: [u64; 2],
     /// Bytes on the wire.
     pub bytes: [u64; 2],
+    /// Numbers of TCP of each direction: the first, and the one after the last byte.
+    sequences: [Option<(u32, u32)>; 2],
     handshake: Handshake,
     /// TCP: the handshake is complete; else: both ends have sent.
     pub established: bool,
@@ -170,6 +173,7 @@ impl Flow {
             vlan: packet.vlan,
             packets: [0; 2],
             bytes: [0; 2],
+            sequences: [None; 2],
             handshake: Handshake::default(),
             established: false,
             stream: None,
@@ -226,6 +230,13 @@ impl Flow {
         self.end_ns = self.end_ns.max(packet.time_ns);
         self.packets[at] += 1;
         self.bytes[at] += u64::from(packet.wire_len);
+        if let Some((from, to)) = packet.sequences() {
+            let opens = packet.flags().is_some_and(|flags| flags & SYN != 0);
+            let (first, last) = self.sequences[at].filter(|_| !opens).unwrap_or((from, to));
+            // Numbers wrap around.
+            let is_later = to.wrapping_sub(last) < 1 << 31;
+            self.sequences[at] = Some((first, if is_later { to } else { last }));
+        }
         match packet.flags() {
             Some(flags) => {
                 self.handshake.asked |= to_server && flags & (SYN | ACK) == SYN;
@@ -234,6 +245,27 @@ impl Flow {
                 self.established |= acknowledges && self.handshake.asked && self.handshake.answered;
             }
             None => self.established |= self.packets.iter().all(|count| *count > 0),
+        }
+    }
+
+    /// Judges a test of what the flow has carried.
+    pub fn fits(&self, count: &FlowCount) -> bool {
+        let numbers: [Option<u64>; 2] = match count.unit {
+            Unit::Packets => self.packets.map(Some),
+            Unit::PacketBytes => self.bytes.map(Some),
+            Unit::StreamBytes => self
+                .sequences
+                .map(|numbers| numbers.map(|(first, last)| last.wrapping_sub(first).into())),
+        };
+        if self.protocol != TCP && count.unit == Unit::StreamBytes {
+            return false;
+        }
+        let [client, server] = numbers.map(|number| count.bound.contains(number.unwrap_or(0)));
+        match count.side {
+            Side::Client => client,
+            Side::Server => server,
+            Side::Both => client && server,
+            Side::Either => client || server,
         }
     }
 

@@ -9,12 +9,14 @@ use crate::buffer::Buffer;
 use crate::endpoints::Variables;
 use crate::rule::{Comparison, Content, JumpFrom, Owner, PacketTest, Protocol};
 use crate::rule::{Read, Test, Value};
+use crate::transform::Transform::{self, DotPrefix};
 use crate::translate::Translation;
 use crate::verify::{self, Verdict};
 use fyke_frame::LinkType;
 use fyke_testkit::corpus::Corpus;
 use fyke_testkit::packet::Packet as Built;
 use fyke_testkit::random::Random;
+use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,7 +24,7 @@ use std::sync::atomic::Ordering;
 const SYN: u8 = 2;
 const ACK: u8 = 16;
 /// Attempts to make a match.
-const ATTEMPTS: usize = 60;
+const ATTEMPTS: usize = 200;
 /// Longest buffer of a near-miss.
 const LONGEST: usize = 8192;
 
@@ -169,6 +171,10 @@ impl Maker<'_> {
             Test::IsDataAt { .. } => {}
             Test::Len(bound) if bound.negated => {}
             Test::Len(bound) => self.least = self.least.max(bound.low.min(LONGEST as u64) as usize),
+            Test::Number(bound) => {
+                let value = if bound.negated { bound.high + 1 } else { bound.low };
+                self.put(0, &value.to_be_bytes()[6..]);
+            }
             Test::ByteMath(_) | Test::Base64 { .. } => return None,
         }
         Some(())
@@ -288,18 +294,30 @@ fn unfit(armed: &Armed) -> Option<&'static str> {
     let rule = &armed.rule;
     let plain = |test: &PacketTest| matches!(test, PacketTest::PayloadLen(_));
     match rule.header.protocol {
-        _ if rule.lists.iter().any(|list| !list.transforms.is_empty()) => Some("a transform"),
-        _ if rule.flow.established == Some(false) || rule.flow.application.is_some() => {
+        _ if rule.lists.iter().any(|list| !matches!(list.transforms[..], [] | [DotPrefix])) => {
+            Some("a transform")
+        }
+        _ if rule.flow.established == Some(false)
+            || rule.flow.applications != [None; 3]
+            || !rule.counts.is_empty() =>
+        {
             Some("no connection, or an application by name")
         }
         _ if !rule.packet.iter().all(plain) => Some("fields of headers"),
         _ if rule.lists.is_empty() && !armed.of_application => Some("no bytes"),
         Protocol::Icmp | Protocol::IpVersion(_) => Some("no ports"),
-        Protocol::Application(_) if !armed.of_application => Some("no buffer of it"),
         _ if rule.bits.iter().any(|bit| bit.set && bit.owner != Owner::Flow) => {
             Some("names of hosts")
         }
         _ => None,
+    }
+}
+
+/// Bytes that a transform changes into others; none if no bytes are.
+fn before_transform(transforms: &[Transform], bytes: Vec<u8>) -> Option<Vec<u8>> {
+    match transforms {
+        [DotPrefix] => bytes.strip_prefix(b".").map(<[u8]>::to_vec),
+        _ => Some(bytes),
     }
 }
 
@@ -329,15 +347,20 @@ fn traffic(armed: &Armed, random: &mut Random) -> Result<Traffic, &'static str> 
             .map(|list| {
                 let of_packet = if list.buffer == Buffer::Payload { &least[..] } else { &[] };
                 let tests: Vec<Test> = list.tests.iter().chain(of_packet).cloned().collect();
-                make(&tests, random).filter(|bytes| !bytes.is_empty())
+                let made = make(&tests, random).filter(|bytes| !bytes.is_empty())?;
+                before_transform(&list.transforms, made)
             })
             .collect();
         let Some(buffers) = made else { continue };
         let mut variables = verify::Variables::default();
         let lists = armed.lists.iter().zip(&rule.lists).zip(&buffers);
-        let mut holds = lists
-            .clone()
-            .all(|((list, _), bytes)| list.checks.judge(bytes, &mut variables) == Verdict::Match);
+        let mut holds = lists.clone().all(|((list, _), bytes)| {
+            let mut changed = Cow::Borrowed(&bytes[..]);
+            for transform in &list.transforms {
+                changed = transform.apply(changed);
+            }
+            list.checks.judge(&changed, &mut variables) == Verdict::Match
+        });
         for ((_, list), bytes) in lists {
             let fits = |test: &PacketTest| match test {
                 PacketTest::PayloadLen(bound) => bound.contains(bytes.len() as u64),
@@ -380,9 +403,12 @@ fn frame(engine: &mut Engine, time_ns: u64, bytes: &[u8]) {
     engine.frame(&frame, &mut |_| ());
 }
 
-/// Names that the rule asks for are set for all flows.
+/// Names that the rule asks for are set for all flows, and their application is known.
 fn set_names(engine: &mut Engine, rule: &Rule) {
     engine.flows.retain(|_, flow| {
+        if let Protocol::Application(application) = rule.header.protocol {
+            flow.iter_mut().for_each(|flow| flow.parser = crate::app::Parser::known(application));
+        }
         for bit in rule.bits.iter().filter(|bit| bit.set) {
             flow.iter_mut().for_each(|flow| _ = flow.names.insert(Arc::clone(&bit.names[0])));
         }
@@ -475,7 +501,12 @@ fn near_misses(
             if rule.lists.iter().filter(|other| other.buffer == list.buffer).count() > 1 {
                 continue;
             }
-            for bytes in broken(&list.tests, &traffic.buffers[at], random) {
+            let changed = match list.transforms[..] {
+                [] => Cow::Borrowed(&traffic.buffers[at][..]),
+                _ => DotPrefix.apply(Cow::Borrowed(&traffic.buffers[at])),
+            };
+            for bytes in broken(&list.tests, &changed, random) {
+                let Some(bytes) = before_transform(&list.transforms, bytes) else { continue };
                 let mut buffers = traffic.buffers.clone();
                 buffers[at] = bytes;
                 all.push(("a buffer", Traffic { buffers, ..traffic.clone() }));

@@ -7,7 +7,7 @@
 
 use super::group::Group;
 use crate::buffer::{BUFFERS, Buffer};
-use crate::rule::{Action, Content, List, Protocol, Rule, Test};
+use crate::rule::{Action, Content, List, Presence, Protocol, Rule, Test};
 use crate::transform::Transform;
 use crate::verify::Checks;
 use fyke_ruler::byte_set::ByteSet;
@@ -41,6 +41,8 @@ pub struct Armed {
 pub struct ArmedList {
     /// The buffer.
     pub buffer: Buffer,
+    /// The need for it in a message.
+    pub presence: Presence,
     /// Changes of its bytes.
     pub transforms: Vec<Transform>,
     /// The tests.
@@ -52,6 +54,7 @@ impl Armed {
     pub fn new(rule: Rule) -> Armed {
         let list = |list: &List| ArmedList {
             buffer: list.buffer,
+            presence: list.presence,
             transforms: list.transforms.clone(),
             checks: Checks::new(list, rule.variables > 0),
         };
@@ -67,7 +70,7 @@ impl Armed {
         Armed {
             lists: rule.lists.iter().map(list).collect(),
             needs_body: has(Buffer::is_body),
-            of_application: has(|buffer| buffer != Buffer::Payload),
+            of_application: has(|buffer| buffer.facts().application.is_some()),
             has_payload: has(|buffer| buffer == Buffer::Payload),
             anchored,
             matches: AtomicU64::new(0),
@@ -100,11 +103,13 @@ impl Armed {
 
     /// The buffer and the bytes that a search finds the rule by: the rarest [`MAX_SEARCHED`] of its contents.
     fn literal(&self) -> Option<(Buffer, Vec<ByteSet>)> {
-        let lists = self
-            .rule
-            .lists
-            .iter()
-            .filter(|list| !self.of_application || list.buffer != Buffer::Payload);
+        // A search of each payload finds rules about packets, one of each buffer those about an application.
+        let is_searched = |list: &&List| match self.of_application {
+            true => list.buffer != Buffer::Payload,
+            false => list.buffer == Buffer::Payload,
+        };
+        let is_needed = |list: &&List| list.presence == Presence::Needed;
+        let lists = self.rule.lists.iter().filter(is_searched).filter(is_needed);
         let contents = lists.flat_map(|list| {
             let contents = list.tests.iter().filter_map(|test| match test {
                 Test::Content(content) if !content.negated => Some(&**content),
@@ -195,7 +200,8 @@ impl Payload {
 
     /// True if a rule about payloads may apply.
     fn has(self, rule: &Rule) -> bool {
-        let of_tcp = !matches!(rule.header.protocol, Protocol::Udp | Protocol::Icmp);
+        let of_tcp =
+            !matches!(rule.header.protocol, Protocol::Udp | Protocol::Sctp | Protocol::Icmp);
         let scope = rule.scope;
         match self {
             Payload::Datagram => {
@@ -213,6 +219,8 @@ impl Payload {
 enum Place {
     /// The rule has no tests of bytes.
     Plain,
+    /// The rule needs no buffer of its application.
+    Every,
     /// In a buffer of an application.
     Buffer(Buffer),
     /// In these kinds of payload.
@@ -223,7 +231,7 @@ impl Place {
     /// The numbers of its groups.
     fn groups(&self) -> Vec<usize> {
         match self {
-            Place::Plain => Vec::new(),
+            Place::Plain | Place::Every => Vec::new(),
             Place::Buffer(buffer) => vec![*buffer as usize],
             Place::Payloads(has) => {
                 (0..PAYLOADS).filter(|at| has[*at]).map(|at| BUFFERS + at).collect()
@@ -240,6 +248,8 @@ pub struct Index {
     groups: Vec<Group>,
     /// Rules without tests of bytes.
     plain: Vec<u32>,
+    /// Rules about messages that need none of their buffers.
+    every: Vec<u32>,
     count: usize,
 }
 
@@ -250,6 +260,7 @@ impl Index {
             rules: Vec::with_capacity(rules.len()),
             groups: Vec::new(),
             plain: Vec::new(),
+            every: Vec::new(),
             count: 0,
         };
         let mut groups: Vec<(Vec<_>, Vec<u32>)> = Vec::new();
@@ -274,20 +285,28 @@ impl Index {
         // Numbers are not used again: flows remember them.
         let number = u32::try_from(self.rules.len()).unwrap_or(u32::MAX);
         let lists = &armed.rule.lists;
-        let of_application = lists.iter().find(|list| list.buffer != Buffer::Payload);
+        let is_needed = |list: &&List| {
+            list.buffer.facts().application.is_some() && list.presence == Presence::Needed
+        };
+        let of_application = lists.iter().find(is_needed);
+        let payload = lists.iter().find(|list| list.buffer == Buffer::Payload);
         let (buffer, run) = match armed.literal() {
             Some((buffer, run)) => (Some(buffer), Some(run)),
-            None => (of_application.or(lists.first()).map(|list| list.buffer), None),
+            None => (of_application.or(payload).map(|list| list.buffer), None),
         };
         let place = match buffer {
+            None if armed.of_application => Place::Every,
+            Some(Buffer::Payload) if armed.of_application => Place::Every,
             None => Place::Plain,
             Some(Buffer::Payload) => {
                 Place::Payloads(Payload::ALL.map(|payload| payload.has(&armed.rule)))
             }
             Some(buffer) => Place::Buffer(buffer),
         };
-        if matches!(place, Place::Plain) {
-            self.plain.push(number);
+        match place {
+            Place::Plain => self.plain.push(number),
+            Place::Every => self.every.push(number),
+            Place::Buffer(_) | Place::Payloads(_) => {}
         }
         self.rules.push(Some(Arc::new(armed)));
         self.count += 1;
@@ -316,6 +335,7 @@ impl Index {
         let Some(at) = self.rules.iter().position(is_it) else { return false };
         let number = u32::try_from(at).unwrap_or(u32::MAX);
         self.plain.retain(|own| *own != number);
+        self.every.retain(|own| *own != number);
         self.groups.iter_mut().for_each(|group| group.remove(number));
         self.rules[at] = None;
         self.count -= 1;
@@ -345,6 +365,11 @@ impl Index {
     /// Rules without tests of bytes.
     pub fn plain(&self) -> &[u32] {
         &self.plain
+    }
+
+    /// Rules about messages that need none of their buffers.
+    pub fn every(&self) -> &[u32] {
+        &self.every
     }
 
     /// Adds the rules that may match a buffer of an application.

@@ -3,11 +3,12 @@
 use super::connections::Delivered;
 use super::flow::Flow;
 use super::index::{Armed, ArmedList, Candidates, Index, Payload};
-use super::packet::{Packet, TCP};
+use super::packet::{Packet, SCTP, TCP};
 use super::{Alert, Engine, Give};
 use crate::app::Message;
 use crate::buffer::{Application, Buffer};
-use crate::rule::{Action, BitTest, Change, FlowTest, Mark, Owner, Protocol, ThresholdKind};
+use crate::rule::ThresholdKind;
+use crate::rule::{Action, BitTest, Change, FlowTest, Mark, Owner, Presence, Protocol};
 use crate::verify::{Variables, Verdict};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -15,8 +16,10 @@ use std::sync::atomic::Ordering;
 
 /// Bytes that the tests of a rule apply to.
 enum Bytes<'b> {
-    /// The payload of a packet, or of a stream.
-    Payload(&'b [u8]),
+    /// A packet with its headers.
+    Packet(&'b Packet<'b>),
+    /// Bytes of a stream.
+    Stream(&'b [u8]),
     /// A message; its payload is the stream, or the packet.
     Message(&'b Message, &'b [u8], &'b [u8]),
 }
@@ -61,7 +64,7 @@ impl Engine {
             }
             let fits = fits_ends(armed, packet, flow, to_server)
                 && armed.rule.packet.iter().all(|test| packet.fits(test));
-            if fits && self.judge(armed, packet, flow, &Bytes::Payload(packet.payload)) {
+            if fits && self.judge(armed, packet, flow, &Bytes::Packet(packet)) {
                 if once {
                     flow.alerted_once.insert((*rule, to_server));
                 }
@@ -141,7 +144,7 @@ impl Engine {
             let holds = judged
                 && !flow.passed
                 && fits_ends(armed, packet, flow, to_server)
-                && self.judge_lists(armed, &Bytes::Payload(open));
+                && self.judge_lists(armed, &Bytes::Stream(open));
             flow.windows[at] = window;
             match holds {
                 // Names are tested once, when the bytes are there; a name that is set later does not bring them back.
@@ -180,6 +183,7 @@ impl Engine {
         let at = usize::from(!message.to_server);
         let mut candidates = std::mem::take(&mut self.candidates);
         candidates.clear();
+        index.every().iter().for_each(|rule| candidates.add(*rule));
         for (buffer, bytes) in &message.buffers {
             index.scan(*buffer, bytes, &mut candidates);
         }
@@ -203,7 +207,8 @@ impl Engine {
                 self.fire(armed, packet, flow, message.to_server, Some(message), give);
             }
         }
-        if message.complete {
+        // A handshake of TLS is one message in parts.
+        if message.complete && message.application != Application::Tls {
             flow.alerted[at].clear();
         }
         self.candidates = candidates;
@@ -307,15 +312,24 @@ impl Engine {
 /// True if one of the buffers that a list is about passes.
 fn any_buffer(list: &ArmedList, bytes: &Bytes<'_>, judge: &mut dyn FnMut(&[u8]) -> bool) -> bool {
     match bytes {
-        Bytes::Payload(payload) => list.buffer == Buffer::Payload && judge(payload),
+        Bytes::Packet(packet) => packet.buffer(list.buffer).is_some_and(judge),
+        Bytes::Stream(bytes) => list.buffer == Buffer::Payload && judge(bytes),
         Bytes::Message(_, stream, payload) if list.buffer == Buffer::Payload => {
             judge(stream) || judge(payload)
         }
-        Bytes::Message(message, ..) => message
-            .buffers
-            .iter()
-            .filter(|(buffer, _)| *buffer == list.buffer)
-            .any(|(_, bytes)| judge(bytes)),
+        Bytes::Message(message, ..) => {
+            let mut own = message.buffers.iter().filter(|(buffer, _)| *buffer == list.buffer);
+            let is_own = list.buffer.facts().application == Some(message.application);
+            match list.presence {
+                Presence::Needed => own.any(|(_, bytes)| judge(bytes)),
+                Presence::Absent => is_own && own.next().is_none(),
+                Presence::Optional => {
+                    is_own
+                        && (message.get(list.buffer).is_none()
+                            || own.any(|(_, bytes)| judge(bytes)))
+                }
+            }
+        }
     }
 }
 
@@ -344,7 +358,10 @@ fn is_about_ends(armed: &Armed) -> bool {
     let (rule, header) = (&armed.rule, &armed.rule.header);
     let ports = header.source_ports.is_any() && header.destination_ports.is_any();
     let addresses = !header.source.is_any() || !header.destination.is_any();
-    let plain = rule.packet.is_empty() && rule.bits.is_empty() && rule.threshold.is_none();
+    let plain = rule.packet.is_empty()
+        && rule.counts.is_empty()
+        && rule.bits.is_empty()
+        && rule.threshold.is_none();
     let application = matches!(header.protocol, Protocol::Application(_));
     plain && (application || (ports && addresses && rule.flow == FlowTest::default()))
 }
@@ -364,13 +381,17 @@ fn fits_ends(armed: &Armed, packet: &Packet<'_>, flow: &Flow, to_server: bool) -
         Protocol::IpVersion(version) => packet.source.0.is_ipv4() == (version == 4),
         Protocol::Tcp => packet.protocol == TCP,
         Protocol::Udp => packet.is_udp(),
+        Protocol::Sctp => packet.protocol == SCTP,
         Protocol::Icmp => packet.is_icmp(),
         Protocol::Application(own) => application == Some(own),
     };
     protocol
         && rule.flow.established.is_none_or(|own| own == flow.established)
-        && rule.flow.application.is_none_or(|(own, wanted)| {
-            flow.parser.is_decided() && (application == Some(own)) == wanted
+        && Application::ALL.iter().zip(rule.flow.applications).all(|(own, wanted)| {
+            wanted.is_none_or(|wanted| {
+                flow.parser.is_decided() && (application == Some(*own)) == wanted
+            })
         })
+        && rule.counts.iter().all(|count| flow.fits(count))
         && fits_direction(armed, packet, to_server)
 }

@@ -1,7 +1,9 @@
 //! A packet as rules see it: its ends, the fields that options test, and its payload.
 
+use crate::buffer::Buffer;
 use crate::rule::{HeaderTest, PacketTest};
-use fyke_frame::walk::{FragmentInfo, Scope};
+use fyke_frame::walk::view::tcp_flags::{FIN, SYN};
+use fyke_frame::walk::{FragmentInfo, Layer, Protocol, Scope};
 use std::net::IpAddr;
 
 /// An address with a port; the port is 0 if the protocol has none.
@@ -10,6 +12,8 @@ pub type End = (IpAddr, u16);
 /// Protocol numbers.
 pub const TCP: u8 = 6;
 const UDP: u8 = 17;
+/// Protocol number of SCTP.
+pub const SCTP: u8 = 132;
 const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;
 
@@ -32,6 +36,10 @@ pub struct Packet<'a> {
     pub wire_len: u32,
     /// Outer VLAN tags of the frame, 12 bits each; 0 without.
     pub vlan: u32,
+    /// Header of IP, with the options of IPv4 and the extension headers of IPv6.
+    network: &'a [u8],
+    /// Header of TCP, UDP or ICMP.
+    transport: &'a [u8],
     ttl: u8,
     tos: u8,
     id: Option<u16>,
@@ -60,8 +68,13 @@ struct IcmpFields {
 }
 
 impl<'a> Packet<'a> {
-    /// The packet of a level; none if the level has no IP header.
-    pub fn of(level: &Scope<'_, 'a>, time_ns: u64, wire_len: u32) -> Option<Packet<'a>> {
+    /// The packet of a level of a frame with these bytes; none if the level has no IP header.
+    pub fn of(
+        level: &Scope<'_, 'a>,
+        data: &'a [u8],
+        time_ns: u64,
+        wire_len: u32,
+    ) -> Option<Packet<'a>> {
         let ip = level.ip()?;
         let (mut tos, mut id, mut fragment_bits) = (0, None, 0);
         if let Some(four) = level.ipv4() {
@@ -78,7 +91,21 @@ impl<'a> Packet<'a> {
             (_, Some(six)) => six.payload(),
             _ => &[],
         };
+        let is_network =
+            |layer: &&Layer| layer.protocol.is_ip() || layer.protocol.is_ip_extension();
+        let first = level.layers().iter().find(is_network).map(Layer::header_range);
+        let last = level.layers().iter().rfind(is_network).map(Layer::header_range);
+        let network = first.zip(last).and_then(|(first, last)| data.get(first.start..last.end));
+        let transport = level.layers().iter().rev().find(|layer| {
+            layer.protocol.has_ports()
+                || matches!(layer.protocol, Protocol::Icmp | Protocol::Icmpv6)
+        });
+        let header = |layer: Option<&Layer>| {
+            layer.and_then(|layer| data.get(layer.header_range())).unwrap_or_default()
+        };
         let mut packet = Packet {
+            network: network.unwrap_or_default(),
+            transport: header(transport),
             time_ns,
             source: (ip.source(), 0),
             destination: (ip.destination(), 0),
@@ -103,6 +130,8 @@ impl<'a> Packet<'a> {
     /// A packet without bytes between two ends.
     pub fn between(source: End, destination: End, protocol: u8, time_ns: u64) -> Packet<'static> {
         Packet {
+            network: &[],
+            transport: &[],
             time_ns,
             source,
             destination,
@@ -145,6 +174,9 @@ impl<'a> Packet<'a> {
                 matches!(kind, 0 | 8 | 13..=18)
             };
             self.icmp = Some(IcmpFields { kind, code, rest, is_echo });
+        } else if let Some(sctp) = level.sctp() {
+            (self.source.1, self.destination.1) = (sctp.source_port(), sctp.destination_port());
+            (self.payload, self.payload_len) = (sctp.chunks(), sctp.chunks().len());
         } else if let Some(ports) = level.ports() {
             (self.source.1, self.destination.1) = (ports.source, ports.destination);
         } else {
@@ -156,6 +188,14 @@ impl<'a> Packet<'a> {
     pub fn has_ends(&self, header: &HeaderTest) -> bool {
         let all_ports = || header.source_ports.is_any() && header.destination_ports.is_any();
         header.fits(self.source, self.destination) && (!self.is_cut || all_ports())
+    }
+
+    /// Sequence number of TCP, and the one after the packet.
+    pub fn sequences(&self) -> Option<(u32, u32)> {
+        let tcp = self.tcp?;
+        let signs = (tcp.flags & SYN != 0) as u32 + (tcp.flags & FIN != 0) as u32;
+        let len = u32::try_from(self.payload_len).unwrap_or(0);
+        Some((tcp.sequence, tcp.sequence.wrapping_add(len).wrapping_add(signs)))
     }
 
     /// Flags of TCP.
@@ -176,6 +216,22 @@ impl<'a> Packet<'a> {
     /// Type and code of ICMP.
     pub fn icmp(&self) -> Option<(u8, u8)> {
         self.icmp.map(|icmp| (icmp.kind, icmp.code))
+    }
+
+    /// The bytes of a buffer about packets; none if the packet does not have it.
+    pub fn buffer(&self, buffer: Buffer) -> Option<&'a [u8]> {
+        let four = self.source.0.is_ipv4();
+        let (bytes, is_there) = match buffer {
+            Buffer::Payload => return Some(self.payload),
+            Buffer::Ipv4Header => (self.network, four),
+            Buffer::Ipv6Header => (self.network, !four),
+            Buffer::TcpHeader => (self.transport, self.tcp.is_some()),
+            Buffer::UdpHeader => (self.transport, self.is_udp()),
+            Buffer::Icmpv4Header => (self.transport, self.protocol == ICMP),
+            Buffer::Icmpv6Header => (self.transport, self.protocol == ICMPV6),
+            _ => return None,
+        };
+        Some(bytes).filter(|bytes| is_there && !bytes.is_empty())
     }
 
     /// Judges a test of the headers.

@@ -7,7 +7,7 @@ use super::Engine;
 use super::flow::Flow;
 use super::packet::Packet;
 use crate::app::{Facts, Message};
-use crate::buffer::Application;
+use crate::buffer::{Application, Buffer};
 use crate::eve;
 use serde_json::{Map, Value};
 use std::collections::VecDeque;
@@ -131,9 +131,8 @@ impl Engine {
 
     fn note_tls(&mut self, packet: &Packet<'_>, flow: &mut Flow, message: &Message) {
         let mut fields = eve::message(message);
-        let mut is_last = !message.to_server && !message.buffers.is_empty();
+        let mut is_last = message.get(Buffer::TlsCertificates).is_some();
         if let Facts::Hello(hello) = &message.facts {
-            eve::hello(hello, message.to_server, &mut fields);
             // What follows is encrypted.
             is_last |= !message.to_server && hello.versions.contains(&eve::TLS_1_3);
         }

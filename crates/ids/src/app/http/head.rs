@@ -167,10 +167,10 @@ impl Head {
     }
 
     /// Compressions of the body, the last one first; none if one is not known, or there are more than
-    /// [`MAX_LAYERS`]. Bodies of requests stay as they are.
-    pub fn encodings(&self, to_server: bool) -> Option<Vec<Encoding>> {
+    /// [`MAX_LAYERS`].
+    pub fn encodings(&self) -> Option<Vec<Encoding>> {
         let mut found = Vec::new();
-        let field = |name| self.field(name).filter(|_| !to_server).unwrap_or_default();
+        let field = |name| self.field(name).unwrap_or_default();
         let values = [field("transfer-encoding"), field("content-encoding")];
         for word in values.iter().flat_map(|value| value.split(|byte| *byte == b',').rev()) {
             match &*word.trim_ascii().to_ascii_lowercase() {
@@ -214,6 +214,9 @@ impl Head {
         add(Buffer::HttpHeaderRaw, &self.text[self.line_len..]);
         add(Buffer::HttpHeader, &self.headers(to_server));
         add(Buffer::HttpHeaderNames, &self.names());
+        let each = if to_server { Buffer::HttpRequestHeader } else { Buffer::HttpResponseHeader };
+        let fields = self.fields.iter();
+        found.extend(fields.map(|(name, value)| (each, [name, &b": "[..], value].concat())));
         for (buffer, name, directions) in FIELDS {
             if directions.is_none_or(|own| own == to_server)
                 && let Some(value) = self.field(name)

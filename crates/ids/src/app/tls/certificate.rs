@@ -1,7 +1,18 @@
 //! Names and serial number of a certificate. Source: RFC 5280, X.690.
 
+use std::net::{Ipv4Addr, Ipv6Addr};
+
 /// Most attributes of a name.
 const MAX_ATTRIBUTES: usize = 64;
+
+/// Most other names of a subject.
+const MAX_ALTERNATIVES: usize = 256;
+/// Identifier of the extension with other names of the subject.
+const ALTERNATIVE_NAMES: &[u8] = &[0x55, 29, 17];
+const BOOLEAN: u8 = 1;
+const OCTETS: u8 = 4;
+/// Tag of the extensions.
+const EXTENSIONS: u8 = 0xa3;
 
 /// The fields that are read of a certificate.
 #[derive(Debug, PartialEq, Eq)]
@@ -12,6 +23,8 @@ pub struct Certificate {
     pub issuer: Vec<u8>,
     /// Subject, in the same form.
     pub subject: Vec<u8>,
+    /// Other names of the subject: of hosts, mailboxes and resources, and addresses as text.
+    pub alternatives: Vec<Vec<u8>>,
 }
 
 /// Short names of attributes, by their identifiers.
@@ -62,11 +75,56 @@ pub fn read(mut bytes: &[u8]) -> Option<Certificate> {
     let (_, issuer) = value(&mut signed)?;
     value(&mut signed)?;
     let (_, subject) = value(&mut signed)?;
+    // The key, then optional parts.
+    value(&mut signed);
+    let mut alternatives = Vec::new();
+    while let Some((tag, mut part)) = value(&mut signed) {
+        if tag == EXTENSIONS {
+            alternatives = names_in(value(&mut part).unwrap_or_default().1).unwrap_or_default();
+        }
+    }
     Some(Certificate {
+        alternatives,
         serial: serial.join(":").into_bytes(),
         issuer: name(issuer)?,
         subject: name(subject)?,
     })
+}
+
+/// The other names of the subject in the extensions.
+fn names_in(mut extensions: &[u8]) -> Option<Vec<Vec<u8>>> {
+    while let Some((_, mut extension)) = value(&mut extensions) {
+        if value(&mut extension)?.1 != ALTERNATIVE_NAMES {
+            continue;
+        }
+        let (mut tag, mut inside) = value(&mut extension)?;
+        if tag == BOOLEAN {
+            (tag, inside) = value(&mut extension)?;
+        }
+        if tag != OCTETS {
+            return None;
+        }
+        let (_, mut names) = value(&mut inside)?;
+        let mut found = Vec::new();
+        while let Some((tag, name)) = value(&mut names)
+            && found.len() < MAX_ALTERNATIVES
+        {
+            match (tag, name.len()) {
+                (0x81 | 0x82 | 0x86, _) => found.push(name.to_vec()),
+                (0x87, 4) => {
+                    let address = Ipv4Addr::from(*name.first_chunk::<4>()?);
+                    found.push(address.to_string().into_bytes());
+                }
+                (0x87, 16) => {
+                    let address = Ipv6Addr::from(*name.first_chunk::<16>()?);
+                    found.push(address.to_string().into_bytes());
+                }
+                _ => {}
+            }
+        }
+        return Some(found);
+    }
+    None
 }
 
 fn name(mut bytes: &[u8]) -> Option<Vec<u8>> {

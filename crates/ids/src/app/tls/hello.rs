@@ -86,6 +86,16 @@ impl Hello {
         Some(hello)
     }
 
+    /// The version that a client asks for first, or that a server has chosen.
+    pub fn spoken(&self) -> u16 {
+        let known = |version: &&u16| (0x0300..=0x0304).contains(*version) || **version >> 8 == 0x7f;
+        match self.versions.iter().find(known).copied().unwrap_or(self.version) {
+            // Drafts of TLS 1.3.
+            draft if draft >> 8 == 0x7f => 0x0304,
+            version => version,
+        }
+    }
+
     /// The text that JA3 hashes, or JA3S of a server: numbers of the version, the cipher suites and the extensions, and
     /// of a client's groups and formats. Reserved values are left out.
     pub fn ja3(&self, from_client: bool) -> String {

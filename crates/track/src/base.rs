@@ -219,6 +219,10 @@ impl<T: Follows> Tracker for T {
         self.read(segment::read(frame), frame, events);
     }
 
+    fn load(&self, frames: &mut dyn Iterator<Item = &Frame<'_>>) {
+        self.base().expectations.load(frames.filter_map(segment::common_ends));
+    }
+
     fn expire(&mut self, now_ns: u64, events: &mut Vec<Event>) {
         self.base_mut().expectations.expire(now_ns, events);
         self.tidy(now_ns);

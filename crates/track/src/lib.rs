@@ -104,6 +104,9 @@ pub trait Tracker: Send {
     /// Reads one captured frame and appends its events. Frames of unknown connections are ignored.
     fn frame(&mut self, frame: &Frame, events: &mut Vec<Event>);
 
+    /// Loads what [`Tracker::frame`] will read of these frames, which come next. Changes nothing.
+    fn load(&self, _frames: &mut dyn Iterator<Item = &Frame<'_>>) {}
+
     /// Closes connections that have been silent too long at `now_ns` (the clock of the frames'
     /// timestamps). Call it from time to time if no frame arrives; [`Tracker::frame`] does it by
     /// itself.

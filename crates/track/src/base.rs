@@ -3,6 +3,7 @@
 //! A tracker implements [`Follows`]: it reads the content of frames. The rest of [`Tracker`] is the same for all.
 
 use crate::expectations::{Announcement, Expectations, Expected, Hit, Wanted};
+use crate::records::{Record, RecordStreams};
 use crate::segment::{self, Content, Datagram, Segment};
 use crate::{CallFrame, Cause, Connection, Event, Limits, Protocol, Tracker, TrackerKind};
 use fyke_flow::Ageing;
@@ -181,6 +182,47 @@ impl ControlCalls {
 
     pub(crate) fn expire(&mut self, now_ns: u64) {
         while self.known.pop_due(now_ns).is_some() {}
+    }
+}
+
+/// Control connections of a protocol in which each is a call, and its messages are [records](crate::records).
+#[derive(Debug)]
+pub(crate) struct Controls {
+    calls: ControlCalls,
+    streams: RecordStreams,
+}
+
+impl Controls {
+    /// `find` finds the end of the first message of bytes.
+    pub(crate) fn new(limits: Limits, find: fn(&[u8]) -> Record) -> Controls {
+        let most = limits.control_connections;
+        Controls { calls: ControlCalls::new(most), streams: RecordStreams::new(most, find) }
+    }
+
+    /// Takes a segment of a control connection; returns its call, and the messages that it completes.
+    pub(crate) fn segment(
+        &mut self,
+        base: &mut Base,
+        ends: Ends,
+        segment: &Segment<'_>,
+        now_ns: u64,
+    ) -> (u64, Vec<Vec<u8>>) {
+        let call = self.calls.enter(ends, now_ns.saturating_add(base.limits.control_idle_ns));
+        base.signals(call);
+        (call, self.streams.segment(segment, now_ns))
+    }
+
+    /// Forgets connections that are silent.
+    pub(crate) fn expire(&mut self, now_ns: u64) {
+        self.calls.expire(now_ns);
+        if now_ns != u64::MAX {
+            self.streams.expire(now_ns);
+        }
+    }
+
+    /// Number of messages that were too long, or had no room.
+    pub(crate) fn long(&self) -> u64 {
+        self.streams.long()
     }
 }
 

@@ -1,6 +1,6 @@
 //! DCE-RPC: follows the endpoint mapper of a host and expects the connections to the services that it names.
 //!
-//! Reads the answers to `ept_map` over TCP, IPv4 and IPv6, in both byte orders: each tower in them names a protocol, a
+//! Reads the answers to `ept_map` over TCP, IPv4 and IPv6, in both byte orders, in NDR and NDR64: each tower in them names a protocol, a
 //! port and an address. A call is a connection to the mapper. Only the client that asked may be the other end, because
 //! many clients use the same port. The client closes its connection to the mapper at once, so the end of that ends
 //! nothing. Not read: answers in several fragments or encrypted, and the activation of objects (DCOM). Memory:
@@ -124,41 +124,64 @@ fn towers(message: &[u8]) -> Option<Vec<&[u8]>> {
     if !is_answer || message.get(10..12)? != [0, 0] {
         return None;
     }
-    let mut rest =
-        Numbers { bytes: message.get(HEADER + HANDLE..)?, is_little: is_little(message) };
-    let count = rest.number()?;
-    let (most, first, there) = (rest.number()?, rest.number()?, rest.number()?);
-    if count != there || first != 0 || there > most || there as usize > rest.bytes.len() / 12 {
-        return None;
-    }
-    for _ in 0..there {
-        // A pointer, which is not nil.
-        rest.number().filter(|pointer| *pointer != 0)?;
-    }
-    let mut towers = Vec::new();
-    for _ in 0..there {
-        let (size, length) = (rest.number()? as usize, rest.number()? as usize);
-        if size != length {
+    let bytes = message.get(HEADER..)?;
+    // Context numbers say which encoding was agreed on; an answer in one is none in the other.
+    [4, 8].into_iter().find_map(|width| {
+        Results { bytes, at: HANDLE, is_little: is_little(message), width }.towers()
+    })
+}
+
+/// Results of a call as NDR encodes them: each number is aligned to its size.
+struct Results<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    is_little: bool,
+    /// Bytes of sizes and pointers: 4, or 8 in NDR64.
+    width: usize,
+}
+
+impl<'a> Results<'a> {
+    fn towers(mut self) -> Option<Vec<&'a [u8]>> {
+        let count = u64::from(self.number()?);
+        let (most, first, there) = (self.size()?, self.size()?, self.size()?);
+        if count != there || first != 0 || there > most || there > self.bytes.len() as u64 / 12 {
             return None;
         }
-        towers.push(rest.bytes.get(..length)?);
-        rest.bytes = rest.bytes.get(length.next_multiple_of(4)..)?;
+        for _ in 0..there {
+            // A pointer, which is not nil.
+            self.size().filter(|pointer| *pointer != 0)?;
+        }
+        let mut towers = Vec::new();
+        for _ in 0..there {
+            let (size, length) = (self.size()?, self.number()?);
+            if size != u64::from(length) {
+                return None;
+            }
+            towers.push(self.take(length as usize)?);
+        }
+        // The status is the end.
+        (self.number()? == 0 && self.at == self.bytes.len()).then_some(towers)
     }
-    // The status is the end.
-    (rest.number()? == 0 && rest.bytes.is_empty()).then_some(towers)
-}
 
-/// Numbers of 32 bits.
-struct Numbers<'a> {
-    bytes: &'a [u8],
-    is_little: bool,
-}
+    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+        let taken = self.bytes.get(self.at..self.at.checked_add(length)?)?;
+        self.at += length;
+        Some(taken)
+    }
 
-impl Numbers<'_> {
     fn number(&mut self) -> Option<u32> {
-        let (first, rest) = self.bytes.split_first_chunk()?;
-        self.bytes = rest;
-        Some(if self.is_little { u32::from_le_bytes(*first) } else { u32::from_be_bytes(*first) })
+        self.at = self.at.next_multiple_of(4);
+        let bytes = self.take(4)?.try_into().ok()?;
+        Some(if self.is_little { u32::from_le_bytes(bytes) } else { u32::from_be_bytes(bytes) })
+    }
+
+    fn size(&mut self) -> Option<u64> {
+        if self.width == 4 {
+            return self.number().map(u64::from);
+        }
+        self.at = self.at.next_multiple_of(8);
+        let bytes = self.take(8)?.try_into().ok()?;
+        Some(if self.is_little { u64::from_le_bytes(bytes) } else { u64::from_be_bytes(bytes) })
     }
 }
 
@@ -246,36 +269,39 @@ mod tests {
         bytes
     }
 
-    fn answer(towers: &[Vec<u8>], is_little: bool) -> Vec<u8> {
-        let number = |n: usize| {
-            let n = n as u32;
-            if is_little { n.to_le_bytes() } else { n.to_be_bytes() }
+    fn answer(towers: &[Vec<u8>], is_little: bool, width: usize) -> Vec<u8> {
+        let number = |n: usize, size: usize| match is_little {
+            true => n.to_le_bytes()[..size].to_vec(),
+            false => n.to_be_bytes()[8 - size..].to_vec(),
         };
-        let mut results = vec![0; 8 + HANDLE];
+        let mut results = vec![0; HANDLE];
+        let add = |results: &mut Vec<u8>, n: usize, size: usize| {
+            results.resize(results.len().next_multiple_of(size), 0);
+            results.extend(number(n, size));
+        };
         let count = towers.len();
-        [count, 4, 0, count].iter().for_each(|n| results.extend(number(*n)));
-        (0..count).for_each(|n| results.extend(number(n + 3)));
+        add(&mut results, count, 4);
+        [4, 0, count].into_iter().for_each(|n| add(&mut results, n, width));
+        (0..count).for_each(|n| add(&mut results, n + 3, width));
         for tower in towers {
-            results.extend([number(tower.len()), number(tower.len())].concat());
+            add(&mut results, tower.len(), width);
+            add(&mut results, tower.len(), 4);
             results.extend(tower);
-            results.resize(results.len().next_multiple_of(4), 0);
         }
-        results.extend(number(0));
-        let length = number(16 + results.len());
-        let length = if is_little { &length[..2] } else { &length[2..] };
+        add(&mut results, 0, 4);
         let mut bytes = vec![5, 0, RESPONSE, WHOLE, u8::from(is_little) << 4, 0, 0, 0];
-        bytes.extend([length, &[0, 0], &number(1)].concat());
-        bytes.extend(results);
+        bytes.extend([number(HEADER + results.len(), 2), vec![0, 0], number(1, 4)].concat());
+        bytes.extend([vec![0; 8], results].concat());
         bytes
     }
 
     #[test]
-    fn services_of_both_byte_orders_are_read_and_damaged_answers_are_not() {
-        for is_little in [true, false] {
+    fn services_of_all_encodings_are_read_and_damaged_answers_are_not() {
+        for (is_little, width) in [(true, 4), (true, 8), (false, 4), (false, 8)] {
             let (one, two) = (tower(49_152, SERVER), tower(50_000, [0; 4]));
-            let bytes = answer(&[one.clone(), two.clone()], is_little);
+            let bytes = answer(&[one.clone(), two.clone()], is_little, width);
             assert_eq!(record(&bytes), Record::Whole(bytes.len()));
-            assert_eq!(towers(&bytes), Some(vec![&one[..], &two]), "{is_little}");
+            assert_eq!(towers(&bytes), Some(vec![&one[..], &two]), "{is_little} {width}");
             for len in 0..bytes.len() {
                 assert_eq!(towers(&bytes[..len]), None, "{len}");
             }
@@ -295,7 +321,7 @@ mod tests {
             tracker.frame(&Frame::new(LinkType::EN10MB, &bytes), &mut events);
             tracker.call().map(|part| part.label)
         };
-        let bytes = answer(&[tower(49_152, [0; 4])], true);
+        let bytes = answer(&[tower(49_152, [0; 4])], true, 4);
         for (at, piece) in bytes.chunks(40).enumerate() {
             let packet = Packet::ethernet().ipv4(SERVER, CLIENT).tcp(135, 4_000).flags(16);
             let sequence = 1 + 40 * at as u32;

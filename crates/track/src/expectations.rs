@@ -731,3 +731,6 @@ enum Claim {
 fn same_host(left: IpAddr, right: IpAddr) -> bool {
     left.to_canonical() == right.to_canonical()
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,11 +1,11 @@
 //! DCE-RPC: follows the endpoint mapper of a host and expects the connections to the services that it names.
 //!
-//! Reads the answers to `ept_map` over TCP, IPv4 and IPv6, in both byte orders, in NDR and NDR64: each tower in them names a protocol, a
-//! port and an address. A call is a connection to the mapper. Only the client that asked may be the other end, because
-//! many clients use the same port. The client closes its connection to the mapper at once, so the end of that ends
-//! nothing. Not read: answers in several fragments or encrypted, and the activation of objects (DCOM). Memory:
-//! [`Limits`], 16 towers of an answer. Source: C706 (DCE 1.1: RPC), chapter 12 and appendices I, L and O; MS-RPCE,
-//! section 2.2.1.2.
+//! Reads the answers to `ept_map` over TCP, IPv4 and IPv6, in both byte orders, in NDR and NDR64: each tower in them
+//! gives a protocol, a port and an address. A call is a connection to the mapper. The only other end is the client of
+//! the mapper, because many clients use the same port. The client closes its connection to the mapper at once, so the
+//! end of that ends nothing. Not read: answers in several fragments or encrypted, and the activation of objects (DCOM).
+//! Memory: [`Limits`], 16 towers of an answer. Source: C706 (DCE 1.1: RPC), chapter 12 and appendices I, L and O;
+//! MS-RPCE, section 2.2.1.2.
 
 use crate::base::{Base, Controls, Ends, Follows, Offer, each_port};
 use crate::records::Record;
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_is_expected_for_the_client_that_asked() {
+    fn a_service_is_expected_for_the_client_of_the_mapper() {
         let (mut tracker, mut events) = (DceRpc::default(), Vec::new());
         let mut frame = |packet: Packet| {
             let bytes = packet.build();

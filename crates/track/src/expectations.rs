@@ -23,8 +23,8 @@
 //! Memory: at most [`Limits::data_connections`] and [`PER_CALL`] for a call, about 400 bytes each. Cost: one or two
 //! hash look-ups per frame, O(expectations of the call) for the first datagram of a host.
 //!
-//! PERF: a datagram at an expected end reads a bucket of the [table of ends](ends) and 128 bytes of its slot, nothing of
-//! the call: the host that was allowed last and the time of the last frame are in the slot. What only announcements,
+//! PERF: a datagram at an expected end reads a bucket of the [table of ends](ends) and the 128 bytes of its slot, nothing
+//! of the call: the last host that was allowed and the time of the last frame are in the slot. What only announcements,
 //! first frames and the end read is in a box. `fyke bench calls --case frames` compares 100,000 expectations with 100.
 
 mod ends;
@@ -76,7 +76,7 @@ enum Stage {
     Closing(Reason),
 }
 
-/// What every frame reads or writes: with the deadline two lines of the cache.
+/// State that every frame reads or writes: with the deadline two lines of the cache.
 #[derive(Debug)]
 struct Data {
     end: End,
@@ -99,7 +99,7 @@ struct Data {
 
 const _: () = assert!(size_of::<Data>() <= 104, "more than two lines with its deadline");
 
-/// What few frames read.
+/// State that few frames read.
 #[derive(Debug)]
 struct Rest {
     connection: Connection,

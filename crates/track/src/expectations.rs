@@ -23,9 +23,9 @@
 //! Memory: at most [`Limits::data_connections`] and [`PER_CALL`] for a call, about 400 bytes each. Cost: one or two
 //! hash look-ups per frame, O(expectations of the call) for the first datagram of a host.
 //!
-//! PERF: a datagram at an expected end reads a bucket of the [table of ends](ends) and the 128 bytes of its slot, nothing
-//! of the call: the last host that was allowed and the time of the last frame are in the slot. What only announcements,
-//! first frames and the end read is in a box. `fyke bench calls --case frames` compares 100,000 expectations with 100.
+//! PERF: a datagram at an expected end reads a bucket of the [table of ends](ends) and the 128 bytes of its slot,
+//! nothing of the call: the last host that was allowed and the time of the last frame are in the slot. What only
+//! announcements, first frames and the end read is in a box. `fyke bench calls --case frames` compares 100,000 expectations with 100.
 
 mod ends;
 
@@ -619,8 +619,10 @@ impl Expectations {
             Stage::Open | Stage::Announced => data.idle_ns(&self.limits),
         };
         let hit = Hit { call: data.call, label: data.label };
-        let opened_tcp = opened && protocol == Protocol::Tcp;
-        let opened = opened_tcp.then(|| (data.rest.connection, data.rest.origin));
+        let opened = match opened && protocol == Protocol::Tcp {
+            true => Some((data.rest.connection, data.rest.origin)),
+            false => None,
+        };
         // A cancelled UDP end keeps its deadline: the sender may never stop.
         if protocol == Protocol::Tcp || !was_closing {
             self.table.touch(slot, now_ns.saturating_add(patience));

@@ -25,7 +25,8 @@
 //!
 //! PERF: a datagram at an expected end reads a bucket of the [table of ends](ends) and the 128 bytes of its slot,
 //! nothing of the call: the last host that was allowed and the time of the last frame are in the slot. What only
-//! announcements, first frames and the end read is in a box. `fyke bench calls --case frames` compares 100,000 expectations with 100.
+//! announcements, first frames and the end read is in a box. `fyke bench calls --case frames` compares 100,000
+//! expectations with 100.
 
 mod ends;
 

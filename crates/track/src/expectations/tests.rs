@@ -34,7 +34,9 @@ fn ends_are_found_as_in_a_model_while_expectations_come_and_go() {
         let port = 2_000 + random.below(50) as u16;
         match random.below(8) {
             0 => table.cancel(random.below(9) as u64, now_ns, 0),
-            _ => drop(table.expect(wanted(port, random.below(9) as u64, now_ns), &mut events)),
+            _ => {
+                table.expect(wanted(port, random.below(9) as u64, now_ns), &mut events);
+            }
         }
         table.expire(now_ns, &mut events);
         for event in events.drain(..) {
@@ -59,7 +61,9 @@ fn ends_are_found_as_in_a_model_while_expectations_come_and_go() {
 fn loading_ahead_changes_nothing() {
     let limits = Limits { data_connections: 8_192, ..Limits::default() };
     let (mut table, mut events) = (Expectations::new(limits), Vec::new());
-    (0..4_000).for_each(|n| drop(table.expect(wanted(2_000 + n, n.into(), 1), &mut events)));
+    for n in 0..4_000 {
+        table.expect(wanted(2_000 + n, n.into(), 1), &mut events);
+    }
     let end = |port| SocketAddr::from(([10, 0, 0, 1], port));
     let other = SocketAddr::from(([10, 0, 0, 2], 9));
     for port in [1_999, 2_000, 5_999, 6_000] {

@@ -23,8 +23,8 @@
 
 #[doc(inline)]
 pub use fyke_track::{
-    Applied, CALLS, CLASS, CallFrame, Cause, Closed, Connection, Event, Expectations, Expected,
-    FRAGMENTS, Ftp, Irc, KeepError, Limits, Mgcp, NOTICES, PassKeeper, Pptp, Protocol, Reason,
-    Rtsp, Several, Sip, Skinny, TRACKERS, Tftp, Tracker, TrackerKind, calls, class, expectations,
-    ftp, irc, mgcp, pptp, registry, rtsp, sip, skinny, tftp,
+    Applied, CALLS, CLASS, CallFrame, Cause, Closed, Connection, DceRpc, Event, Expectations,
+    Expected, FRAGMENTS, Ftp, Irc, KeepError, Limits, Mgcp, NOTICES, PassKeeper, Pptp, Protocol,
+    Reason, Rtsp, Several, Sip, Skinny, TRACKERS, Tftp, Tracker, TrackerKind, calls, class, dcerpc,
+    expectations, ftp, irc, mgcp, pptp, registry, rtsp, sip, skinny, tftp,
 };

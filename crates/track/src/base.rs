@@ -3,6 +3,7 @@
 //! A tracker implements [`Follows`]: it reads the content of frames. The rest of [`Tracker`] is the same for all.
 
 use crate::expectations::{Announcement, Expectations, Expected, Hit, Wanted};
+use crate::records::{Record, RecordStreams};
 use crate::segment::{self, Content, Datagram, Segment};
 use crate::{CallFrame, Cause, Connection, Event, Limits, Protocol, Tracker, TrackerKind};
 use fyke_flow::Ageing;
@@ -184,6 +185,47 @@ impl ControlCalls {
     }
 }
 
+/// Control connections of a protocol in which each is a call, and its messages are [records](crate::records).
+#[derive(Debug)]
+pub(crate) struct Controls {
+    calls: ControlCalls,
+    streams: RecordStreams,
+}
+
+impl Controls {
+    /// `find` finds the end of the first message of bytes.
+    pub(crate) fn new(limits: Limits, find: fn(&[u8]) -> Record) -> Controls {
+        let most = limits.control_connections;
+        Controls { calls: ControlCalls::new(most), streams: RecordStreams::new(most, find) }
+    }
+
+    /// Takes a segment of a control connection; returns its call, and the messages that it completes.
+    pub(crate) fn segment(
+        &mut self,
+        base: &mut Base,
+        ends: Ends,
+        segment: &Segment<'_>,
+        now_ns: u64,
+    ) -> (u64, Vec<Vec<u8>>) {
+        let call = self.calls.enter(ends, now_ns.saturating_add(base.limits.control_idle_ns));
+        base.signals(call);
+        (call, self.streams.segment(segment, now_ns))
+    }
+
+    /// Forgets connections that are silent.
+    pub(crate) fn expire(&mut self, now_ns: u64) {
+        self.calls.expire(now_ns);
+        if now_ns != u64::MAX {
+            self.streams.expire(now_ns);
+        }
+    }
+
+    /// Number of messages that were too long, or had no room.
+    pub(crate) fn long(&self) -> u64 {
+        self.streams.long()
+    }
+}
+
 /// A tracker with a [`Base`].
 pub(crate) trait Follows: Send {
     fn base(&self) -> &Base;
@@ -217,6 +259,10 @@ impl<T: Follows> Tracker for T {
         self.expire(frame.timestamp_ns, events);
         self.base_mut().call = None;
         self.read(segment::read(frame), frame, events);
+    }
+
+    fn load(&self, frames: &mut dyn Iterator<Item = &Frame<'_>>) {
+        self.base().expectations.load(frames.filter_map(segment::common_ends));
     }
 
     fn expire(&mut self, now_ns: u64, events: &mut Vec<Event>) {

@@ -121,6 +121,7 @@ impl CallNode {
 impl Node for CallNode {
     fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
         let (mut written, mut lost) = (Mask::EMPTY, Mask::EMPTY);
+        self.tracker.load(&mut arrival.frames().map(|(_, frame)| frame));
         for (index, frame) in arrival.frames() {
             self.expire(frame.timestamp_ns)?;
             let part = self.whole.frame(&mut self.tracker, frame, &mut self.events).call;

@@ -144,6 +144,7 @@ impl Track {
 impl Node for Track {
     fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
         let mut foreign = Mask::EMPTY;
+        self.tracker.load(&mut arrival.frames().map(|(_, frame)| frame));
         for (index, frame) in arrival.frames() {
             // What has ended before this frame is over for it: the filter judges it again.
             self.tracker.expire(frame.timestamp_ns, &mut self.events);

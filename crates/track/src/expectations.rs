@@ -23,14 +23,18 @@
 //! Memory: at most [`Limits::data_connections`] and [`PER_CALL`] for a call, about 400 bytes each. Cost: one or two
 //! hash look-ups per frame, O(expectations of the call) for the first datagram of a host.
 //!
-//! PERF: a datagram at an expected end reads the bucket of the end and its slot, nothing of the call: the host that was
-//! allowed last and the time of the last frame are in the slot. With hash tables for numbers and calls, a frame took
-//! 4.3 to 6.2 times as long with 100,000 expectations as with 100, in cache misses; now it takes 1.8 to 2.7 times as
-//! long (two processors with other work). `fyke bench calls --case frames` measures it.
+//! PERF: a datagram at an expected end reads a bucket of the [table of ends](ends) and the 128 bytes of its slot,
+//! nothing of the call: the last host that was allowed and the time of the last frame are in the slot. What only
+//! announcements, first frames and the end read is in a box. `fyke bench calls --case frames` compares 100,000
+//! expectations with 100.
+
+mod ends;
 
 use crate::segment::{FIN, RST, SYN, Segment};
 use crate::{CallFrame, Closed, Connection, Event, Limits, Protocol, Reason};
+use ends::{End, Ends, NONE};
 use fyke_flow::AgeingSlots;
+use fyke_frame::BATCH_CAPACITY;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
@@ -45,6 +49,12 @@ pub const TAKE_OVER_NS: u64 = 5_000_000_000;
 
 /// Longest silence of a replaced expectation, in nanoseconds: the announcement that replaced it may be refused.
 const REPLACED_NS: u64 = 5_000_000_000;
+
+/// Most expectations of a table, whatever the limits are.
+const MOST: usize = 1 << 20;
+
+/// From this number of expectations on, the slots of frames that come next are loaded ahead: some 256 KiB.
+const LOADED: usize = 2_048;
 
 /// An announcement, for [`Expectations::expect`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,24 +77,39 @@ enum Stage {
     Closing(Reason),
 }
 
+/// State that every frame reads or writes: with the deadline two lines of the cache.
 #[derive(Debug)]
 struct Data {
+    end: End,
+    stage: Stage,
+    finished: [bool; 2],
+    /// Host of the last datagram that was allowed.
+    peer: Option<IpAddr>,
+    /// The next expectation at the same end, or [`NONE`].
+    next: u32,
+    call: u64,
+    label: &'static str,
+    /// Time of the last frame.
+    last_ns: u64,
+    frame_count: u64,
+    wire_bytes: u64,
+    /// True if its call has announced others instead.
+    replaced: bool,
+    rest: Box<Rest>,
+}
+
+const _: () = assert!(size_of::<Data>() <= 104, "more than two lines with its deadline");
+
+/// State that few frames read.
+#[derive(Debug)]
+struct Rest {
     connection: Connection,
     origin: u64,
-    stage: Stage,
     lifetime_ns: u64,
-    idle_ns: u64,
     follows_call: bool,
     client: Option<SocketAddr>,
     /// Host that took over: not announced, and heard in time.
     taken: Option<IpAddr>,
-    /// Host of the last datagram that was allowed.
-    peer: Option<IpAddr>,
-    /// Time of the last frame.
-    last_ns: u64,
-    finished: [bool; 2],
-    frame_count: u64,
-    wire_bytes: u64,
     from_syn: bool,
 }
 
@@ -157,14 +182,10 @@ pub struct Expected {
 /// Expectation to which a frame belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hit {
-    /// Number of the expectation.
-    pub id: u64,
     /// Number of its call.
     pub call: u64,
     /// Its label.
     pub label: &'static str,
-    /// True if it was the first frame.
-    pub first: bool,
 }
 
 impl Hit {
@@ -174,27 +195,12 @@ impl Hit {
     }
 }
 
-type End = (Protocol, SocketAddr);
-
-/// The expectations at an end, oldest first. There is mostly one, so that is in place.
-#[derive(Debug)]
-struct AtEnd {
-    first: u32,
-    rest: Vec<u32>,
-}
-
-impl AtEnd {
-    fn slots(&self) -> impl Iterator<Item = u32> + '_ {
-        std::iter::once(self.first).chain(self.rest.iter().copied())
-    }
-}
-
 /// The table.
 #[derive(Debug)]
 pub struct Expectations {
     limits: Limits,
     table: AgeingSlots<Data>,
-    ends: HashMap<End, AtEnd>,
+    ends: Ends,
     calls: HashMap<u64, Call>,
     next_id: u64,
     foreign_frames: u64,
@@ -205,13 +211,13 @@ pub struct Expectations {
 impl Expectations {
     /// A table without expectations.
     pub fn new(limits: Limits) -> Self {
-        let table = AgeingSlots::new(limits.data_connections);
-        let (ends, calls) = (HashMap::new(), HashMap::new());
+        let most = limits.data_connections.min(MOST);
+        let (table, ends) = (AgeingSlots::new(most), Ends::new(most));
         Expectations {
             limits,
             table,
             ends,
-            calls,
+            calls: HashMap::new(),
             next_id: 1,
             foreign_frames: 0,
             refused: 0,
@@ -246,12 +252,7 @@ impl Expectations {
 
     /// The expectations at a listening end, oldest first.
     pub fn at(&self, protocol: Protocol, end: SocketAddr) -> impl Iterator<Item = Expected> + '_ {
-        self.data_at((protocol, end)).map(|(_, data)| data.listed())
-    }
-
-    fn data_at(&self, end: End) -> impl Iterator<Item = (u32, &Data)> + '_ {
-        let slots = self.ends.get(&end).into_iter().flat_map(AtEnd::slots);
-        slots.filter_map(|slot| Some((slot, self.table.get(slot)?)))
+        self.ends.at(&self.table, &End::new(protocol, end)).map(|(_, data)| data.listed())
     }
 
     /// True if a call still expects or follows something.
@@ -263,7 +264,7 @@ impl Expectations {
     pub fn expect(&mut self, wanted: Wanted, events: &mut Vec<Event>) -> Announcement {
         let connection = wanted.connection;
         let (call, now_ns) = (connection.call, connection.announced_ns);
-        if is_refused_of(connection.protocol, end(&connection).1) {
+        if is_refused_of(connection.protocol, SocketAddr::new(connection.server, connection.port)) {
             self.refused += 1;
             return Announcement::Refused;
         }
@@ -277,37 +278,40 @@ impl Expectations {
         {
             let arrived = data.frame_count > 0;
             data.stage = if arrived { Stage::Open } else { Stage::Announced };
-            (data.origin, data.taken, data.peer) = (wanted.origin, None, None);
-            data.idle_ns = self.limits.idle_ns;
-            data.follows_call = wanted.follows_call;
-            return Announcement::Repeated(data.connection.id);
+            (data.peer, data.replaced) = (None, false);
+            (data.rest.origin, data.rest.taken) = (wanted.origin, None);
+            data.rest.follows_call = wanted.follows_call;
+            return Announcement::Repeated(data.rest.connection.id);
         }
         self.make_room(&connection, events);
         let id = self.next_id;
         self.next_id += 1;
         let connection = Connection { id, ..connection };
         let data = Data {
-            connection,
-            origin: wanted.origin,
+            end: End::of(&connection),
             stage: Stage::Announced,
-            lifetime_ns: wanted.lifetime_ns,
-            idle_ns: self.limits.idle_ns,
-            follows_call: wanted.follows_call,
-            client: None,
-            taken: None,
-            peer: None,
-            last_ns: now_ns,
             finished: [false; 2],
+            peer: None,
+            next: NONE,
+            call,
+            label: connection.label,
+            last_ns: now_ns,
             frame_count: 0,
             wire_bytes: 0,
-            from_syn: false,
+            replaced: false,
+            rest: Box::new(Rest {
+                connection,
+                origin: wanted.origin,
+                lifetime_ns: wanted.lifetime_ns,
+                follows_call: wanted.follows_call,
+                client: None,
+                taken: None,
+                from_syn: false,
+            }),
         };
         // There is room, so this cannot be refused.
         if let Ok(slot) = self.table.insert(data, deadline) {
-            let at_end = self.ends.entry(end(&connection));
-            at_end
-                .and_modify(|at| at.rest.push(slot))
-                .or_insert(AtEnd { first: slot, rest: Vec::new() });
+            self.ends.insert(&mut self.table, slot, &End::of(&connection));
             let parent = self.calls.entry(call).or_default();
             parent.slots.push(slot);
             parent.hosts.push(connection.server);
@@ -321,19 +325,19 @@ impl Expectations {
     /// one.
     fn known(&self, connection: &Connection) -> Option<u32> {
         let same = |data: &Data| {
-            data.connection.call == connection.call
-                && data.connection.only_host() == connection.only_host()
+            data.call == connection.call
+                && data.rest.connection.only_host() == connection.only_host()
                 && (connection.protocol != Protocol::Tcp || data.stage == Stage::Announced)
         };
-        let mut known = self.data_at(end(connection)).filter(|(_, data)| same(data));
-        known.next().map(|(slot, _)| slot)
+        let mut known = self.ends.at(&self.table, &End::of(connection));
+        known.find(|(_, data)| same(data)).map(|(slot, _)| slot)
     }
 
     /// Removes older expectations where a new one has no room.
     fn make_room(&mut self, connection: &Connection, events: &mut Vec<Event>) {
-        let at_end = self.ends.get(&end(connection));
-        if let Some(at) = at_end.filter(|at| at.rest.len() + 1 >= PER_ENDPOINT) {
-            self.close(at.first, Reason::Evicted, events);
+        let end = End::of(connection);
+        if self.ends.at(&self.table, &end).count() >= PER_ENDPOINT {
+            self.close(self.ends.first(&self.table, &end), Reason::Evicted, events);
         }
         let slots = self.slots_of(connection.call);
         if slots.len() >= PER_CALL {
@@ -380,12 +384,11 @@ impl Expectations {
         let slots = self.calls.get(&call).map_or(&[][..], |call| &call.slots);
         for &slot in slots {
             let Some(data) = self.table.get_mut(slot) else { continue };
-            if data.connection.protocol == Protocol::Tcp || !matches!(data.stage, Stage::Closing(_))
-            {
+            if data.end.protocol() == Protocol::Tcp || !matches!(data.stage, Stage::Closing(_)) {
                 continue;
             }
             data.stage = if data.frame_count > 0 { Stage::Open } else { Stage::Announced };
-            let deadline = now_ns.saturating_add(data.patience_ns());
+            let deadline = now_ns.saturating_add(data.patience_ns(&self.limits));
             self.table.touch(slot, deadline);
         }
     }
@@ -395,13 +398,14 @@ impl Expectations {
         let slots = self.calls.get(&call).map_or(&[][..], |call| &call.slots);
         for &slot in slots {
             let replaced = |data: &Data| {
-                data.origin == origin && data.follows_call && !kept.contains(&data.connection.id)
+                let Rest { connection, origin: of, follows_call, .. } = &*data.rest;
+                *of == origin && *follows_call && !kept.contains(&connection.id)
             };
             if !self.table.get(slot).is_some_and(replaced) {
                 continue;
             }
             if let Some(data) = self.table.touch(slot, now_ns.saturating_add(REPLACED_NS)) {
-                (data.follows_call, data.idle_ns) = (false, REPLACED_NS);
+                (data.rest.follows_call, data.replaced) = (false, true);
             }
         }
     }
@@ -469,6 +473,26 @@ impl Expectations {
         self.advance(slot, arrived, now_ns, &mut Vec::new())
     }
 
+    /// Loads what packets between these ends will read, so that they do not wait for memory one after the other. With
+    /// few expectations everything is in the cache anyway.
+    pub fn load(&self, packets: impl Iterator<Item = (Protocol, SocketAddr, SocketAddr)>) {
+        if self.table.len() < LOADED {
+            return;
+        }
+        let (mut hashes, mut count) = ([[0; 2]; BATCH_CAPACITY], 0);
+        for (hash, (protocol, source, destination)) in hashes.iter_mut().zip(packets) {
+            *hash = [destination, source].map(|end| self.ends.load(&End::new(protocol, end)));
+            count += 1;
+        }
+        let slots = hashes.map(|[destination, source]| {
+            match self.ends.load_slot(&self.table, destination) {
+                NONE => self.ends.load_slot(&self.table, source),
+                slot => slot,
+            }
+        });
+        slots[..count].iter().for_each(|slot| self.ends.load_rest(&self.table, *slot));
+    }
+
     /// The expectation at a listening end that takes a packet of another host.
     fn claim(
         &mut self,
@@ -477,21 +501,24 @@ impl Expectations {
         other: IpAddr,
         now_ns: u64,
     ) -> Claim {
-        let Some(at) = self.ends.get(&(protocol, listener)) else { return Claim::None };
-        let (mut found, mut taker) = (None, None);
-        for slot in at.slots() {
-            let Some(data) = self.table.get(slot) else { continue };
+        let first = self.ends.first(&self.table, &End::new(protocol, listener));
+        if first == NONE {
+            return Claim::None;
+        }
+        let (mut found, mut taker, mut next) = (None, None, first);
+        while let Some(data) = self.table.get(next) {
+            let slot = std::mem::replace(&mut next, data.next);
             if data.peer == Some(other) {
                 return Claim::Of(slot);
             }
-            if let Some(host) = data.connection.only_host() {
+            if let Some(host) = data.rest.connection.only_host() {
                 if same_host(host, other) {
                     return Claim::Of(slot);
                 }
                 continue;
             }
-            let Some(call) = self.calls.get(&data.connection.call) else { continue };
-            if data.taken.is_some_and(|host| same_host(host, other))
+            let Some(call) = self.calls.get(&data.call) else { continue };
+            if data.rest.taken.is_some_and(|host| same_host(host, other))
                 || call.hosts.iter().any(|host| same_host(*host, other))
             {
                 found = Some(slot);
@@ -499,7 +526,7 @@ impl Expectations {
             }
             let in_time = now_ns <= call.announced_ns.saturating_add(TAKE_OVER_NS);
             let alone = call.hosts.iter().all(|host| same_host(*host, listener.ip()));
-            if data.taken.is_none() && (in_time || alone) {
+            if data.rest.taken.is_none() && (in_time || alone) {
                 taker = taker.or(Some(slot));
             }
         }
@@ -507,7 +534,7 @@ impl Expectations {
         if let Some(data) = self.table.get_mut(slot) {
             data.peer = Some(other);
             if found.is_none() {
-                data.taken = Some(other);
+                data.rest.taken = Some(other);
             }
         }
         Claim::Of(slot)
@@ -522,9 +549,9 @@ impl Expectations {
                 Stage::Open => Reason::Idle,
                 Stage::Closing(reason) => reason,
             };
-            let lasts = data.follows_call && !matches!(data.stage, Stage::Closing(_));
-            let active = if lasts { self.active_ns(data.connection.call) } else { 0 };
-            let until = active.saturating_add(data.patience_ns());
+            let lasts = data.rest.follows_call && !matches!(data.stage, Stage::Closing(_));
+            let active = if lasts { self.active_ns(data.call) } else { 0 };
+            let until = active.saturating_add(data.patience_ns(&self.limits));
             // At the end of a capture, the time is the largest there is.
             if lasts && until > now_ns && now_ns != u64::MAX {
                 self.table.touch(slot, until);
@@ -542,8 +569,9 @@ impl Expectations {
     }
 
     fn find(&self, listener: SocketAddr, client: SocketAddr, flags: u8) -> Option<u32> {
-        let each = || self.data_at((Protocol::Tcp, listener));
-        let known = each().find(|(_, data)| data.client == Some(client));
+        let end = End::new(Protocol::Tcp, listener);
+        let each = || self.ends.at(&self.table, &end);
+        let known = each().find(|(_, data)| data.rest.client == Some(client));
         let reopened = |data: &Data| matches!(data.stage, Stage::Closing(_)) && flags & SYN != 0;
         if let Some((slot, _)) = known.filter(|(_, data)| !reopened(data)) {
             return Some(slot);
@@ -553,7 +581,7 @@ impl Expectations {
         }
         let waiting = || each().filter(|(_, data)| data.stage == Stage::Announced);
         waiting()
-            .find(|(_, data)| same_host(data.connection.client, client.ip()))
+            .find(|(_, data)| same_host(data.rest.connection.client, client.ip()))
             .or_else(|| waiting().next())
             .or(known)
             .map(|(slot, _)| slot)
@@ -574,8 +602,8 @@ impl Expectations {
         let opened = data.stage == Stage::Announced;
         if opened {
             data.stage = Stage::Open;
-            data.client = Some(client);
-            data.from_syn = flags & SYN != 0 && !from_listener;
+            data.rest.client = Some(client);
+            data.rest.from_syn = flags & SYN != 0 && !from_listener;
         }
         data.finished[usize::from(from_listener)] |= flags & FIN != 0;
         let was_closing = matches!(data.stage, Stage::Closing(_));
@@ -586,22 +614,21 @@ impl Expectations {
                 data.stage = Stage::Closing(Reason::Finished);
             }
         }
-        let (origin, stage, connection) = (data.origin, data.stage, data.connection);
+        let (stage, protocol) = (data.stage, data.end.protocol());
         let patience = match stage {
             Stage::Closing(_) => self.limits.linger_ns,
-            Stage::Open | Stage::Announced => data.idle_ns,
+            Stage::Open | Stage::Announced => data.idle_ns(&self.limits),
         };
-        let hit = Hit {
-            id: connection.id,
-            call: connection.call,
-            label: connection.label,
-            first: data.frame_count == 1,
+        let hit = Hit { call: data.call, label: data.label };
+        let opened = match opened && protocol == Protocol::Tcp {
+            true => Some((data.rest.connection, data.rest.origin)),
+            false => None,
         };
         // A cancelled UDP end keeps its deadline: the sender may never stop.
-        if connection.protocol == Protocol::Tcp || !was_closing {
+        if protocol == Protocol::Tcp || !was_closing {
             self.table.touch(slot, now_ns.saturating_add(patience));
         }
-        if opened && connection.protocol == Protocol::Tcp {
+        if let Some((connection, origin)) = opened {
             self.drop_alternatives(&connection, origin, events);
         }
         if matches!(stage, Stage::Closing(_)) && self.limits.linger_ns == 0 {
@@ -615,9 +642,9 @@ impl Expectations {
         let alternative = |slot: &u32| {
             self.table.get(*slot).is_some_and(|data| {
                 // Alternatives are announced together, so their numbers are adjacent.
-                data.connection.id.abs_diff(of.id) == 1
-                    && data.connection.protocol == Protocol::Tcp
-                    && data.origin == origin
+                data.rest.connection.id.abs_diff(of.id) == 1
+                    && data.end.protocol() == Protocol::Tcp
+                    && data.rest.origin == origin
                     && data.stage == Stage::Announced
             })
         };
@@ -626,16 +653,9 @@ impl Expectations {
     }
 
     fn close(&mut self, slot: u32, reason: Reason, events: &mut Vec<Event>) {
+        self.ends.remove(&mut self.table, slot);
         let Some(data) = self.table.remove(slot) else { return };
-        let end = end(&data.connection);
-        if let Some(at) = self.ends.get_mut(&end) {
-            match at.first == slot {
-                false => at.rest.retain(|&other| other != slot),
-                true if at.rest.is_empty() => drop(self.ends.remove(&end)),
-                true => at.first = at.rest.remove(0),
-            }
-        }
-        let call = data.connection.call;
+        let call = data.call;
         if let Some(known) = self.calls.get_mut(&call) {
             if let Some(at) = known.slots.iter().position(|&other| other == slot) {
                 known.slots.remove(at);
@@ -658,12 +678,12 @@ impl Expectations {
         };
         self.evicted += u64::from(reason == Reason::Evicted);
         events.push(Event::Close(Closed {
-            connection: data.connection,
+            connection: data.rest.connection,
             reason,
-            client_port: data.client.map(|client| client.port()),
+            client_port: data.rest.client.map(|client| client.port()),
             frame_count: data.frame_count,
             wire_bytes: data.wire_bytes,
-            from_syn: data.from_syn,
+            from_syn: data.rest.from_syn,
         }));
     }
 }
@@ -671,7 +691,7 @@ impl Expectations {
 impl Data {
     fn listed(&self) -> Expected {
         Expected {
-            connection: self.connection,
+            connection: self.rest.connection,
             arrived: self.frame_count > 0,
             closing: matches!(self.stage, Stage::Closing(_)),
             frame_count: self.frame_count,
@@ -680,8 +700,16 @@ impl Data {
     }
 
     /// Longest silence in its stage.
-    fn patience_ns(&self) -> u64 {
-        if self.stage == Stage::Announced { self.lifetime_ns } else { self.idle_ns }
+    fn patience_ns(&self, limits: &Limits) -> u64 {
+        match self.stage {
+            Stage::Announced => self.rest.lifetime_ns,
+            Stage::Open | Stage::Closing(_) => self.idle_ns(limits),
+        }
+    }
+
+    /// Longest silence after its first frame.
+    fn idle_ns(&self, limits: &Limits) -> u64 {
+        if self.replaced { REPLACED_NS } else { limits.idle_ns }
     }
 }
 
@@ -703,10 +731,9 @@ enum Claim {
     Of(u32),
 }
 
-fn end(connection: &Connection) -> End {
-    (connection.protocol, SocketAddr::new(connection.server, connection.port))
-}
-
 fn same_host(left: IpAddr, right: IpAddr) -> bool {
     left.to_canonical() == right.to_canonical()
 }
+
+#[cfg(test)]
+mod tests;

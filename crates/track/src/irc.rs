@@ -5,8 +5,8 @@
 //! receiver to listen, and announces nothing. Memory: [`Limits`]. Source: the DCC and CTCP specifications of
 //! irchelp.org and modern.ircdocs.horse.
 
-use crate::base::{Base, ControlCalls, Ends, Follows, Offer, each_port};
-use crate::records::{Record, RecordStreams};
+use crate::base::{Base, Controls, Ends, Follows, Offer, each_port};
+use crate::records::Record;
 use crate::segment::{Content, Segment};
 use crate::{Cause, Event, Limits, Protocol, TrackerKind};
 use fyke_frame::Frame;
@@ -33,8 +33,7 @@ const LINE_LIMIT: usize = 2_048;
 #[derive(Debug)]
 pub struct Irc {
     base: Base,
-    streams: RecordStreams,
-    calls: ControlCalls,
+    controls: Controls,
     /// Number of announcements.
     announced: u64,
     unreadable: u64,
@@ -51,18 +50,15 @@ impl Irc {
     pub fn at_ports(ports: &[u16], limits: Limits) -> Self {
         Irc {
             base: Base::new(&KIND, ports, limits),
-            streams: RecordStreams::new(limits.control_connections, line),
-            calls: ControlCalls::new(limits.control_connections),
+            controls: Controls::new(limits, line),
             announced: 0,
             unreadable: 0,
         }
     }
 
     fn control(&mut self, ends: Ends, segment: &Segment<'_>, now_ns: u64, events: &mut Vec<Event>) {
-        let deadline = now_ns.saturating_add(self.base.limits.control_idle_ns);
-        let call = self.calls.enter(ends, deadline);
-        self.base.signals(call);
-        for line in self.streams.segment(segment, now_ns) {
+        let (call, lines) = self.controls.segment(&mut self.base, ends, segment, now_ns);
+        for line in lines {
             let (end, label) = match dcc(&line) {
                 Dcc::None => continue,
                 Dcc::Unreadable => {
@@ -162,14 +158,11 @@ impl Follows for Irc {
     }
 
     fn tidy(&mut self, now_ns: u64) {
-        self.calls.expire(now_ns);
-        if now_ns != u64::MAX {
-            self.streams.expire(now_ns);
-        }
+        self.controls.expire(now_ns);
     }
 
     fn add_notices(&self, notices: &mut Vec<(&'static str, u64)>) {
-        notices.push(("unreadable", self.unreadable + self.streams.long()));
+        notices.push(("unreadable", self.unreadable + self.controls.long()));
     }
 }
 

@@ -26,6 +26,7 @@
 //! | [`pptp`] | PPTP with its tunnels |
 //! | [`irc`] | IRC with its direct connections |
 //! | [`skinny`] | Skinny phones with the media of their calls |
+//! | [`dcerpc`] | DCE-RPC endpoint mappers with the services that they name |
 //! | [`several`] | several trackers as one |
 //! | [`class`] | the graph class `track`, which does both in one node |
 //! | [`calls`] | the graph class `calls`: a file and a summary for each call |
@@ -54,6 +55,7 @@ mod whole;
 
 pub mod calls;
 pub mod class;
+pub mod dcerpc;
 pub mod expectations;
 pub mod ftp;
 pub mod irc;
@@ -69,6 +71,7 @@ pub mod tftp;
 
 pub use calls::CALLS;
 pub use class::CLASS;
+pub use dcerpc::DceRpc;
 pub use expectations::{Expectations, Expected};
 pub use ftp::Ftp;
 pub use irc::Irc;
@@ -103,6 +106,9 @@ pub trait Tracker: Send {
 
     /// Reads one captured frame and appends its events. Frames of unknown connections are ignored.
     fn frame(&mut self, frame: &Frame, events: &mut Vec<Event>);
+
+    /// Loads what [`Tracker::frame`] will read of these frames, which come next. Changes nothing.
+    fn load(&self, _frames: &mut dyn Iterator<Item = &Frame<'_>>) {}
 
     /// Closes connections that have been silent too long at `now_ns` (the clock of the frames'
     /// timestamps). Call it from time to time if no frame arrives; [`Tracker::frame`] does it by

@@ -5,8 +5,8 @@
 //! that expected it first. Clear, disconnect, stop and the end of the control connection end it. Memory: [`Limits`].
 //! Source: RFC 2637, section 2.
 
-use crate::base::{Base, ControlCalls, Ends, Follows, Offer, each_port};
-use crate::records::{Record, RecordStreams};
+use crate::base::{Base, Controls, Ends, Follows, Offer, each_port};
+use crate::records::Record;
 use crate::segment::{Content, FIN, RST, Segment};
 use crate::{Cause, Event, Limits, Protocol, TrackerKind};
 use fyke_frame::Frame;
@@ -38,8 +38,7 @@ const MOST: usize = 512;
 #[derive(Debug)]
 pub struct Pptp {
     base: Base,
-    streams: RecordStreams,
-    calls: ControlCalls,
+    controls: Controls,
 }
 
 impl Default for Pptp {
@@ -51,19 +50,13 @@ impl Default for Pptp {
 impl Pptp {
     /// A tracker of servers at these ports.
     pub fn at_ports(ports: &[u16], limits: Limits) -> Self {
-        Pptp {
-            base: Base::new(&KIND, ports, limits),
-            streams: RecordStreams::new(limits.control_connections, record),
-            calls: ControlCalls::new(limits.control_connections),
-        }
+        Pptp { base: Base::new(&KIND, ports, limits), controls: Controls::new(limits, record) }
     }
 
     fn control(&mut self, ends: Ends, segment: &Segment<'_>, now_ns: u64, events: &mut Vec<Event>) {
-        let deadline = now_ns.saturating_add(self.base.limits.control_idle_ns);
-        let call = self.calls.enter(ends, deadline);
-        self.base.signals(call);
+        let (call, messages) = self.controls.segment(&mut self.base, ends, segment, now_ns);
         self.base.expectations.refresh(call, now_ns);
-        for message in self.streams.segment(segment, now_ns) {
+        for message in messages {
             let cause = match (u16::from_be_bytes([message[8], message[9]]), message.get(16)) {
                 (7 | 9, _) => REQUEST,
                 (8 | 10, Some(1)) => REPLY,
@@ -130,10 +123,7 @@ impl Follows for Pptp {
     }
 
     fn tidy(&mut self, now_ns: u64) {
-        self.calls.expire(now_ns);
-        if now_ns != u64::MAX {
-            self.streams.expire(now_ns);
-        }
+        self.controls.expire(now_ns);
     }
 }
 

@@ -3,7 +3,7 @@
 //! `fyke track`, the graphs that it builds and the graph class `track` take their choices, filters
 //! and help from [`TRACKERS`]. A new tracker is a file with a [`TrackerKind`] and a row here.
 
-use crate::{Limits, Several, TrackerKind, ftp, irc, mgcp, pptp, rtsp, sip, skinny, tftp};
+use crate::{Limits, Several, TrackerKind, dcerpc, ftp, irc, mgcp, pptp, rtsp, sip, skinny, tftp};
 
 /// All trackers; the first one is the default of the graph class `track`.
 pub const TRACKERS: &[TrackerKind] = &[
@@ -15,6 +15,7 @@ pub const TRACKERS: &[TrackerKind] = &[
     irc::KIND,
     skinny::KIND,
     mgcp::KIND,
+    dcerpc::KIND,
 ];
 
 /// Returns the tracker of a name; case does not matter.

@@ -7,8 +7,9 @@
 pub(crate) use fyke_flow::streams::Segment;
 pub(crate) use fyke_frame::walk::view::tcp_flags::{FIN, RST, SYN};
 
-use fyke_frame::Frame;
+use crate::Protocol;
 use fyke_frame::walk::{Layers, walk};
+use fyke_frame::{Frame, LinkType};
 use std::net::SocketAddr;
 
 const UDP: u8 = 17;
@@ -45,6 +46,25 @@ pub(crate) fn read<'a>(frame: &Frame<'a>) -> Content<'a> {
         None if Segment::is_fragment(&layers) => Content::TcpFragment,
         None => datagram(&layers),
     }
+}
+
+/// The ends of a frame with the most common headers: Ethernet, IPv4 without options, TCP or UDP. For loading ahead;
+/// other frames are read by [`read`] only.
+pub(crate) fn common_ends(frame: &Frame<'_>) -> Option<(Protocol, SocketAddr, SocketAddr)> {
+    let bytes: &[u8; 38] = frame.data.first_chunk()?;
+    if frame.link != LinkType::EN10MB || bytes[12..15] != [8, 0, 0x45] {
+        return None;
+    }
+    let protocol = match bytes[23] {
+        6 => Protocol::Tcp,
+        UDP => Protocol::Udp,
+        _ => return None,
+    };
+    let end = |host: usize, port: usize| {
+        let address = [bytes[host], bytes[host + 1], bytes[host + 2], bytes[host + 3]];
+        SocketAddr::from((address, u16::from_be_bytes([bytes[port], bytes[port + 1]])))
+    };
+    Some((protocol, end(26, 34), end(30, 36)))
 }
 
 fn datagram<'a>(layers: &Layers<'a>) -> Content<'a> {

@@ -92,6 +92,16 @@ impl Tracker for Several {
             .next();
     }
 
+    fn load(&self, frames: &mut dyn Iterator<Item = &Frame<'_>>) {
+        match self.trackers.as_slice() {
+            [one] => one.load(frames),
+            trackers => {
+                let frames: Vec<_> = frames.collect();
+                trackers.iter().for_each(|one| one.load(&mut frames.iter().copied()));
+            }
+        }
+    }
+
     fn expire(&mut self, now_ns: u64, events: &mut Vec<Event>) {
         self.each(events, |tracker, events| tracker.expire(now_ns, events));
     }

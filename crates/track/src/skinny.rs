@@ -5,8 +5,8 @@
 //! closed, its ends go once they are silent. Memory: [`Limits`]. Source: the messages as tshark and ndpi read them;
 //! the protocol has no public specification.
 
-use crate::base::{Base, ControlCalls, Ends, Follows, Offer, each_port};
-use crate::records::{Record, RecordStreams};
+use crate::base::{Base, Controls, Ends, Follows, Offer, each_port};
+use crate::records::Record;
 use crate::segment::{Content, Segment};
 use crate::{Cause, Event, Limits, Protocol, TrackerKind};
 use fyke_frame::Frame;
@@ -41,8 +41,7 @@ const MOST: usize = 4_096;
 #[derive(Debug)]
 pub struct Skinny {
     base: Base,
-    streams: RecordStreams,
-    calls: ControlCalls,
+    controls: Controls,
 }
 
 impl Default for Skinny {
@@ -54,18 +53,12 @@ impl Default for Skinny {
 impl Skinny {
     /// A tracker of call managers at these ports.
     pub fn at_ports(ports: &[u16], limits: Limits) -> Self {
-        Skinny {
-            base: Base::new(&KIND, ports, limits),
-            streams: RecordStreams::new(limits.control_connections, record),
-            calls: ControlCalls::new(limits.control_connections),
-        }
+        Skinny { base: Base::new(&KIND, ports, limits), controls: Controls::new(limits, record) }
     }
 
     fn control(&mut self, ends: Ends, segment: &Segment<'_>, now_ns: u64, events: &mut Vec<Event>) {
-        let deadline = now_ns.saturating_add(self.base.limits.control_idle_ns);
-        let call = self.calls.enter(ends, deadline);
-        self.base.signals(call);
-        for bytes in self.streams.segment(segment, now_ns) {
+        let (call, messages) = self.controls.segment(&mut self.base, ends, segment, now_ns);
+        for bytes in messages {
             match message(&bytes) {
                 Some(Message::Channel { end, party, cause }) => {
                     let ports = [(end.port(), "RTP audio"), (end.port() | 1, "RTCP audio")];
@@ -162,14 +155,11 @@ impl Follows for Skinny {
     }
 
     fn tidy(&mut self, now_ns: u64) {
-        self.calls.expire(now_ns);
-        if now_ns != u64::MAX {
-            self.streams.expire(now_ns);
-        }
+        self.controls.expire(now_ns);
     }
 
     fn add_notices(&self, notices: &mut Vec<(&'static str, u64)>) {
-        notices.push(("unreadable", self.streams.long()));
+        notices.push(("unreadable", self.controls.long()));
     }
 }
 

@@ -4,7 +4,7 @@
 
 use fyke_capture::{Next, Source, open_file};
 use fyke_testkit::corpus::Corpus;
-use fyke_track::{CallFrame, Event, Irc, Limits, Pptp, Rtsp, Sip, Skinny, Tracker};
+use fyke_track::{CallFrame, DceRpc, Event, Irc, Limits, Pptp, Rtsp, Sip, Skinny, Tracker};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -71,6 +71,14 @@ fn rtsp_over_tcp_is_read_and_media_that_never_came_is_not_invented() {
     assert!(found.signalling > 100 && found.media.is_empty());
     // Seven connections, six of them with two SETUPs; each has two ports of the client and two of the server.
     assert_eq!((found.calls.len(), found.announced), (7, 48));
+}
+
+#[test]
+fn the_service_that_an_endpoint_mapper_names_is_found() {
+    let Some(folder) = Corpus::open().shared("traces/mixed") else { return };
+    let found = run(&folder.join("dev-mix.pcap"), &mut DceRpc::default());
+    assert_eq!((found.announced, found.media.first()), (1, Some(&94_890)));
+    assert_eq!(found.media.len(), 30, "frames of 172.16.66.36 port 49683 that tshark shows");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use fyke_testkit::random::Random;
 mod checks;
 
 /// Messages that announce something, for the ports of [`checks`].
-const MESSAGES: [(u8, &str); 10] = [
+const MESSAGES: [(u8, &str); 11] = [
     (
         0,
         "INVITE sip:b SIP/2.0\r\nCall-ID: a\r\nCSeq: 1 INVITE\r\nContent-Type: application/sdp\r\nContent-Length: \
@@ -28,6 +28,14 @@ const MESSAGES: [(u8, &str); 10] = [
     (3, "227 Entering Passive Mode (10,0,0,2,15,160)\r\n"),
     (6, "\0\u{20}\0\u{1}\u{1a}+<M\0\u{8}\0\0\0\u{1}\0\u{2}\u{1}\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"),
     (7, "PRIVMSG b :\u{1}DCC SEND a 167772161 4000 1\u{1}\r\n"),
+    (
+        10,
+        concat!(
+            "\u{5}\0\u{2}\u{3}\u{10}\0\0\0X\0\0\0\u{1}\0\0\0\0\0\0\0\0\0\0\0",
+            "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\u{1}\0\0\0\u{4}\0\0\0\0\0\0\0\u{1}\0\0\0",
+            "\u{3}\0\0\0\t\0\0\0\t\0\0\0\u{1}\0\u{1}\0\u{7}\u{2}\0\u{f}P\0\0\0\0\0\0\0",
+        ),
+    ),
     (8, "\u{14}\0\0\0\0\0\0\0\"\0\0\0\0\0\0\0\n\0\0\u{1}@]\0\0\u{5}\0\0\0"),
 ];
 

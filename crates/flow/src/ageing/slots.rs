@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// The entries.
 #[derive(Debug)]
 pub struct AgeingSlots<V> {
-    slots: Vec<Option<Entry<V>>>,
+    slots: Vec<Slot<V>>,
     free: Vec<u32>,
     capacity: usize,
     /// Deadline and serial number → slot. Each entry has exactly one position here, perhaps an outdated, earlier one.
@@ -19,6 +19,11 @@ pub struct AgeingSlots<V> {
     /// A lower bound of all deadlines.
     next_deadline_ns: u64,
 }
+
+/// Memory of an entry, on lines of the cache of its own; for owners that load it before they read it.
+#[derive(Debug)]
+#[repr(align(64))]
+pub struct Slot<V>(Option<Entry<V>>);
 
 #[derive(Debug)]
 struct Entry<V> {
@@ -68,11 +73,11 @@ impl<V> AgeingSlots<V> {
         let slot = match self.free.pop() {
             Some(slot) => slot,
             None => {
-                self.slots.push(None);
+                self.slots.push(Slot(None));
                 (self.slots.len() - 1) as u32
             }
         };
-        self.slots[slot as usize] = Some(entry);
+        self.slots[slot as usize] = Slot(Some(entry));
         self.queue.insert(place, slot);
         self.next_deadline_ns = self.next_deadline_ns.min(deadline_ns);
         Ok(slot)
@@ -84,12 +89,17 @@ impl<V> AgeingSlots<V> {
     }
 
     fn entry_mut(&mut self, slot: u32) -> Option<&mut Entry<V>> {
-        self.slots.get_mut(slot as usize)?.as_mut()
+        self.slots.get_mut(slot as usize)?.0.as_mut()
+    }
+
+    /// The memory of a slot. Nothing in it is read.
+    pub fn slot(&self, slot: u32) -> Option<&Slot<V>> {
+        self.slots.get(slot as usize)
     }
 
     /// The value in a slot, even if its deadline has passed.
     pub fn get(&self, slot: u32) -> Option<&V> {
-        self.slots.get(slot as usize)?.as_ref().map(|entry| &entry.value)
+        self.slots.get(slot as usize)?.0.as_ref().map(|entry| &entry.value)
     }
 
     /// The value in a slot, mutable, even if its deadline has passed.
@@ -99,7 +109,7 @@ impl<V> AgeingSlots<V> {
 
     /// The value in a slot, with a new deadline. A deadline earlier than before takes effect at once.
     pub fn touch(&mut self, slot: u32, deadline_ns: u64) -> Option<&mut V> {
-        let entry = self.slots.get_mut(slot as usize)?.as_mut()?;
+        let entry = self.slots.get_mut(slot as usize)?.0.as_mut()?;
         entry.deadline_ns = deadline_ns;
         if deadline_ns < entry.place.0 {
             self.queue.remove(&entry.place);
@@ -113,7 +123,7 @@ impl<V> AgeingSlots<V> {
 
     /// Removes an entry.
     pub fn remove(&mut self, slot: u32) -> Option<V> {
-        let entry = self.slots.get_mut(slot as usize)?.take()?;
+        let entry = self.slots.get_mut(slot as usize)?.0.take()?;
         self.queue.remove(&entry.place);
         self.free.push(slot);
         Some(entry.value)
@@ -151,7 +161,7 @@ impl<V> AgeingSlots<V> {
 
     /// The values, in no order.
     pub fn values(&self) -> impl Iterator<Item = &V> {
-        self.slots.iter().flatten().map(|entry| &entry.value)
+        self.slots.iter().filter_map(|slot| slot.0.as_ref()).map(|entry| &entry.value)
     }
 }
 

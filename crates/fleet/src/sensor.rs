@@ -401,7 +401,7 @@ impl<L: Local> Sensor<L> {
     }
 
     /// The entry under this sensor's name, with its revision.
-    async fn other_entry(&self) -> Result<Option<(u64, Entry)>, BrokerError> {
+    async fn other_entry(&mut self) -> Result<Option<(u64, Entry)>, BrokerError> {
         let found = self.broker.sensors().entry(self.options.name.as_str()).await;
         let found = found.map_err(|error| BrokerError::Failed {
             what: "reading the list of sensors",

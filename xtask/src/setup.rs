@@ -101,6 +101,14 @@ const NEEDS: &[Need] = &[
         without: "the drop-in for libpcap is not tested with ngrep",
     },
     Need {
+        name: "NATS server (nats-server)",
+        sign: Sign::Program(&["nats-server"]),
+        packages: ["nats-server", "nats-server", "nats-server"],
+        wanted_from: Purpose::Test,
+        required_from: Purpose::Ci,
+        without: "groups of sensors are not tested",
+    },
+    Need {
         name: "iproute2 (ip)",
         sign: Sign::Program(&["ip"]),
         packages: ["iproute2", "iproute", "iproute2"],

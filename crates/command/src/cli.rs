@@ -14,6 +14,8 @@ mod dump;
 mod exec;
 mod explain;
 mod extcap;
+#[cfg(feature = "fleet")]
+mod fleet;
 mod ids;
 mod lend;
 mod machine;
@@ -44,6 +46,8 @@ pub use dump::*;
 pub use exec::*;
 pub use explain::*;
 pub use extcap::*;
+#[cfg(feature = "fleet")]
+pub use fleet::*;
 pub use ids::*;
 pub use lend::*;
 pub use machine::*;
@@ -132,6 +136,12 @@ pub enum Command {
     Extcap(ExtcapArgs),
     /// Capture once for many programs: each opens filters of its own and reads frames without a copy of its own.
     Serve(ServeArgs),
+    /// Keep the filters of a group of machines in force at the fyke of this one.
+    #[cfg(feature = "fleet")]
+    Sensor(SensorArgs),
+    /// Show or edit the filters of a group of machines, in one order.
+    #[cfg(feature = "fleet")]
+    Fleet(FleetArgs),
     /// Removed: `fyke serve` takes its place.
     #[command(hide = true)]
     Lend(LendArgs),

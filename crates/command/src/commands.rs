@@ -13,6 +13,8 @@ mod edits;
 pub mod exec;
 pub mod explain;
 pub mod extcap;
+#[cfg(feature = "fleet")]
+pub mod fleet;
 mod graphs;
 pub mod ids;
 mod live;

@@ -80,6 +80,10 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Exec(args) => commands::exec::run(args),
         Command::Extcap(args) => commands::extcap::run(&args),
         Command::Serve(args) => commands::serve::run(args),
+        #[cfg(feature = "fleet")]
+        Command::Sensor(args) => commands::fleet::sensor(&args),
+        #[cfg(feature = "fleet")]
+        Command::Fleet(args) => commands::fleet::run(args),
         Command::Lend(_) => Err(Failure::Usage(
             "there is no `fyke lend` any more: `fyke serve -i IF` serves the capture of an interface to many \
              programs, without a packet socket in their hands (docs/serve.md); the library still shares a filter \

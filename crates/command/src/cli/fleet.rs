@@ -1,0 +1,214 @@
+//! Arguments of `fyke sensor` and `fyke fleet`: the filters of many fykes through a message system.
+
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// `fyke sensor`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A sensor is a process beside a running fyke (dump, run, ids, …). It keeps the filters of its group in force there. The
+capture never waits for the network: while the broker is away everything local continues, and the sensor catches up
+later. Only edits that a trusted author has signed are applied, and an edit can only hold filter texts.
+
+The broker is a NATS server with JetStream, version 2.9 or later (Debian: nats-server).
+
+Examples:
+  nats-server -js -sd /var/lib/nats
+  fyke dump -i eth0 -w /data/%Y-%m-%d-%H.pcapng -G 3600 'port 1 and port 2' &
+  fyke sensor --server nats://10.0.0.9:4222 --group edge --name oslo-1 --label site=oslo --trust authors")]
+pub struct SensorArgs {
+    /// How to reach the group
+    #[command(flatten)]
+    pub group: GroupArgs,
+    /// Name of this sensor, which no other one of the group has (the name of this machine)
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// A label that edits can ask for; may be repeated
+    #[arg(long = "label", value_name = "NAME=VALUE", value_parser = label)]
+    pub labels: Vec<(String, String)>,
+    /// The fyke with this process id; without it, the only live capture
+    #[arg(long, value_name = "PID")]
+    pub pid: Option<u32>,
+}
+
+/// The broker and the group.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Group and broker")]
+pub struct GroupArgs {
+    /// Address of the NATS server; tls:// for an encrypted connection
+    #[arg(long, value_name = "URL", default_value = "nats://127.0.0.1:4222")]
+    pub server: String,
+    /// Name of the group
+    #[arg(long, value_name = "NAME", default_value = "fleet")]
+    pub group: String,
+    /// File with the authors whose edits count: lines `NAME KEY`, as `fyke fleet key` prints them
+    #[arg(long, value_name = "FILE")]
+    pub trust: Option<PathBuf>,
+    /// User at the broker
+    #[arg(long, value_name = "USER", requires = "password_file")]
+    pub user: Option<String>,
+    /// File with the password of that user
+    #[arg(long, value_name = "FILE", requires = "user")]
+    pub password_file: Option<PathBuf>,
+    /// Check the server by the certificates in FILE (PEM) besides those of the system
+    #[arg(long, value_name = "FILE")]
+    pub tls_ca: Option<PathBuf>,
+    /// Our own certificate for the server (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// The private key of that certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+    /// Number of servers that keep each message, when the group is new
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=5))]
+    pub replicas: u8,
+}
+
+/// `fyke fleet`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+All edits of a group have one order; each has a sequence number. An edit names the one before it, so an edit that came
+meanwhile is never overwritten: `set`, `del` and `undo` are refused then, `add` is repeated after it. Exit status 1:
+the edit is not in force at every sensor that runs and has its labels.
+
+Examples:
+  fyke fleet key anna.key --name anna >> authors
+  fyke fleet list --group edge --trust authors
+  fyke fleet add --group edge --trust authors --key anna.key 'udp port 53'
+  fyke fleet set --group edge --trust authors --key anna.key --only site=oslo 'host 10.0.0.1'
+  fyke fleet try --group edge --trust authors 'tcp port 443'
+  fyke fleet log --group edge --trust authors --last 5
+  fyke fleet undo --group edge --trust authors --key anna.key")]
+pub struct FleetArgs {
+    /// What to do
+    #[command(subcommand)]
+    pub action: FleetAction,
+}
+
+/// Arguments of edits.
+#[derive(Debug, Args)]
+pub struct FleetEditArgs {
+    /// How to reach the group
+    #[command(flatten)]
+    pub group: GroupArgs,
+    /// File with your private key (`fyke fleet key`)
+    #[arg(long, value_name = "FILE")]
+    pub key: PathBuf,
+    /// Only sensors with this label; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = label)]
+    pub only: Vec<(String, String)>,
+    /// Seconds to wait for the answers of the sensors
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
+    pub wait: Duration,
+    /// Print the answers as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of what only reads.
+#[derive(Debug, Args)]
+pub struct FleetReadArgs {
+    /// How to reach the group
+    #[command(flatten)]
+    pub group: GroupArgs,
+    /// Print JSON lines
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The actions of `fyke fleet`.
+#[derive(Debug, Subcommand)]
+pub enum FleetAction {
+    /// Make a private key in a new file, and print the line for the file of trusted authors
+    Key {
+        /// The file, which only you can read
+        file: PathBuf,
+        /// Your name in logs
+        #[arg(long)]
+        name: String,
+    },
+    /// List the sensors that run: what they capture, counts, the last edit that they answered
+    List(FleetReadArgs),
+    /// Show the filters of the group
+    Show(FleetReadArgs),
+    /// Replace the filters; without --only also those that the sensors have besides the group's
+    Set {
+        /// How
+        #[command(flatten)]
+        edit: FleetEditArgs,
+        /// The filter; none removes all
+        #[arg(value_name = "EXPRESSION")]
+        expression: Vec<String>,
+    },
+    /// Add a filter
+    Add {
+        /// How
+        #[command(flatten)]
+        edit: FleetEditArgs,
+        /// The filter
+        #[arg(value_name = "EXPRESSION", required = true)]
+        expression: Vec<String>,
+    },
+    /// Remove filters by their ids
+    Del {
+        /// How
+        #[command(flatten)]
+        edit: FleetEditArgs,
+        /// The ids, as `show` prints them
+        #[arg(value_name = "ID", required = true)]
+        ids: Vec<String>,
+    },
+    /// Take an edit back by a new one
+    Undo {
+        /// How
+        #[command(flatten)]
+        edit: FleetEditArgs,
+        /// Sequence of the edit (your last one)
+        #[arg(value_name = "SEQUENCE")]
+        sequence: Option<u64>,
+    },
+    /// Ask the sensors how many of their latest frames a filter would accept
+    Try {
+        /// How
+        #[command(flatten)]
+        read: FleetReadArgs,
+        /// Only sensors with this label; may be repeated
+        #[arg(long, value_name = "NAME=VALUE", value_parser = label)]
+        only: Vec<(String, String)>,
+        /// Number of frames of each sensor
+        #[arg(long, value_name = "N")]
+        last: Option<u64>,
+        /// The filter
+        #[arg(value_name = "EXPRESSION", required = true)]
+        expression: Vec<String>,
+    },
+    /// List the edits of the group
+    Log {
+        /// How
+        #[command(flatten)]
+        read: FleetReadArgs,
+        /// Number of edits, the latest (20)
+        #[arg(long, value_name = "N", default_value_t = 20, hide_default_value = true)]
+        last: usize,
+    },
+    /// Print edits and the answers of sensors as they come, until Ctrl-C
+    Watch(FleetReadArgs),
+}
+
+fn label(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() && text.len() <= 200 => {
+            Ok((name.to_owned(), value.to_owned()))
+        }
+        _ => Err("expected NAME=VALUE, at most 200 bytes".to_owned()),
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "expected a number of seconds".to_owned())?;
+    match (0.0..=3600.0).contains(&seconds) {
+        true => Ok(Duration::from_secs_f64(seconds)),
+        false => Err("expected 0 to 3600 seconds".to_owned()),
+    }
+}

@@ -1,0 +1,241 @@
+//! `fyke sensor` and `fyke fleet`: the filters of many fykes through a message system.
+
+mod show;
+
+use super::Failure;
+use super::signals::stop_on_signals;
+use crate::cli::{FleetAction, FleetArgs, FleetEditArgs, FleetReadArgs, GroupArgs, SensorArgs};
+use anyhow::{Context, anyhow};
+use fyke_fleet::Name;
+use fyke_fleet::broker::{self, Broker};
+use fyke_fleet::edit::{Change, Labels};
+use fyke_fleet::keys::{Author, Trusted};
+use fyke_fleet::local::Controlled;
+use fyke_fleet::operator::{Operator, OperatorError, Report};
+use fyke_fleet::sensor::{self, Sensor};
+use std::fs::File;
+use std::future::Future;
+use std::io::{Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Times that `add` is repeated after edits of others.
+const REPEATED: usize = 20;
+/// Most bytes of a password.
+const MAX_PASSWORD: u64 = 4_096;
+
+/// Runs `fyke sensor`.
+pub fn sensor(args: &SensorArgs) -> Result<(), Failure> {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let name = match &args.name {
+        Some(name) => name.clone(),
+        // A name of a machine may have dots, a name of a sensor not.
+        None => host.replace('.', "-"),
+    };
+    let options = sensor::Options {
+        name: named("--name", &name)?,
+        labels: args.labels.iter().cloned().collect(),
+        trusted: trusted(&args.group)?,
+    };
+    let (group, to) = (named("--group", &args.group.group)?, options_of(&args.group)?);
+    let local = Controlled::new(args.pid, &format!("fyke sensor of {group}"));
+    let stop = stop_on_signals()?;
+    wait_for(async {
+        let broker = Broker::connect(&to, group.clone(), &format!("fyke sensor {name}")).await?;
+        note!("fyke: sensor {name} of the group {group} at {}; Ctrl-C ends fyke sensor", to.server);
+        let sensor = Sensor::new(options, broker, local, |line| note!("fyke: {line}"));
+        Ok(sensor.run(stopped(stop)).await?)
+    })
+}
+
+/// Runs `fyke fleet`.
+pub fn run(args: FleetArgs) -> Result<(), Failure> {
+    let mut out = super::output();
+    match args.action {
+        FleetAction::Key { file, name } => {
+            let author = Author::create(&file, named("--name", &name)?)?;
+            writeln!(out, "{}", author.public_line())?;
+            let file = file.display();
+            note!("fyke: the private key is in {file}; the line above is for the file of trusted authors");
+        }
+        FleetAction::List(args) => {
+            let sensors = read(&args, async |operator| Ok(operator.sensors().await?))?;
+            show::sensors(&mut out, &sensors, args.json)?;
+        }
+        FleetAction::Show(args) => {
+            let state = read(&args, async |operator| Ok(operator.state().clone()))?;
+            show::filters(&mut out, &state, args.json)?;
+        }
+        FleetAction::Log { read: args, last } => {
+            let log = read(&args, async |operator| Ok(operator.log().to_vec()))?;
+            show::log(&mut out, &log[log.len().saturating_sub(last)..], args.json)?;
+        }
+        FleetAction::Try { read: args, only, last, expression } => {
+            let (text, only) = (expression.join(" "), only.into_iter().collect());
+            let told =
+                read(&args, async |operator| Ok(operator.try_filter(&text, last, &only).await?))?;
+            show::tried(&mut out, &told, args.json)?;
+        }
+        FleetAction::Watch(args) => watch(&args)?,
+        FleetAction::Set { edit, expression } => {
+            let text = expression.join(" ");
+            let mut changes = vec![Change::Clear];
+            if !text.trim().is_empty() {
+                changes.push(Change::Add { text });
+            }
+            change(&edit, 1, |_, _| Ok((only(&edit), changes.clone(), None)))?;
+        }
+        FleetAction::Add { edit, expression } => {
+            let changes = vec![Change::Add { text: expression.join(" ") }];
+            change(&edit, REPEATED, |_, _| Ok((only(&edit), changes.clone(), None)))?;
+        }
+        FleetAction::Del { edit, ids } => {
+            let ids: Result<Vec<_>, _> = ids.iter().map(|id| id.parse()).collect();
+            let ids = ids.map_err(Failure::Usage)?;
+            let changes: Vec<_> = ids.into_iter().map(|id| Change::Delete { id }).collect();
+            change(&edit, 1, |_, _| Ok((only(&edit), changes.clone(), None)))?;
+        }
+        FleetAction::Undo { edit, sequence } => {
+            change(&edit, 1, |operator, author| {
+                let (undone, only, changes) = operator.undo(author, sequence)?;
+                Ok((only, changes, Some(undone)))
+            })?;
+        }
+    }
+    Ok(out.flush()?)
+}
+
+/// Labels, changes, and the edit that they take back.
+type Wanted = (Labels, Vec<Change>, Option<u64>);
+
+/// Makes an edit, and prints where it is in force; repeats it at most so many times after edits of others.
+fn change(
+    args: &FleetEditArgs,
+    attempts: usize,
+    wanted: impl Fn(&Operator, &Author) -> Result<Wanted, OperatorError>,
+) -> Result<(), Failure> {
+    let author = Author::read(&args.key)?;
+    let report: Report = with(&args.group, async |operator| {
+        let mut left = attempts;
+        loop {
+            let (only, changes, undoes) = wanted(operator, &author)?;
+            left -= 1;
+            match operator.edit(&author, &only, changes, undoes, args.wait).await {
+                Err(OperatorError::Conflict { .. }) if left > 0 => operator.read().await?,
+                outcome => return Ok(outcome?),
+            };
+        }
+    })?;
+    let mut out = super::output();
+    show::report(&mut out, &report, args.json)?;
+    out.flush()?;
+    let count = report.sensors.len();
+    match report.everywhere() {
+        Some(_) => Ok(()),
+        None => Err(Failure::Running(anyhow!(
+            "edit {} is not in force at {} of {count} sensors (it stays in the group; \
+             `fyke fleet undo {}` takes it back)",
+            report.sequence,
+            count - report.in_force(),
+            report.sequence
+        ))),
+    }
+}
+
+/// Prints what happens until a signal.
+fn watch(args: &FleetReadArgs) -> Result<(), Failure> {
+    let stop = stop_on_signals()?;
+    with(&args.group, async |operator| {
+        let mut answers = operator.answers().await?;
+        let mut stop = std::pin::pin!(stopped(stop));
+        let mut look = tokio::time::interval(Duration::from_secs(1));
+        let mut known = operator.log().len();
+        loop {
+            let answer = tokio::select! {
+                () = &mut stop => return Ok(()),
+                _ = look.tick() => None,
+                Some(answer) = fyke_fleet::operator::next(&mut answers) => Some(answer),
+            };
+            operator.read().await?;
+            let mut out = super::output();
+            show::log(&mut out, &operator.log()[known..], args.json)?;
+            known = operator.log().len();
+            if let Some(answer) = answer {
+                show::answers(&mut out, &answer, args.json)?;
+            }
+            out.flush()?;
+        }
+    })
+}
+
+fn only(args: &FleetEditArgs) -> Labels {
+    args.only.iter().cloned().collect()
+}
+
+fn read<T>(
+    args: &FleetReadArgs,
+    what: impl AsyncFnOnce(&mut Operator) -> anyhow::Result<T>,
+) -> Result<T, Failure> {
+    with(&args.group, what)
+}
+
+/// Connects, reads the group, and does something with it.
+fn with<T>(
+    args: &GroupArgs,
+    what: impl AsyncFnOnce(&mut Operator) -> anyhow::Result<T>,
+) -> Result<T, Failure> {
+    let (trusted, group, to) = (trusted(args)?, named("--group", &args.group)?, options_of(args)?);
+    wait_for(async {
+        let broker = Broker::connect(&to, group, "fyke fleet").await?;
+        let mut operator = Operator::new(broker, trusted).await?;
+        what(&mut operator).await
+    })
+}
+
+/// Runs one thread of tasks to its end.
+fn wait_for<T>(what: impl Future<Output = anyhow::Result<T>>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(what).map_err(Failure::Running)
+}
+
+/// Ready once a signal has asked for the end.
+async fn stopped(stop: Arc<AtomicBool>) {
+    while !stop.load(Ordering::Relaxed) {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+fn named(option: &str, name: &str) -> Result<Name, Failure> {
+    Name::new(name).map_err(|why| Failure::Usage(format!("{option}: {why}")))
+}
+
+fn trusted(args: &GroupArgs) -> Result<Trusted, Failure> {
+    let Some(file) = &args.trust else {
+        return Err(Failure::Usage(
+            "--trust FILE is missing: the authors whose edits count, lines as `fyke fleet key` prints them".to_owned(),
+        ));
+    };
+    Ok(Trusted::read(file)?)
+}
+
+fn options_of(args: &GroupArgs) -> Result<broker::Options, Failure> {
+    let password = args.password_file.as_ref().map(|file| {
+        let shown = file.display();
+        let mut password = String::new();
+        let opened = File::open(file).with_context(|| format!("{shown}"))?;
+        opened.take(MAX_PASSWORD).read_to_string(&mut password)?;
+        anyhow::Ok(password.trim_end_matches(['\r', '\n']).to_owned())
+    });
+    let user = match (&args.user, password.transpose()?) {
+        (Some(user), Some(password)) => Some((user.clone(), password)),
+        _ => None,
+    };
+    Ok(broker::Options {
+        server: args.server.clone(),
+        user,
+        ca: args.tls_ca.clone(),
+        certificate: args.tls_cert.clone().zip(args.tls_key.clone()),
+        replicas: args.replicas.into(),
+    })
+}

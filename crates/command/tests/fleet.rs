@@ -1,0 +1,254 @@
+//! `fyke sensor` and `fyke fleet` with a real NATS server: captures on an interface of a namespace are edited together.
+#![cfg(feature = "fleet")]
+
+mod common;
+
+use common::{FYKE, Running, folder, inside, runtime, send, tool, veth};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// Longest wait for something that comes soon.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// A server that keeps its streams in a folder.
+struct Broker {
+    child: Child,
+    folder: PathBuf,
+    port: u16,
+}
+
+impl Broker {
+    fn start(folder: &Path, port: u16) -> Broker {
+        let child = Command::new("nats-server")
+            .args(["-js", "-a", "127.0.0.1", "-p", &port.to_string(), "-sd"])
+            .arg(folder)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let broker = Broker { child, folder: folder.to_owned(), port };
+        until("the server listens", || {
+            std::net::TcpStream::connect(("127.0.0.1", port)).is_ok().then_some(())
+        });
+        broker
+    }
+
+    /// Starts the server again on the same folder after a kill.
+    fn start_again(&mut self) {
+        *self = Broker::start(&self.folder.clone(), self.port);
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        let _ended_already = self.child.kill();
+        let _ended_already = self.child.wait();
+    }
+}
+
+/// Repeats until there is a result.
+fn until<T>(what: &str, mut result: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(result) = result() {
+            return result;
+        }
+        assert!(start.elapsed() < LIMIT, "{what}: not after {LIMIT:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The files and the address of a group.
+struct Group {
+    folder: PathBuf,
+    port: u16,
+}
+
+impl Group {
+    /// Makes the keys of anna and bert; the group trusts them, and not eve.
+    fn new(folder: &Path, port: u16) -> Group {
+        let group = Group { folder: folder.to_owned(), port };
+        let mut authors = String::new();
+        for name in ["anna", "bert", "eve"] {
+            let made = Command::new(FYKE)
+                .args(["fleet", "key", group.key(name).to_str().unwrap(), "--name", name])
+                .output()
+                .unwrap();
+            assert!(made.status.success(), "{made:?}");
+            if name != "eve" {
+                authors += &String::from_utf8(made.stdout).unwrap();
+            }
+        }
+        std::fs::write(folder.join("authors"), authors).unwrap();
+        group
+    }
+
+    fn key(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("{name}.key"))
+    }
+
+    fn args(&self) -> Vec<String> {
+        let server = format!("nats://127.0.0.1:{}", self.port);
+        let trust = self.folder.join("authors").to_str().unwrap().to_owned();
+        ["--server", &server, "--group", "edge", "--trust", &trust].map(str::to_owned).to_vec()
+    }
+
+    fn sensor(&self, name: &str, capture: &Running, labels: &[&str]) -> Running {
+        let mut command = Command::new(FYKE);
+        command.arg("sensor").args(self.args()).args(["--name", name]);
+        command.args(["--pid", &capture.child.id().to_string()]).args(labels);
+        let sensor = Running::start(command.stdout(Stdio::null()));
+        sensor.hear("beside the fyke with process id");
+        sensor
+    }
+
+    fn fleet(&self, action: &str, words: &[&str]) -> Output {
+        let mut command = Command::new(FYKE);
+        command.args(["fleet", action]).args(self.args()).args(words);
+        command.env("FYKE_RUNTIME_DIR", runtime()).output().unwrap()
+    }
+
+    fn edit(&self, author: &str, action: &str, words: &[&str]) -> Output {
+        let key = self.key(author);
+        let key = ["--key", key.to_str().unwrap(), "--wait", "20"];
+        self.fleet(action, &[&key[..], words].concat())
+    }
+
+    /// The same, which must succeed; returns what it printed.
+    fn edited(&self, author: &str, action: &str, words: &[&str]) -> String {
+        let output = self.edit(author, action, words);
+        assert!(output.status.success(), "{action} {words:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn sensors(&self) -> Vec<Value> {
+        let output = self.fleet("list", &["--json"]);
+        assert!(output.status.success(), "{output:?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// Waits until a sensor has answered an edit.
+    fn follows(&self, name: &str, sequence: u64) -> Value {
+        until(&format!("{name} has answered edit {sequence}"), || {
+            let mut sensors = self.sensors().into_iter();
+            sensors.find(|it| it["name"] == name && it["sequence"].as_u64() >= Some(sequence))
+        })
+    }
+}
+
+fn capture(file: &Path) -> Running {
+    let mut command = Command::new(FYKE);
+    command.args(["dump", "-Z", "root", "-i", "v1", "--count-all", "-w", file.to_str().unwrap()]);
+    let capture = Running::start(command.arg("udp port 7").stdout(Stdio::null()));
+    capture.hear("listening on");
+    capture
+}
+
+/// The texts of a capture's filters.
+fn texts(capture: &Running) -> Vec<String> {
+    let shown: Value = serde_json::from_str(&capture.ctl(&["show", "--json"])).unwrap();
+    let filters = shown["filters"].as_array().unwrap().iter();
+    // Not the entry of those that have been removed.
+    let filters = filters.filter(|filter| filter["id"] != 0);
+    filters.map(|filter| filter["text"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn two_captures_are_edited_together() {
+    if !inside("two_captures_are_edited_together") {
+        return;
+    }
+    if Command::new("nats-server").arg("--version").output().is_err() {
+        println!("skipped: nats-server is not installed");
+        return;
+    }
+    veth();
+    tool("ip link set lo up");
+    let (_folder, path) = folder();
+    let mut broker = Broker::start(&path("store"), 4222);
+    std::fs::create_dir(path("keys")).unwrap();
+    let group = Group::new(&path("keys"), 4222);
+    let (mut first, mut second) = (capture(&path("1.pcapng")), capture(&path("2.pcapng")));
+    let mut one = group.sensor("one", &first, &["--label", "site=oslo"]);
+    let mut two = group.sensor("two", &second, &["--label", "site=bonn"]);
+
+    let said = group.edited("anna", "add", &["udp port 5001"]);
+    assert!(said.contains("edit 1: in force everywhere, 2 sensors"), "{said}");
+    send(400, 100);
+    first.settle(400);
+    second.settle(400);
+    for (capture, name) in [(&first, "one"), (&second, "two")] {
+        assert_eq!(texts(capture), ["udp port 7", "udp port 5001"]);
+        let sensor = until("the counts of the list", || {
+            let mut sensors = group.sensors().into_iter();
+            sensors.find(|it| it["name"] == name && it["fyke"]["seen"].as_u64() >= Some(400))
+        });
+        assert_eq!(sensor["fyke"]["accepted"], 200, "{sensor}");
+    }
+    // Only one site; then a replacement, which removes the captures' own filters, too.
+    group.edited("bert", "add", &["--only", "site=oslo", "udp port 5003"]);
+    assert_eq!(texts(&first), ["udp port 7", "udp port 5001", "udp port 5003"]);
+    assert_eq!(texts(&second), ["udp port 7", "udp port 5001"]);
+    group.edited("anna", "del", &["1"]);
+    assert_eq!(texts(&second), ["udp port 7"]);
+    let said = group.edited("anna", "undo", &[]);
+    assert!(said.contains("edit 4: in force everywhere, 2 sensors"), "{said}");
+    assert_eq!(texts(&second), ["udp port 7", "udp port 5001"]);
+    group.edited("anna", "set", &["udp"]);
+    assert_eq!((texts(&first), texts(&second)), (vec!["udp".to_owned()], vec!["udp".to_owned()]));
+
+    // A filter that a fyke does not understand is refused there, and the command says so.
+    let wrong = group.edit("anna", "add", &["udp prt 5"]);
+    assert_eq!(wrong.status.code(), Some(1));
+    let told = String::from_utf8_lossy(&wrong.stdout);
+    assert!(told.contains("in force at 0 of 2 sensors") && told.contains("prt"), "{told}");
+    // An author that is not trusted changes nothing.
+    let foreign = group.edit("eve", "add", &["tcp"]);
+    assert_eq!(foreign.status.code(), Some(1));
+    let told = String::from_utf8_lossy(&foreign.stdout);
+    assert!(told.contains("\"eve\" is not a trusted author"), "{told}");
+    assert_eq!(texts(&first), ["udp"]);
+
+    // While the server is away the captures continue, and local edits too; then the sensors catch up.
+    broker.kill();
+    first.ctl(&["add", "icmp"]);
+    assert!(!group.edit("anna", "add", &["tcp"]).status.success());
+    broker.start_again();
+    group.edited("bert", "add", &["tcp port 80"]);
+    group.follows("one", 8);
+    group.follows("two", 8);
+    assert_eq!(texts(&first), ["udp", "icmp", "tcp port 80"]);
+    assert_eq!(texts(&second), ["udp", "tcp port 80"]);
+
+    // A second sensor of the same name is refused, while the first one runs.
+    let mut command = Command::new(FYKE);
+    command.arg("sensor").args(group.args()).args(["--name", "one"]);
+    let mut same = Running::start(command.stdout(Stdio::null()));
+    assert_eq!(same.end().code(), Some(1));
+    assert!(same.said().contains("the name one is that of a sensor on"), "{}", same.said());
+    let log = group.fleet("log", &[]);
+    let log = String::from_utf8_lossy(&log.stdout).into_owned();
+    assert!(log.contains("edit 7  refused: \"eve\" is not a trusted author"), "{log}");
+    assert!(log.contains("edit 4  anna  add udp port 5001 (takes back 3)"), "{log}");
+    let told = group.fleet("try", &["udp port 5002"]);
+    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    assert!(told.contains("2 sensors: ") && told.contains("would accept"), "{told}");
+
+    for sensor in [&mut one, &mut two] {
+        sensor.signal("INT");
+        assert_eq!(sensor.end().code(), Some(0), "{}", sensor.said());
+    }
+    assert!(group.sensors().is_empty());
+    for capture in [&mut first, &mut second] {
+        capture.signal("INT");
+        assert!(capture.end().success());
+    }
+}

@@ -1,0 +1,247 @@
+//! Streams and buckets of a group at the broker.
+//!
+//! | name | subjects or keys | content |
+//! |---|---|---|
+//! | stream `fyke-GROUP` | `fyke.GROUP.edits` | signed edits, kept for ever; a full stream refuses new ones |
+//! | stream `fyke-GROUP-answers` | `fyke.GROUP.answers.SENSOR` | answers, the last million |
+//! | bucket `fyke-GROUP-sensors` | name of a sensor | its entry; it disappears 30 s after the last one |
+//! | – | `fyke.GROUP.ask` | questions, with an inbox for the answers |
+//!
+//! A reader asks for the messages after the last one that it knows, by number. So the broker keeps no consumer for it
+//! that could be lost or pile up; a subscription to the edits only tells that there are some.
+
+use crate::Name;
+use crate::edit::MAX_BYTES;
+use async_nats::jetstream::context::PublishErrorKind;
+use async_nats::jetstream::stream::{Config, DirectGetErrorKind, DiscardPolicy, Stream};
+use async_nats::jetstream::{self, Context, kv};
+use async_nats::{Client, ConnectOptions, HeaderMap};
+use futures_util::{StreamExt, TryStreamExt, stream};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Time for an answer of the broker.
+pub const LIMIT: Duration = Duration::from_secs(5);
+/// An entry of the list of sensors disappears after this time.
+pub const ENTRY_AGE: Duration = Duration::from_secs(30);
+/// Most edits of a group.
+const MAX_EDITS: i64 = 1_000_000;
+const MAX_EDIT_BYTES: i64 = 1 << 30;
+const MAX_ANSWERS: i64 = 1_000_000;
+/// Messages that are requested at once.
+const AT_ONCE: usize = 64;
+
+/// How to reach the broker.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Its address: `nats://HOST:PORT`, `tls://HOST:PORT`.
+    pub server: String,
+    /// User and password.
+    pub user: Option<(String, String)>,
+    /// File with the certificates that it is checked with, besides those of the system.
+    pub ca: Option<PathBuf>,
+    /// Files with our own certificate and its key.
+    pub certificate: Option<(PathBuf, PathBuf)>,
+    /// Number of servers that keep each message; 0 counts as 1.
+    pub replicas: usize,
+}
+
+/// Why the broker does not do something.
+#[derive(Debug, thiserror::Error)]
+pub enum BrokerError {
+    /// There is no connection.
+    #[error("{server}: {why}")]
+    Connect {
+        /// The address.
+        server: String,
+        /// The reason.
+        why: String,
+    },
+    /// Another edit came first.
+    #[error("another edit came first")]
+    Conflict,
+    /// It refuses, or does not answer.
+    #[error("the broker: {what}: {why}")]
+    Failed {
+        /// What was asked.
+        what: &'static str,
+        /// The reason.
+        why: String,
+    },
+}
+
+fn failed<E: std::fmt::Display>(what: &'static str) -> impl Fn(E) -> BrokerError {
+    move |error| BrokerError::Failed { what, why: error.to_string() }
+}
+
+/// The broker, and what it keeps for a group.
+#[derive(Debug, Clone)]
+pub struct Broker {
+    group: Name,
+    client: Client,
+    jet: Context,
+    edits: Stream,
+    sensors: kv::Store,
+}
+
+impl Broker {
+    /// Connects, and makes the streams of the group if they are not there.
+    ///
+    /// # Errors
+    /// The broker cannot be reached, does not accept us, or has no JetStream.
+    pub async fn connect(options: &Options, group: Name, name: &str) -> Result<Broker, BrokerError> {
+        let mut connecting = ConnectOptions::new()
+            .name(name)
+            .connection_timeout(LIMIT)
+            .request_timeout(Some(LIMIT))
+            // At most a second between two attempts: a sensor has to catch up soon after the broker is back.
+            .reconnect_delay_callback(|attempt| {
+                Duration::from_millis((20u64 << attempt.min(6)).min(1_000))
+            });
+        if let Some((user, password)) = &options.user {
+            connecting = connecting.user_and_password(user.clone(), password.clone());
+        }
+        if let Some(ca) = &options.ca {
+            connecting = connecting.add_root_certificates(ca.clone());
+        }
+        if let Some((certificate, key)) = &options.certificate {
+            connecting = connecting.add_client_certificate(certificate.clone(), key.clone());
+        }
+        let tls = options.server.starts_with("tls://") || options.certificate.is_some();
+        let client =
+            connecting.require_tls(tls).connect(&options.server).await.map_err(|error| {
+                BrokerError::Connect { server: options.server.clone(), why: error.to_string() }
+            })?;
+        let mut jet = jetstream::new(client.clone());
+        jet.set_timeout(LIMIT);
+        let replicas = options.replicas.max(1);
+        let config = Config {
+            name: format!("fyke-{group}"),
+            subjects: vec![format!("fyke.{group}.edits")],
+            max_messages: MAX_EDITS,
+            max_bytes: MAX_EDIT_BYTES,
+            max_message_size: MAX_BYTES as i32 + 1024,
+            discard: DiscardPolicy::New,
+            allow_direct: true,
+            deny_delete: true,
+            deny_purge: true,
+            num_replicas: replicas,
+            ..Config::default()
+        };
+        let made = "making the stream of the group (the server needs JetStream: nats-server -js)";
+        let edits = jet.get_or_create_stream(config).await.map_err(failed(made))?;
+        let answers = Config {
+            name: format!("fyke-{group}-answers"),
+            subjects: vec![format!("fyke.{group}.answers.*")],
+            max_messages: MAX_ANSWERS,
+            num_replicas: replicas,
+            ..Config::default()
+        };
+        jet.get_or_create_stream(answers).await.map_err(failed("making the stream of answers"))?;
+        // A bucket is a stream of this form. Its stream is made here, because the client's own call reads limits of the
+        // account that NATS 2.9 does not tell.
+        let bucket = format!("fyke-{group}-sensors");
+        let list = Config {
+            name: format!("KV_{bucket}"),
+            subjects: vec![format!("$KV.{bucket}.>")],
+            max_messages_per_subject: 1,
+            max_age: ENTRY_AGE,
+            discard: DiscardPolicy::New,
+            allow_rollup: true,
+            deny_delete: true,
+            allow_direct: true,
+            num_replicas: replicas,
+            ..Config::default()
+        };
+        let making = "making the list of sensors";
+        jet.get_or_create_stream(list).await.map_err(failed(making))?;
+        let sensors = jet.get_key_value(&bucket).await.map_err(failed(making))?;
+        Ok(Broker { group, client, jet, edits, sensors })
+    }
+
+    /// The group.
+    pub fn group(&self) -> &Name {
+        &self.group
+    }
+
+    /// The connection.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The list of sensors.
+    pub fn sensors(&self) -> &kv::Store {
+        &self.sensors
+    }
+
+    /// The subject of a kind of message.
+    pub fn subject(&self, kind: &str) -> String {
+        format!("fyke.{}.{kind}", self.group)
+    }
+
+    /// The last sequence of the group.
+    ///
+    /// # Errors
+    /// The broker does not answer.
+    pub async fn last(&self) -> Result<u64, BrokerError> {
+        let info = self.edits.get_info().await.map_err(failed("asking for the last edit"))?;
+        Ok(info.state.last_sequence)
+    }
+
+    /// The message of an edit; `None` if there is none with this sequence yet.
+    ///
+    /// # Errors
+    /// The broker does not answer.
+    pub async fn edit(&self, sequence: u64) -> Result<Option<Vec<u8>>, BrokerError> {
+        match self.edits.direct_get(sequence).await {
+            Ok(message) => Ok(Some(message.payload.to_vec())),
+            Err(error) if error.kind() == DirectGetErrorKind::NotFound => Ok(None),
+            Err(error) => Err(failed("reading an edit")(error)),
+        }
+    }
+
+    /// The messages of the edits from `first` to `last`, many at once.
+    ///
+    /// # Errors
+    /// The broker does not answer, or does not have one of them any more.
+    pub async fn range(&self, first: u64, last: u64) -> Result<Vec<(u64, Vec<u8>)>, BrokerError> {
+        stream::iter(first..=last)
+            .map(|sequence| async move {
+                let message = self.edit(sequence).await?.ok_or_else(|| BrokerError::Failed {
+                    what: "reading an edit",
+                    why: format!("it does not have edit {sequence}"),
+                })?;
+                Ok((sequence, message))
+            })
+            .buffered(AT_ONCE)
+            .try_collect()
+            .await
+    }
+
+    /// Adds an edit after the sequence `after`, and returns its own.
+    ///
+    /// # Errors
+    /// Another edit came first, or the broker does not answer: it may have taken the edit then.
+    pub async fn publish(&self, message: Vec<u8>, after: u64) -> Result<u64, BrokerError> {
+        let mut headers = HeaderMap::new();
+        headers.insert("Nats-Expected-Last-Subject-Sequence", after.to_string());
+        let refused = |error: jetstream::context::PublishError| match error.kind() {
+            PublishErrorKind::WrongLastSequence => BrokerError::Conflict,
+            _ => failed("adding the edit")(error),
+        };
+        let sent = self.jet.publish_with_headers(self.subject("edits"), headers, message.into());
+        let ack = sent.await.map_err(refused)?.await.map_err(refused)?;
+        Ok(ack.sequence)
+    }
+
+    /// Stores answers of a sensor.
+    ///
+    /// # Errors
+    /// The broker does not answer.
+    pub async fn answer(&self, sensor: &str, answers: Vec<u8>) -> Result<(), BrokerError> {
+        let subject = self.subject(&format!("answers.{sensor}"));
+        let sent = self.jet.publish(subject, answers.into()).await;
+        let ack = sent.map_err(failed("storing answers"))?;
+        ack.await.map(|_| ()).map_err(failed("storing answers"))
+    }
+}

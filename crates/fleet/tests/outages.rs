@@ -1,0 +1,258 @@
+//! Many edits for several sensors while the broker is killed again and again: none is lost, none comes in another
+//! order, and each has exactly one answer of each sensor. `FYKE_EDITS` and `FYKE_KILLS` set larger numbers, and
+//! `--nocapture` prints the times.
+
+use fyke_control::Change as LocalChange;
+use fyke_fleet::Name;
+use fyke_fleet::broker::{Broker, Options};
+use fyke_fleet::edit::{Change, Labels};
+use fyke_fleet::keys::{Author, Trusted};
+use fyke_fleet::local::{Edited, Local, LocalError};
+use fyke_fleet::message::{self, Answers, Outcome, Tried};
+use fyke_fleet::operator::{Operator, OperatorError};
+use fyke_fleet::sensor::{self, Sensor};
+use futures_util::StreamExt;
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+const SENSORS: usize = 8;
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A server in a child process.
+struct Server(Child);
+
+impl Server {
+    async fn start(folder: &Path, port: u16) -> Server {
+        let child = Command::new("nats-server")
+            .args(["-js", "-a", "127.0.0.1", "-p", &port.to_string(), "-sd"])
+            .arg(folder)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let start = Instant::now();
+        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(start.elapsed() < LIMIT, "the server does not listen");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        Server(child)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ended_already = self.0.kill();
+        let _ended_already = self.0.wait();
+    }
+}
+
+/// A fyke that only keeps its list of filters, and every list that it ever had by epoch.
+#[derive(Default)]
+struct Kept {
+    filters: BTreeMap<u64, String>,
+    epochs: Vec<Vec<String>>,
+    ids: u64,
+}
+
+struct Fake(Arc<Mutex<Kept>>);
+
+impl Local for Fake {
+    fn describe(&mut self) -> Result<message::Local, LocalError> {
+        let epoch = self.0.lock().unwrap().epochs.len() as u64;
+        Ok(message::Local { pid: 1, epoch, ..message::Local::default() })
+    }
+
+    fn edit(&mut self, changes: Vec<LocalChange>) -> Result<Edited, LocalError> {
+        let mut kept = self.0.lock().unwrap();
+        let mut ids = Vec::new();
+        for change in changes {
+            match change {
+                LocalChange::Set { .. } => kept.filters.clear(),
+                LocalChange::Delete { id } => drop(kept.filters.remove(&id).expect("it is there")),
+                LocalChange::Add { text, .. } => {
+                    kept.ids += 1;
+                    let id = kept.ids;
+                    kept.filters.insert(id, text);
+                    ids.push(vec![id]);
+                }
+            }
+        }
+        let list = kept.filters.values().cloned().collect();
+        kept.epochs.push(list);
+        Ok(Edited { epoch: kept.epochs.len() as u64, ids, ..Edited::default() })
+    }
+
+    fn try_filter(&mut self, _: &str, _: Option<u64>) -> Result<Tried, LocalError> {
+        Err(LocalError::Refused("there are no frames".to_owned()))
+    }
+}
+
+/// Ready once the value is true.
+async fn ends(stopped: &mut tokio::sync::watch::Receiver<bool>) {
+    let _at_the_end_too = stopped.wait_for(|stop| *stop).await.is_ok();
+}
+
+fn number(name: &str, otherwise: usize) -> usize {
+    std::env::var(name).map_or(otherwise, |text| text.parse().unwrap())
+}
+
+/// Makes edits: each adds a filter, and removes the one of ten edits before.
+async fn edit(operator: &mut Operator, author: &Author, number: usize) -> u64 {
+    let mut changes = vec![Change::Add { text: format!("udp port {number}") }];
+    let oldest = operator.state().filters.keys().next().copied();
+    changes.extend(
+        oldest.filter(|_| operator.state().filters.len() >= 10).map(|id| Change::Delete { id }),
+    );
+    let (start, only) = (Instant::now(), Labels::new());
+    loop {
+        let made = operator.edit(author, &only, changes.clone(), None, Duration::ZERO);
+        match made.await {
+            Ok(report) => return report.sequence,
+            // Nobody else edits: the edit was taken, and its answer was lost with the server.
+            Err(OperatorError::Conflict { sequence, .. }) => panic!("edit {sequence} is foreign"),
+            Err(error) => assert!(start.elapsed() < LIMIT, "{error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let before = operator.state().sequence;
+        if operator.read().await.is_ok() && operator.state().sequence > before {
+            return operator.state().sequence;
+        }
+    }
+}
+
+/// All answers that the broker keeps, by sensor and sequence.
+async fn answers(port: u16) -> BTreeMap<(String, u64), Vec<Outcome>> {
+    let client = async_nats::connect(format!("127.0.0.1:{port}")).await.unwrap();
+    let stream = async_nats::jetstream::new(client).get_stream("fyke-edge-answers").await.unwrap();
+    let last = stream.get_info().await.unwrap().state.last_sequence;
+    let mut all: BTreeMap<_, Vec<Outcome>> = BTreeMap::new();
+    let numbers = futures_util::stream::iter(1..=last);
+    let mut messages = numbers.map(|number| stream.get_raw_message(number)).buffered(32);
+    while let Some(message) = messages.next().await {
+        let told: Answers = serde_json::from_slice(&message.unwrap().payload).unwrap();
+        for answer in told.answers {
+            let key = (told.sensor.clone(), answer.sequence);
+            all.entry(key).or_default().push(answer.outcome);
+        }
+    }
+    all
+}
+
+#[tokio::test]
+async fn no_edit_is_lost_while_the_broker_is_killed() {
+    if Command::new("nats-server").arg("--version").output().is_err() {
+        println!("skipped: nats-server is not installed");
+        return;
+    }
+    let (edits, kills) = (number("FYKE_EDITS", 200), number("FYKE_KILLS", 3));
+    let folder = tempfile::tempdir().unwrap();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = free.local_addr().unwrap().port();
+    drop(free);
+    let mut server = Server::start(&folder.path().join("store"), port).await;
+    let author = Author::create(&folder.path().join("key"), Name::new("anna").unwrap()).unwrap();
+    let trusted = Trusted::from_text(&author.public_line()).unwrap();
+    let options = Options { server: format!("nats://127.0.0.1:{port}"), ..Options::default() };
+    let edge = || Name::new("edge").unwrap();
+    let (stop, stopped) = tokio::sync::watch::channel(false);
+    let (mut fykes, mut running) = (Vec::new(), Vec::new());
+    for number in 0..SENSORS {
+        let kept = Arc::new(Mutex::new(Kept::default()));
+        let name = Name::new(&format!("s{number}")).unwrap();
+        let (labels, trusted) = (Labels::new(), trusted.clone());
+        let broker = Broker::connect(&options, edge(), "sensor").await.unwrap();
+        let options = sensor::Options { name, labels, trusted };
+        let sensor = Sensor::new(options, broker, Fake(Arc::clone(&kept)), |_| {});
+        let mut stopped = stopped.clone();
+        running.push(tokio::spawn(async move {
+            sensor.run(ends(&mut stopped)).await
+        }));
+        fykes.push(kept);
+    }
+    let broker = Broker::connect(&options, edge(), "operator").await.unwrap();
+    let mut operator = Operator::new(broker, trusted).await.unwrap();
+    let mut made = Vec::new();
+    let killed_at: Vec<usize> = (1..=kills).map(|kill| kill * edits / (kills + 1)).collect();
+    for number in 0..edits {
+        if killed_at.contains(&number) {
+            drop(server);
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            server = Server::start(&folder.path().join("store"), port).await;
+        }
+        made.push(edit(&mut operator, &author, number).await);
+    }
+    // One order, without a gap.
+    assert_eq!(made, (1..=edits as u64).collect::<Vec<_>>());
+    let wanted: Vec<String> = operator.state().filters.values().map(|it| it.text.clone()).collect();
+    let start = Instant::now();
+    let last = |kept: &Arc<Mutex<Kept>>| kept.lock().unwrap().epochs.last().cloned();
+    while !fykes.iter().all(|kept| last(kept).as_ref() == Some(&wanted)) {
+        assert!(start.elapsed() < LIMIT, "not in force everywhere");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    println!("{edits} edits, {kills} kills: in force everywhere after {:?}", start.elapsed());
+    stop.send(true).unwrap();
+    for sensor in running {
+        sensor.await.unwrap().unwrap();
+    }
+    let all = answers(port).await;
+    for (number, kept) in fykes.iter().enumerate() {
+        let kept = kept.lock().unwrap();
+        for sequence in 1..=edits as u64 {
+            let told = &all[&(format!("s{number}"), sequence)];
+            // An answer may be stored twice if the server was killed between storing and saying so.
+            assert!(told.windows(2).all(|pair| pair[0] == pair[1]), "{sequence}: {told:?}");
+            match told[0] {
+                Outcome::InForce { epoch, .. } => {
+                    let newest = kept.epochs[epoch as usize - 1].last().cloned();
+                    assert_eq!(newest, Some(format!("udp port {}", sequence - 1)));
+                }
+                Outcome::Superseded { by } => assert!(by > sequence && by <= edits as u64),
+                ref other => panic!("edit {sequence} at s{number}: {other:?}"),
+            }
+        }
+    }
+    times(&mut operator, &author, &options).await;
+}
+
+/// Prints the times of edits until all sensors have answered.
+async fn times(operator: &mut Operator, author: &Author, options: &Options) {
+    let trusted = Trusted::from_text(&author.public_line()).unwrap();
+    let (stop, stopped) = tokio::sync::watch::channel(false);
+    let mut running = Vec::new();
+    for number in 0..SENSORS {
+        let name = Name::new(&format!("t{number}")).unwrap();
+        let (labels, trusted) = (Labels::new(), trusted.clone());
+        let sensor_options = sensor::Options { name, labels, trusted };
+        let broker = Broker::connect(options, operator.broker().group().clone(), "sensor").await;
+        let fake = Fake(Arc::default());
+        let sensor = Sensor::new(sensor_options, broker.unwrap(), fake, |_| {});
+        let mut stopped = stopped.clone();
+        running.push(tokio::spawn(async move {
+            sensor.run(ends(&mut stopped)).await
+        }));
+    }
+    let start = Instant::now();
+    while operator.sensors().await.unwrap().len() < SENSORS {
+        assert!(start.elapsed() < LIMIT, "the sensors do not run");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let mut times = Vec::new();
+    for number in 0..number("FYKE_TIMES", 20) {
+        let changes = vec![Change::Clear, Change::Add { text: format!("tcp port {number}") }];
+        let report = operator.edit(author, &Labels::new(), changes, None, LIMIT).await.unwrap();
+        assert_eq!(report.sensors.len(), SENSORS);
+        times.push(report.everywhere().expect("in force everywhere"));
+    }
+    times.sort();
+    let at = |share: usize| times[(times.len() * share / 100).min(times.len() - 1)];
+    println!("{} edits at {SENSORS} sensors: p50 {:?}, p99 {:?}", times.len(), at(50), at(99));
+    stop.send(true).unwrap();
+    for sensor in running {
+        sensor.await.unwrap().unwrap();
+    }
+}

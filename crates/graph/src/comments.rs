@@ -29,13 +29,13 @@ impl Comments {
         Comments { each, filters: None, told: 0, edits: Vec::new() }
     }
 
-    /// Tells the filters before the output. Earlier edits get no comment.
+    /// Sets the filters before the output. Earlier edits get no comment.
     pub fn connect(&mut self, filters: &FilterSet) {
         self.told = filters.epoch();
         self.filters = Some(filters.clone());
     }
 
-    /// Looks for edits.
+    /// Collects the edits since the last batch.
     pub fn begin_batch(&mut self) {
         self.look(false);
     }

@@ -485,7 +485,7 @@ struct Stored {
     /// Stream, if the frame is a piece of one.
     stream: Option<NonZeroU64>,
     flow: FrameFlow,
-    /// The pass that accepted it, if the node that made it knows.
+    /// The pass that accepted it, if known.
     credit: Option<Credit>,
     at: usize,
     len: usize,

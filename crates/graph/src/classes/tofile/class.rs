@@ -277,7 +277,7 @@ pub const CLASS: Class = Class {
         Parameter { name: "files", summary: "number of files, written in turn" },
         Parameter { name: "flush", summary: "y: each frame is written at once" },
         Parameter { name: "nano", summary: "y: .pcap with nanoseconds, not microseconds" },
-        Parameter { name: "annotate", summary: "y: each frame names what accepted it, in a comment" },
+        Parameter { name: "annotate", summary: "y: a comment with what accepted each frame" },
         Parameter { name: "compress", summary: "none, gzip, zstd or lz4 (by the name)" },
         Parameter { name: "command", summary: "program to run for each complete file" },
         Parameter { name: "mode", summary: "permission bits of new files, in octal (600)" },

@@ -54,7 +54,7 @@ fn package(to: &Path) -> PathBuf {
     files.into_iter().find(|path| path.extension().is_some_and(|ending| ending == "deb")).unwrap()
 }
 
-/// Runs the script in an overlay, whose changes are in memory.
+/// Runs the script in an overlay with its changes in memory.
 fn in_overlay(package: &Path, folder: &Path) -> String {
     let script = format!(
         "set -e; mount -t tmpfs none {0}; cd {0}; mkdir upper work root

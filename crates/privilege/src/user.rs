@@ -191,8 +191,8 @@ pub fn is_setuid() -> bool {
     (geteuid() != getuid() || getegid() != getgid()) && !getuid().is_root()
 }
 
-/// An environment variable. `None` for one of fyke's own, `FYKE_…`, if the program has more rights than its user, who
-/// sets the environment (`AT_SECURE`, as for a file with capabilities).
+/// An environment variable. `None` for one of fyke's own, `FYKE_…`, if the program has more rights than its user
+/// (`AT_SECURE`, as for a file with capabilities), because the user sets the environment.
 pub fn variable(name: &str) -> Option<OsString> {
     let ignored = name.starts_with("FYKE_") && sys::is_secure();
     std::env::var_os(name).filter(|_| !ignored)

@@ -66,19 +66,36 @@ pub fn run(workspace: &Workspace, args: &[String]) -> Result<ExitCode, String> {
     };
     let from = match request.from {
         Some(from) => from,
-        None => {
-            let packages = ["-p", "fyke-command", "-p", "fyke-c", "-p", "fyke-libpcap"];
-            let mut cargo = workspace.cargo(&["build", "--release"]);
-            let built = status(cargo.args(packages))?;
-            if built != ExitCode::SUCCESS {
-                return Ok(built);
-            }
-            workspace.target_dir()?.join("release")
-        }
+        None => build(workspace)?,
     };
-    let to = |name: &str| request.prefix.join(name);
+    let prefix = request.prefix.to_str().ok_or("the prefix is not UTF-8")?;
+    place(workspace, &from, &request.prefix, prefix)?;
+    eprintln!(
+        "installed in {prefix}: bin/fyke, lib/libfyke.so, include/fyke.h, lib/pkgconfig/fyke.pc and others"
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Builds the command and the libraries; returns their folder.
+pub fn build(workspace: &Workspace) -> Result<PathBuf, String> {
+    let packages = ["-p", "fyke-command", "-p", "fyke-c", "-p", "fyke-libpcap"];
+    let mut cargo = workspace.cargo(&["build", "--release"]);
+    match status(cargo.args(packages))? {
+        ExitCode::SUCCESS => Ok(workspace.target_dir()?.join("release")),
+        _ => Err("the build failed".to_owned()),
+    }
+}
+
+/// Copies all files to `folder`, which will be found as `prefix`.
+pub fn place(
+    workspace: &Workspace,
+    from: &Path,
+    folder: &Path,
+    prefix: &str,
+) -> Result<(), String> {
+    let to = |name: &str| folder.join(name);
     for (name, place) in BUILT {
-        copy(&newest(&from, name)?, &to(place))?;
+        copy(&newest(from, name)?, &to(place))?;
     }
     for (name, place) in HEADERS {
         copy(&workspace.root.join(name), &to(place))?;
@@ -88,18 +105,14 @@ pub fn run(workspace: &Workspace, args: &[String]) -> Result<ExitCode, String> {
     std::os::unix::fs::symlink("libpcap.so.0.8", &second).map_err(|e| at(&second, &e))?;
     let template = workspace.root.join("bindings/c/fyke.pc.in");
     let text = std::fs::read_to_string(&template).map_err(|e| at(&template, &e))?;
-    let prefix = request.prefix.to_str().ok_or("the prefix is not UTF-8")?;
     let description = to("lib/pkgconfig/fyke.pc");
     make_folder(&description)?;
     let text = text.replace("@PREFIX@", prefix);
-    std::fs::write(&description, text).map_err(|e| at(&description, &e))?;
-    eprintln!(
-        "installed in {prefix}: bin/fyke, lib/libfyke.so, include/fyke.h, lib/pkgconfig/fyke.pc and others"
-    );
-    Ok(ExitCode::SUCCESS)
+    std::fs::write(&description, text).map_err(|e| at(&description, &e))
 }
 
-fn at(path: &Path, error: &std::io::Error) -> String {
+/// An error at a file.
+pub fn at(path: &Path, error: &std::io::Error) -> String {
     format!("{}: {error}", path.display())
 }
 
@@ -112,7 +125,8 @@ fn newest(from: &Path, name: &str) -> Result<PathBuf, String> {
     found.map(|(_, path)| path).ok_or_else(|| format!("no {name} in {}", from.display()))
 }
 
-fn make_folder(file: &Path) -> Result<(), String> {
+/// Makes the folder of a file.
+pub fn make_folder(file: &Path) -> Result<(), String> {
     let folder = file.parent().unwrap_or(file);
     std::fs::create_dir_all(folder).map_err(|e| at(folder, &e))
 }
@@ -125,7 +139,8 @@ fn remove(path: &Path) -> Result<(), String> {
     }
 }
 
-fn copy(from: &Path, to: &Path) -> Result<(), String> {
+/// Copies a file to a new one, with the same mode.
+pub fn copy(from: &Path, to: &Path) -> Result<(), String> {
     make_folder(to)?;
     remove(to)?;
     std::fs::copy(from, to).map(drop).map_err(|e| at(from, &e))

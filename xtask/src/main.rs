@@ -10,10 +10,12 @@ mod header;
 mod install;
 mod kernels;
 mod library;
+mod package;
 mod portable;
 mod python;
 mod readme;
 mod release;
+mod sbom;
 mod setup;
 mod shell;
 mod supply;
@@ -43,6 +45,9 @@ cargo xtask: everything around the code of fyke
   install --prefix DIR [--from DIR]
                  build and install the command, the C library, the library of libpcap's interface, headers and
                  the description for pkg-config; --from takes what is built in a folder
+  package [--from DIR] [--to DIR] [--fast]
+                 build the Debian package and the list of its parts (SBOM, CycloneDX) in TARGET/package; --fast
+                 compresses less
   header         write the C header of the memory that user space and the kernel program share
   docs           build the API documents, warnings are errors
   setup [--all]  search the programs that the project needs; as root on Debian also install them
@@ -106,6 +111,7 @@ fn dispatch(args: &[String]) -> Result<ExitCode, String> {
         ("tidy", [record]) if record == "--record" => tidy::record(&workspace),
         ("header", []) => header::run(&workspace),
         ("install", rest) => install::run(&workspace, rest),
+        ("package", rest) => package::run(&workspace, rest),
         ("release", []) => release::run(&workspace),
         ("docs", []) => docs(&workspace),
         ("setup", []) => {

@@ -75,6 +75,10 @@ pub trait Sink: Send {
         self.write_run(interface, frames)
     }
 
+    /// Adds a comment to the next frame, or to the end of the last file if no frame follows; formats without comments
+    /// drop it. Longer comments are cut to 1,024 bytes.
+    fn comment(&mut self, _text: String) {}
+
     /// Writes the bytes beyond the buffer's limit, or all bytes after [`end`](Self::end), and waits at most
     /// `patience`; for sinks that do not wait ([`WriteOptions::waits`]). True if there is space for another batch.
     ///

@@ -220,7 +220,7 @@ fn pipes_that_are_closed_or_hostile_end_the_capture() {
         return;
     }
     veth();
-    for case in ["frames", "toolbar", "no messages", "signal"] {
+    for case in ["frames", "toolbar", "no messages", "signal", "killed"] {
         let (folder, _) = folder();
         let mut wireshark = Wireshark::start(folder.path(), "");
         wireshark.send(0, 0, "");
@@ -233,9 +233,11 @@ fn pipes_that_are_closed_or_hostile_end_the_capture() {
             "no messages" => {
                 wireshark.to.as_mut().unwrap().write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
             }
+            "killed" => wireshark.child.kill().unwrap(),
             _ => tool(&format!("kill -TERM {}", wireshark.child.id())),
         }
-        assert_eq!(wireshark.end().code(), Some(0), "{case}");
+        let code = if case == "killed" { None } else { Some(0) };
+        assert_eq!(wireshark.end().code(), code, "{case}");
         wait_for_end(dump);
     }
 }

@@ -389,12 +389,15 @@ fn capabilities_are_named_when_missing_and_given_up_when_there() {
         umask 0; mkdir -m 777 own; cd own
         as 4711 ../fyke dump -i lo > ../missing 2>&1; echo $? >> ../missing
         setcap cap_net_raw+ep ../fyke || { touch ../no-setcap; exit; }
-        export FYKE_RUNTIME_DIR=$PWD/run
+        export FYKE_RUNTIME_DIR=$PWD/run XDG_RUNTIME_DIR=$PWD/xdg
+        mkdir -m 700 xdg; chown 4711 xdg
         setpriv --reuid=4711 --regid=4711 --clear-groups ../fyke dump -i lo -w out.pcap 2> ../log & pid=$!
         until_said 'listening on' ../log
         echo "$(uid) $(field CapEff) $(field CapPrm) $(field NoNewPrivs) $(field Seccomp)" > ../found
         kill -INT $pid; wait $pid
         stat -c '%a %u' out.pcap >> ../found
+        # A program with more rights than its user ignores our variables.
+        [ -d xdg/fyke ] && [ ! -e run ] && echo ignored >> ../found
     "#;
     let Some(output) = in_namespace(folder.path(), script) else { return };
     let read = |name: &str| read(folder.path(), name);
@@ -406,7 +409,7 @@ fn capabilities_are_named_when_missing_and_given_up_when_there() {
         return println!("skipped: this file system has no capabilities of files: {output:?}");
     }
     let none = "0000000000000000";
-    assert_eq!(read("found"), format!("4711 {none} {none} 1 2\n600 4711\n"));
+    assert_eq!(read("found"), format!("4711 {none} {none} 1 2\n600 4711\nignored\n"));
 }
 
 #[test]

@@ -21,6 +21,7 @@
 //! assert!(!RuntimeDir::candidates().is_empty());
 //! ```
 
+use fyke_privilege::user::variable;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -99,7 +100,7 @@ impl RuntimeDir {
     pub fn candidates() -> Vec<RuntimeDir> {
         let uid = geteuid().as_raw();
         let ours = |path: &Path| path.symlink_metadata().is_ok_and(|found| found.uid() == uid);
-        candidates(|name| std::env::var_os(name), ours, uid)
+        candidates(variable, ours, uid)
     }
 
     /// Folders for a process that was root and has become this user, where clients of the same user look. The folder
@@ -111,14 +112,14 @@ impl RuntimeDir {
     /// The same folders for a process that becomes the user of this number.
     pub(crate) fn candidates_of_dropped_to(uid: u32) -> Vec<RuntimeDir> {
         let ours = |path: &Path| path.symlink_metadata().is_ok_and(|found| found.uid() == uid);
-        let variable = |name: &str| {
-            let mut value = std::env::var_os(name)?;
+        let with_uid = |name: &str| {
+            let mut value = variable(name)?;
             if name == ENVIRONMENT_OVERRIDE && !value.is_empty() {
                 value.push(format!("-{uid}"));
             }
             Some(value)
         };
-        candidates(variable, ours, uid)
+        candidates(with_uid, ours, uid)
     }
 
     /// Locks a name among the processes of this user, until the file is closed; `None` while another process has it.

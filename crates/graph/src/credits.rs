@@ -23,13 +23,19 @@ pub(crate) fn leave(serial: u64, reader: &FilterReader, passed: impl Iterator<It
     CREDITS.with_borrow_mut(|credits| {
         credits.serial = Some(serial);
         credits.frames.clear();
-        let epoch = reader.epoch();
-        credits.frames.extend(passed.map(|index| {
-            let found = reader.credit(index);
-            let filter = found.and_then(|(filter, _)| filter);
-            (index, Credit { filter, pass: found.map(|(_, pass)| pass), epoch })
-        }));
+        credits.frames.extend(passed.map(|index| (index, of_reader(reader, index))));
     });
+}
+
+fn of_reader(reader: &FilterReader, index: usize) -> Credit {
+    let found = reader.credit(index);
+    let filter = found.and_then(|(filter, _)| filter);
+    Credit { filter, pass: found.map(|(_, pass)| pass), epoch: reader.epoch() }
+}
+
+/// The pass that accepted frame `index` of the last evaluated batch; `None` unless the reader reports it.
+pub(crate) fn one(reader: &FilterReader, index: usize) -> Option<Credit> {
+    reader.reports().then(|| of_reader(reader, index))
 }
 
 /// The class, the epoch and the pass of frame `index` of a batch, for an entry of a ring.

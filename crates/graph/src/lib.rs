@@ -37,6 +37,7 @@
 #![forbid(unsafe_code)]
 
 pub mod classes;
+mod comments;
 mod credits;
 mod cuts;
 pub mod draw;

@@ -147,8 +147,8 @@ pub trait Node: Send {
         None
     }
 
-    /// Receives the filters of the nearest editable node before this one; called once when an [`Class::edits`] node
-    /// is connected.
+    /// Receives the filters of the nearest editable node before this one; called when a node of a class
+    /// that [edits](Class::edits) or [reads](Class::reads_filters) them is connected.
     fn connect(&mut self, _filters: &FilterSet) {}
 
     /// Returns a node for another worker that shares the [filters](Self::filters) of this one: an edit of them is in
@@ -290,6 +290,9 @@ impl<'a> Arrival<'a> {
     /// The filter, the pass and the epoch that accepted a frame; `None` without a filter with `credits=y` before this
     /// node in the same worker.
     pub fn credit(&self, index: usize) -> Option<Credit> {
+        if let Some((emitted, first)) = self.origin {
+            return emitted.frames.get(first + index)?.credit;
+        }
         credits::of(self.serial(), index)
     }
 
@@ -397,6 +400,14 @@ impl<'a> Arrival<'a> {
         self.emitted.late += 1;
     }
 
+    /// As [`emit_late`](Self::emit_late), with what [`credit`](Self::credit) returns for the frame.
+    pub(crate) fn emit_late_credited(&mut self, frame: &Frame<'_>, credit: Option<Credit>) {
+        self.emit_late(frame);
+        if let Some(stored) = self.emitted.frames.last_mut() {
+            stored.credit = credit;
+        }
+    }
+
     /// The frames that this node has emitted and that have not gone on.
     pub(crate) fn emitted(&mut self) -> &mut Emitted {
         self.emitted
@@ -474,6 +485,8 @@ struct Stored {
     /// Stream, if the frame is a piece of one.
     stream: Option<NonZeroU64>,
     flow: FrameFlow,
+    /// The pass that accepted it, if known.
+    credit: Option<Credit>,
     at: usize,
     len: usize,
     /// End of its class values; they begin at the end of the previous frame's.
@@ -524,6 +537,7 @@ impl Emitted {
             source,
             stream,
             flow,
+            credit: None,
             at,
             len: frame.data.len(),
             classes_end: self.classes.len(),

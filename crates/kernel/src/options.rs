@@ -2,6 +2,7 @@
 
 use crate::direct::Access;
 use crate::layout::BUDGET_LIMIT;
+use fyke_privilege::user::variable;
 
 /// Loop construct with which the program runs its instructions; the forms do not differ otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,9 +16,9 @@ pub enum Form {
 impl Form {
     /// The form in the environment variable `FYKE_KERNEL_FORM` (`loop` or `callbacks`).
     pub(crate) fn from_environment() -> Option<Form> {
-        match std::env::var("FYKE_KERNEL_FORM").ok()?.as_str() {
-            "loop" => Some(Form::Loop),
-            "callbacks" => Some(Form::Callbacks),
+        match variable("FYKE_KERNEL_FORM")?.to_str() {
+            Some("loop") => Some(Form::Loop),
+            Some("callbacks") => Some(Form::Callbacks),
             _ => None,
         }
     }
@@ -26,7 +27,7 @@ impl Form {
 /// True if the environment asks for a program that the verifier refuses, to test what happens then: its placeholders
 /// stay ([`crate::direct`]).
 pub(crate) fn is_refused() -> bool {
-    std::env::var_os("FYKE_KERNEL_FORM").is_some_and(|form| form == "refused")
+    variable("FYKE_KERNEL_FORM").is_some_and(|form| form == "refused")
 }
 
 /// Options of a space.

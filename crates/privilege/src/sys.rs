@@ -33,6 +33,12 @@ pub(crate) fn peer_process(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     }
 }
 
+/// True if the kernel has started this program with more rights than its user has (`AT_SECURE`).
+pub(crate) fn is_secure() -> bool {
+    // SAFETY: reads a number that the kernel has left.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
 /// Looks up a user by name; `None` if there is none.
 pub(crate) fn user_by_name(name: &str) -> io::Result<Option<User>> {
     let Ok(text) = CString::new(name) else { return Ok(None) };

@@ -5,6 +5,7 @@ use rustix::process::{
     DumpableBehavior, Gid, Uid, getegid, geteuid, getgid, getuid, set_dumpable_behavior,
 };
 use rustix::thread::{CapabilitySet, CapabilitySets};
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -188,6 +189,13 @@ pub fn is_root() -> bool {
 /// file is setuid or setgid.
 pub fn is_setuid() -> bool {
     (geteuid() != getuid() || getegid() != getgid()) && !getuid().is_root()
+}
+
+/// An environment variable. `None` for one of fyke's own, `FYKE_…`, if the program has more rights than its user
+/// (`AT_SECURE`, as for a file with capabilities), because the user sets the environment.
+pub fn variable(name: &str) -> Option<OsString> {
+    let ignored = name.starts_with("FYKE_") && sys::is_secure();
+    std::env::var_os(name).filter(|_| !ignored)
 }
 
 /// True if this process has capabilities now.

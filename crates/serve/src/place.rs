@@ -107,7 +107,7 @@ fn folder_of(uid: u32, variable: impl Fn(&str) -> Option<PathBuf>) -> PathBuf {
 }
 
 fn variable(name: &str) -> Option<PathBuf> {
-    std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
+    fyke_privilege::user::variable(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
 /// The path of the socket of a service of this user.

@@ -47,6 +47,8 @@ pub(super) struct FileSink {
     before: SinkStats,
     /// Accounts of interfaces, for the end of each file.
     accounted: Vec<Accounted>,
+    /// Comments of the next frame.
+    comments: Vec<String>,
     finished: bool,
     /// Former state of the file, until the first bytes are written, so that a sink that is dropped unused changes
     /// nothing.
@@ -132,6 +134,7 @@ impl FileSink {
             encoder: None,
             before: SinkStats { files: 1, ..Default::default() },
             accounted: Vec::new(),
+            comments: Vec::new(),
             finished: false,
             untouched,
         };
@@ -269,7 +272,9 @@ impl FileSink {
                 Err(WriteError::FileLimit(count))
             }
             NextFile::Next(path) => {
+                let of_next = std::mem::take(&mut self.comments);
                 self.end()?;
+                self.comments = of_next;
                 self.hand_over(None)?;
                 self.add_to_earlier();
                 // The next file may have the same name as this one.
@@ -345,7 +350,14 @@ impl FileSink {
         let data = &frame.data[..frame.data.len().min(run.snaplen)];
         match &mut self.encoder {
             Some(Encoder::Pcapng(pcapng)) => {
-                pcapng.frame(run.number, frame, data, self.output.buffer());
+                let out = self.output.buffer();
+                match self.comments.is_empty() {
+                    true => pcapng.frame(run.number, frame, data, out),
+                    false => {
+                        pcapng.commented(run.number, frame, data, &self.comments, out);
+                        self.comments.clear();
+                    }
+                }
             }
             Some(Encoder::Pcap(pcap)) => pcap.frame(frame, data, self.output.buffer()),
             None => {}
@@ -444,13 +456,19 @@ impl Sink for FileSink {
         (one.account, one.time_ns, one.written) = (*account, time_ns, one.before + here);
     }
 
+    fn comment(&mut self, text: String) {
+        if self.format == Format::Pcapng {
+            self.comments.push(text);
+        }
+    }
+
     fn end(&mut self) -> Result<(), WriteError> {
         if std::mem::replace(&mut self.finished, true) {
             return Ok(());
         }
         match &self.encoder {
             Some(Encoder::Pcapng(pcapng)) => {
-                pcapng.end(&self.accounted, self.output.buffer());
+                pcapng.end(&self.accounted, &self.comments, self.output.buffer());
                 self.output.mark(false);
             }
             Some(Encoder::Pcap(_)) => {}

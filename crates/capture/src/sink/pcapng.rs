@@ -9,6 +9,8 @@ const SECTION: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
 const STATISTICS: u32 = 5;
 const ENHANCED_PACKET: u32 = 6;
+/// Option of any block.
+const COMMENT: u16 = 1;
 
 /// The interfaces that one file has described so far.
 #[derive(Debug, Default)]
@@ -165,6 +167,32 @@ impl Pcapng {
         out.extend_from_slice(&tail[at..]);
     }
 
+    /// Writes a frame of a described interface with comments.
+    pub(super) fn commented(
+        &mut self,
+        interface: usize,
+        frame: &Frame<'_>,
+        data: &[u8],
+        comments: &[String],
+        out: &mut Vec<u8>,
+    ) {
+        self.described[interface].frames += 1;
+        let flags = flags(frame.meta.direction);
+        let [high, low] = halves(frame.timestamp_ns);
+        block(ENHANCED_PACKET, out, |out| {
+            for word in [interface as u32, high, low, data.len() as u32, frame.wire_len] {
+                out.extend_from_slice(&word.to_ne_bytes());
+            }
+            out.extend_from_slice(data);
+            pad(data.len(), out);
+            comments.iter().for_each(|text| text_option(COMMENT, text, out));
+            if flags != 0 {
+                option(2, &flags.to_ne_bytes(), out);
+            }
+            end_of_options(out);
+        });
+    }
+
     /// The interfaces of this file, once each, with the number of their first description. An interface with frames of
     /// several link types is described several times.
     pub(super) fn interfaces(&self) -> impl Iterator<Item = (usize, &Interface)> {
@@ -180,8 +208,9 @@ impl Pcapng {
         of_interface.map(|known| known.frames).sum()
     }
 
-    /// Writes the accounting of the interfaces that the file has described.
-    pub(super) fn end(&self, accounted: &[Accounted], out: &mut Vec<u8>) {
+    /// Writes the accounting of the interfaces that the file has described, and comments that belong to no frame.
+    pub(super) fn end(&self, accounted: &[Accounted], comments: &[String], out: &mut Vec<u8>) {
+        let mut comments = comments.iter();
         for (number, interface) in self.interfaces() {
             let of_interface = accounted.iter().find(|one| one.interface == *interface);
             // Frames that were read from a file have no account.
@@ -197,6 +226,7 @@ impl Pcapng {
                     let [high, low] = halves(accounted.told_ns).map(u32::to_ne_bytes);
                     option(2, &[high, low].concat(), out);
                 }
+                comments.by_ref().for_each(|text| text_option(COMMENT, text, out));
                 let counters = [
                     (4, account.received),
                     (5, account.interface_dropped),
@@ -209,6 +239,14 @@ impl Pcapng {
                         option(code, &counter.to_ne_bytes(), out);
                     }
                 }
+                end_of_options(out);
+            });
+        }
+        // Frames of a file have no account, which would take the comments.
+        if comments.len() > 0 && !self.described.is_empty() {
+            block(STATISTICS, out, |out| {
+                out.extend_from_slice(&[0; 12]);
+                comments.for_each(|text| text_option(COMMENT, text, out));
                 end_of_options(out);
             });
         }

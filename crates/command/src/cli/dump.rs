@@ -161,6 +161,15 @@ pub struct DumpArgs {
     #[arg(long, value_name = "FORMAT", requires = "write")]
     #[arg(value_parser = ["none", "gzip", "zstd", "lz4"])]
     pub compress: Option<String>,
+    /// With -w: a comment at each frame with the filter and the pass that accepted it, the epoch, and `late` for frames
+    /// of --look-back. A pcapng file has a comment for each edit of the filters without this option too
+    #[arg(long, requires = "write")]
+    #[arg(help_heading = "Files")]
+    pub annotate: bool,
+    /// Stop when standard input ends: for a program that starts this one, with a pipe, and may be killed
+    #[arg(long)]
+    #[arg(help_heading = "Rights and control")]
+    pub until_stdin_ends: bool,
     /// Do not open a control socket; this capture cannot be edited while it runs
     #[arg(long)]
     #[arg(help_heading = "Rights and control")]

@@ -14,7 +14,7 @@ use super::dissect::Dissector;
 use super::graphs::{self, FILTER, Started};
 use super::live::Live;
 use super::privilege::{Doors, Privileges, Sockets};
-use super::signals::{report_on_signal, stop_on_signals};
+use super::signals::{report_on_signal, stop_at_end_of_input, stop_on_signals};
 use super::unseen::Unseen;
 use crate::cli::DumpArgs;
 use fyke_capture::Interface;
@@ -58,6 +58,9 @@ pub fn run(mut args: DumpArgs) -> Result<(), Failure> {
     }
     let server = if args.no_control { None } else { serve(&live, entered.sockets, is_live) };
     let stop = stop_on_signals()?;
+    if args.until_stdin_ends {
+        stop_at_end_of_input(&stop)?;
+    }
     let counts = Arc::clone(&live);
     let (stats, as_tcpdump) = (args.stats, args.as_tcpdump);
     let drops = unseen.clone();

@@ -91,7 +91,9 @@ fn config() -> String {
      {tooltip=Innermost packet, outer (...), layer N (...); tags do not shift offsets}\n\
      arg {number=1}{call=--snaplen}{display=Bytes of each frame}{type=integer}{range=0,262144}{default=0}\
      {tooltip=0: whole frames}\n\
-     arg {number=2}{call=--no-promiscuous}{display=Not promiscuous}{type=boolflag}{default=false}\n"
+     arg {number=2}{call=--no-promiscuous}{display=Not promiscuous}{type=boolflag}{default=false}\n\
+     arg {number=3}{call=--annotate}{display=Name the filter of each frame}{type=boolflag}{default=false}\
+     {tooltip=A comment: the filter and the pass that accepted the frame, and the epoch}\n"
         .to_owned()
 }
 

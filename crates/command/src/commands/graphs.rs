@@ -260,6 +260,10 @@ pub fn check_dump(args: &DumpArgs) -> Result<(), Failure> {
             "--json: with --workers the pass that accepted a frame is not known when it is printed; \
              leave one of them out"
         }
+        _ if args.annotate && args.source.workers > 1 => {
+            "--annotate: with --workers the pass that accepted a frame is not known when it is written; leave one of \
+             them out"
+        }
         _ if args.conversation && args.source.workers > 1 => {
             "--conversation: the frames of all connections wait in one order, so one thread captures; omit \
              --workers"
@@ -301,7 +305,7 @@ pub fn dump(args: &DumpArgs, dissector: Option<&Path>) -> Result<String, Failure
             ("live", yes(args.source.read.is_none())),
             ("snaplen", cut(args.source.snaplen)),
             ("lookback", yes(args.look_back)),
-            ("credits", yes(args.print_options.json)),
+            ("credits", yes(args.print_options.json || args.annotate)),
         ],
     );
     chain.extend(args.source.read.is_none().then(|| rules_node(&own_rules(args.rules))));
@@ -323,6 +327,7 @@ pub fn dump(args: &DumpArgs, dissector: Option<&Path>) -> Result<String, Failure
                 ("flush", yes(args.print_options.packet_buffered)),
                 ("nano", yes(args.nanoseconds())),
                 ("compress", args.compress.clone()),
+                ("annotate", yes(args.annotate)),
                 ("command", args.rotate_command.clone()),
                 ("mode", (args.file_mode != "600").then(|| args.file_mode.clone())),
             ],

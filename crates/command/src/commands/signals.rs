@@ -56,6 +56,16 @@ fn stop_on(signals: &[i32]) -> Result<Arc<AtomicBool>, Failure> {
     Ok(stop)
 }
 
+/// Sets the flag when standard input ends or cannot be read.
+pub fn stop_at_end_of_input(stop: &Arc<AtomicBool>) -> Result<(), Failure> {
+    let stop = Arc::clone(stop);
+    std::thread::Builder::new().name("input".to_owned()).spawn(move || {
+        let _ended = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+        stop.store(true, Ordering::Relaxed);
+    })?;
+    Ok(())
+}
+
 /// Prints counts on standard error at every SIGUSR1.
 pub fn report_on_signal(counts: impl Fn() -> String + Send + 'static) -> Result<(), Failure> {
     let mut signals = Signals::new([SIGUSR1])?;

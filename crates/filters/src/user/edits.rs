@@ -340,6 +340,20 @@ impl FilterSet {
         listed(&state.journal, last, &now, trackers)
     }
 
+    /// The edits after an epoch, oldest first, at most `last`, without counts of frames; a run of edits by trackers is
+    /// one. `None` if another thread edits at this moment and `waits` is false.
+    pub fn edits_after(&self, epoch: u64, last: usize, waits: bool) -> Option<Vec<EditRecord>> {
+        let listed = match waits {
+            true => lock(&self.shared.listed),
+            false => self.shared.listed.try_lock().ok()?,
+        };
+        let later = listed.journal.entries().rev().take_while(|one| one.last_epoch > epoch);
+        let none = HashMap::new();
+        let mut found: Vec<_> = later.take(last).map(|one| record(one, None, &none)).collect();
+        found.reverse();
+        Some(found)
+    }
+
     /// Names and times of the filters that have some, by number.
     pub fn labels(&self) -> BTreeMap<u64, InForce> {
         lock(&self.shared.listed).journal.labels().clone()

@@ -66,6 +66,11 @@ impl FilterReader {
         self.matches = Some(Matches::new(MatchMode::First));
     }
 
+    /// True if it reports the passes that accept frames.
+    pub fn reports(&self) -> bool {
+        self.matches.is_some()
+    }
+
     /// Reports from now on all filters that accept a frame: [`FilterReader::accepting`]. To be called before the first
     /// evaluation. An edit then costs a reader O(filters).
     pub fn report_all(&mut self) {

@@ -225,6 +225,8 @@ pub struct Class {
     pub editable: bool,
     /// True if it edits the filters of the nearest editable node before it.
     pub edits: bool,
+    /// True if it [reads](Node::connect) the filters of the nearest editable node before it, without an edit.
+    pub reads_filters: bool,
     /// Frames that a node with these settings needs.
     pub needs: fn(&Settings) -> Needs,
     /// Alternatives that a node with these settings accepts, if every frame that it accepts belongs to one of these
@@ -319,6 +321,7 @@ impl Class {
         cuts: never,
         editable: false,
         edits: false,
+        reads_filters: false,
         needs: |_| Needs::All("needs all frames"),
         accepts: |_| None,
         filters: None,

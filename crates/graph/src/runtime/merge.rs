@@ -15,6 +15,7 @@ use super::orders::lock;
 use crate::node::columns::Column;
 use crate::node::{Arrival, Counter, Emitted, Node, NodeError, Settings};
 use fyke_capture::{Account, Interface};
+use fyke_filters::FilterSet;
 use fyke_frame::{Batch, Frame, Mask};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -388,6 +389,12 @@ impl Node for Merging {
 
     fn give_up(&mut self) {
         lock(&self.all).node.give_up();
+    }
+
+    fn connect(&mut self, filters: &FilterSet) {
+        if self.is_first() {
+            lock(&self.all).node.connect(filters);
+        }
     }
 
     fn lost(&self) -> u64 {

@@ -315,7 +315,8 @@ impl Nodes {
         self.link_streams();
         self.choose_losses();
         for index in 0..self.slots.len() {
-            if self.slots[index].plan.class.edits {
+            let class = &self.slots[index].plan.class;
+            if class.edits || class.reads_filters {
                 self.connect_filters(index);
             }
         }

@@ -86,7 +86,7 @@ impl Found {
             "--fifo" => self.fifo = Some(value()?.into()),
             "--extcap-control-in" => self.control_in = Some(value()?.into()),
             "--extcap-control-out" => self.control_out = Some(value()?.into()),
-            "--scoped" | "--no-promiscuous" => self.options.push(name.to_owned()),
+            "--scoped" | "--no-promiscuous" | "--annotate" => self.options.push(name.to_owned()),
             "--snaplen" => self.options.extend([name.to_owned(), text(value()?)?]),
             // `--extcap-version=4.0` and options of later versions.
             _ => {}

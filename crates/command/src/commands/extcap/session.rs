@@ -90,14 +90,16 @@ fn open_for_writing(path: &Path, stop: &AtomicBool) -> Result<Option<File>, Fail
     Ok(None)
 }
 
-/// Starts `fyke dump` with the pipe as its output.
+/// Starts `fyke dump` with the pipe as its output. If this program is killed, the pipe to its standard input ends, and
+/// so does `fyke dump`.
 fn start(wanted: &Wanted, fifo: &File) -> Result<Child, Failure> {
     let program = std::env::current_exe().context("cannot find this program")?;
     let mut command = Command::new(program);
-    command.args(["dump", "-i", &wanted.interface, "-U", "-w", "-"]).args(&wanted.options);
+    command.args(["dump", "-i", &wanted.interface, "-U", "-w", "-", "--until-stdin-ends"]);
+    command.args(&wanted.options);
     command.args(["--", &wanted.filter]);
     let output = fifo.try_clone().context("the pipe for frames")?;
-    let child = command.stdin(Stdio::null()).stdout(output).stderr(Stdio::piped()).spawn();
+    let child = command.stdin(Stdio::piped()).stdout(output).stderr(Stdio::piped()).spawn();
     Ok(child.context("cannot start fyke dump")?)
 }
 

@@ -186,7 +186,7 @@ pub const CLASS: Class = Class {
         Parameter { name: "live", summary: "y: read as for a capture on Linux: direction, tags" },
         Parameter { name: "tags", summary: "skip: as if frames had no VLAN tags and MPLS labels" },
         Parameter { name: "snaplen", summary: "bytes that `accept` returns (262144)" },
-        Parameter { name: "credits", summary: "y: `print` with json=y shows the accepting pass" },
+        Parameter { name: "credits", summary: "y: for the accepting pass in `print` and `tofile`" },
         Parameter { name: "names", summary: "y: look up the names of hosts" },
         Parameter { name: "lookback", summary: "y: edits reach frames that the source holds" },
     ],

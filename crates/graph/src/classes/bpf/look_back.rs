@@ -14,6 +14,7 @@
 
 mod index;
 
+use crate::credits;
 use crate::node::Arrival;
 use fyke_filters::{FilterError, FilterReader};
 use fyke_frame::{Batch, Frame, Mask};
@@ -150,7 +151,7 @@ impl Past {
             for index in accepted.iter() {
                 self.let_pass(sequences[index]);
                 let frame: &Frame<'_> = &late.frames()[index];
-                arrival.emit_late(frame);
+                arrival.emit_late_credited(frame, credits::one(reader, index));
                 found = true;
             }
         }

@@ -3,7 +3,7 @@
 //! The letters of tcpdump's options select the format: `(print, nevv)`. Lines are written after each batch; with `l`
 //! or on a terminal, after each line. Frames whose line is not consumed count as lost. Cost: about 1 µs a frame.
 
-use crate::{credits, cuts};
+use crate::cuts;
 use crate::losses::Losses;
 use crate::node::{
     Arrival, Class, Counter, MakeError, Node, NodeError, Opens, Parameter, Settings,
@@ -47,7 +47,7 @@ impl Node for Print {
             let frame = Frame { data, ..*frame };
             match self.json {
                 true => {
-                    let credit = credits::of(arrival.serial(), index);
+                    let credit = arrival.credit(index);
                     self.printer.object(&frame, credit, &mut self.line)
                 }
                 false => self.printer.line(&frame, &mut self.line),

@@ -3,6 +3,7 @@
 //! A frame that is not complete in the file at the end (a full disk, a pipe without a reader) counts as lost. If other
 //! nodes get the frames, too, each batch is written before it passes, and lost frames do not pass.
 
+use crate::comments::Comments;
 use crate::cuts;
 use crate::fits::PASSED_OVER;
 use crate::losses::Losses;
@@ -11,6 +12,7 @@ use crate::node::{Parameter, Settings};
 use fyke_capture::{
     Account, Compression, Format, Interface, PRIVATE, Rotation, Sink, WriteOptions,
 };
+use fyke_filters::FilterSet;
 use fyke_frame::{Frame, Mask};
 use fyke_privilege::runner;
 use std::cell::Cell;
@@ -27,6 +29,7 @@ struct ToFile {
     accounts: Vec<(Interface, Account)>,
     /// True if there are several files.
     rotates: bool,
+    comments: Comments,
     /// Reason why writing has ended.
     failed: Option<NodeError>,
 }
@@ -38,10 +41,16 @@ impl Node for ToFile {
         // Index of the last frame, and number of frames before it.
         let (at, written) = (Cell::new(0), Cell::new(0));
         let cut = cuts::frames(arrival);
+        self.comments.begin_batch();
         let mut frames = arrival.frames().take(left).peekable();
-        while let Some(first) = frames.peek().map(|(_, frame)| frame.interface) {
-            let same = move |next: &(usize, &Frame<'_>)| next.1.interface == first;
+        while let Some((index, first)) = frames.peek().map(|(index, one)| (*index, one.interface)) {
+            for text in self.comments.of(arrival, index) {
+                self.sink.comment(text);
+            }
+            let mut most = self.comments.run();
             let mut run = std::iter::from_fn(|| {
+                most = most.checked_sub(1)?;
+                let same = |next: &(usize, &Frame<'_>)| next.1.interface == first;
                 let (index, frame) = frames.next_if(same)?;
                 written.set(self.taken - before);
                 at.set(index);
@@ -103,7 +112,14 @@ impl Node for ToFile {
         self.sink.flush().map_err(NodeError::new)
     }
 
+    fn connect(&mut self, filters: &FilterSet) {
+        self.comments.connect(filters);
+    }
+
     fn finish(&mut self, _: &mut Emitted) -> Result<(), NodeError> {
+        for text in self.comments.rest() {
+            self.sink.comment(text);
+        }
         self.sink.end().map_err(NodeError::new)
     }
 
@@ -210,7 +226,12 @@ fn limit(settings: &Settings) -> Result<u64, MakeError> {
 fn check(settings: &Settings) -> Result<(), MakeError> {
     settings.required("expression")?;
     limit(settings)?;
-    options(settings).map(drop)
+    let options = options(settings)?;
+    let path = Path::new(settings.required("expression")?);
+    if settings.flag("annotate")? && options.format.unwrap_or(Format::of(path)) == Format::Pcap {
+        return Err(MakeError::new("annotate", "a pcap file has no comments; write a pcapng file"));
+    }
+    Ok(())
 }
 
 /// Creates the file with the graph: a file that cannot be created is refused before any frame arrives.
@@ -224,7 +245,9 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
     })?;
     let rotates = rotation(settings)?.rotates();
     let (limit, accounts, losses) = (limit(settings)?, Vec::new(), Losses::default());
-    Ok(Box::new(ToFile { limit, taken: 0, sink, losses, accounts, rotates, failed: None }))
+    let comments = Comments::new(settings.flag("annotate")?);
+    let (taken, failed) = (0, None);
+    Ok(Box::new(ToFile { limit, taken, sink, losses, accounts, rotates, comments, failed }))
 }
 
 /// Refuses a FIFO without a reader: opening it would block this edit and all later ones.
@@ -254,6 +277,7 @@ pub const CLASS: Class = Class {
         Parameter { name: "files", summary: "number of files, written in turn" },
         Parameter { name: "flush", summary: "y: each frame is written at once" },
         Parameter { name: "nano", summary: "y: .pcap with nanoseconds, not microseconds" },
+        Parameter { name: "annotate", summary: "y: a comment with what accepted each frame" },
         Parameter { name: "compress", summary: "none, gzip, zstd or lz4 (by the name)" },
         Parameter { name: "command", summary: "program to run for each complete file" },
         Parameter { name: "mode", summary: "permission bits of new files, in octal (600)" },
@@ -261,6 +285,7 @@ pub const CLASS: Class = Class {
     // Both depend on the order of all frames: which frames are the first N, and when the next file begins.
     ordered: |settings| ["limit", "seconds"].iter().any(|name| settings.text(name).is_some()),
     in_time_order: true,
+    reads_filters: true,
     lasting: true,
     waits: true,
     check: Some(check),

@@ -336,6 +336,7 @@ impl Editable for Live {
             no_counts: None,
             kernel: super::space::placement(&self.handle),
             paused: self.handle.is_paused(),
+            kept_at: None,
         }
     }
 

@@ -73,8 +73,9 @@ export function drawGraph(svg, nodes, texts, choose) {
     svg.fykeNodes = new Map(nodes.map((node) => [node.id, drawNode(node, places.get(node.id), choose.node)]));
     svg.fykeEdges = edges.map((edge) => ({ edge, ...drawEdge(edge, places, choose.edge) }));
     svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
-    svg.setAttribute("width", width);
-    svg.setAttribute("height", height);
+    // As large as the text of the page.
+    svg.style.width = `${width / 16}rem`;
+    svg.style.height = `${height / 16}rem`;
     svg.replaceChildren(...svg.fykeEdges.map((one) => one.group),
       ...Array.from(svg.fykeNodes.values(), (one) => one.group));
   }

@@ -175,7 +175,8 @@ fn the_check_finds_what_does_not_fit() {
     let wrong = |change: &dyn Fn(&mut Value)| {
         let mut value = serde_json::json!({
             "response": "stats", "epoch": 1, "uptime_ms": 2, "filters": [],
-            "accounting": {"seen": 1, "delivered": 1, "rejected": 0, "taken": 0, "lost": {"ring": 1}},
+            "accounting":
+                {"seen": 1, "delivered": 1, "rejected": 0, "taken": 0, "lost": {"ring": 1}},
             "target": {"pid": 7, "source": null},
         });
         assert_eq!(check(&value, &schema, &schema, "line"), Ok(()));

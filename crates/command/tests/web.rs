@@ -362,7 +362,8 @@ fn several_captures_are_on_one_page() {
     browser.open(&web.url());
     browser.wait_for("document.querySelectorAll('#captures button').length === 2");
     send(40, 20);
-    (first.settle(40), second.settle(40));
+    first.settle(40);
+    second.settle(40);
     let named = |running: &Running| {
         let pid = running.child.id();
         format!(

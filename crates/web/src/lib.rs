@@ -26,7 +26,7 @@
 //!
 //! | path | body | answer |
 //! |---|---|---|
-//! | `POST /api/events` | `{"pid":4711}`, `{"pids":[…]}` for several, `{}` without counts | lines of JSON until the page closes it |
+//! | `POST /api/events` | `{"pid":4711}`, `{"pids":[…]}` for several, `{}` without | lines of JSON until it is closed |
 //! | `POST /api/call` | `{"pid":4711,"request":{…}}` | a [`fyke_control::Response`] |
 //! | `POST /api/file` | a capture file, `application/octet-stream` | `{"file":1,"bytes":2048}` |
 //! | `POST /api/look` | a [`looks::Look`], such as `{"look":"draw","graph":"…"}` | its answer, or `{"error":"…"}` |

@@ -179,10 +179,10 @@ impl Frames<'_> {
         let wanted = usize::try_from(last.unwrap_or(EXPLAINED)).unwrap_or(usize::MAX);
         let chunks = kept.last(usize::MAX);
         let found = self.places(&chunks, wanted, verdict);
-        let (places, first) = found.map_err(|error| refused(&error.to_string()))?;
-        let skipped = places.len().saturating_sub(wanted);
+        let Places { list, first } = found.map_err(|error| refused(&error.to_string()))?;
+        let skipped = list.len().saturating_sub(wanted);
         let mut reasons = Reasons { filters: self.filters, of_link: HashMap::new(), more: 0 };
-        let entries = places[skipped..].iter().filter_map(|&(chunk, index, verdict)| {
+        let entries = list[skipped..].iter().filter_map(|&(chunk, index, verdict)| {
             let frame = chunks[chunk].frame(index)?;
             Some(entry(&mut reasons, &frame, verdict))
         });
@@ -190,14 +190,13 @@ impl Frames<'_> {
         Ok((self.past(&chunks[first..], usize::MAX), entries, reasons.more as u64))
     }
 
-    /// The places of the last frames with a verdict, at least as many as are wanted if there are: chunk, index, verdict;
-    /// and the first chunk that was evaluated.
+    /// The places of the last frames with a verdict, at least the wanted number if there are.
     fn places(
         &self,
         chunks: &[Arc<Chunk>],
         wanted: usize,
         verdict: Option<Verdict>,
-    ) -> Result<(Vec<(usize, usize, Verdict)>, usize), FilterError> {
+    ) -> Result<Places, FilterError> {
         let mut in_force = Under::new(self.filters.past_reader()?);
         let mut places = Vec::new();
         // From the newest chunk back, until there are enough.
@@ -220,7 +219,7 @@ impl Frames<'_> {
             found.append(&mut places);
             places = found;
         }
-        Ok((places, first))
+        Ok(Places { list: places, first })
     }
 
     /// Writes the kept frames to an open file.
@@ -274,6 +273,14 @@ impl Frames<'_> {
             rejected_in_kernel: self.rejected_in_kernel,
         }
     }
+}
+
+/// Places of frames in chunks.
+struct Places {
+    /// Chunk, index in it, and verdict of each frame, oldest first.
+    list: Vec<(usize, usize, Verdict)>,
+    /// The first chunk that was evaluated.
+    first: usize,
 }
 
 /// The frames that a client wants, and their format.

@@ -1,4 +1,4 @@
-//! Control socket of a command with texts of a graph: `fyke run` and `fyke demux`. Shows and counts the texts, edits them
+//! Control socket of a command with texts of a graph: `fyke run` and `fyke demux`. Shows, counts and edits the texts
 //! with a log, and answers questions about frames of the past.
 
 use super::requests::{self, Editable};

@@ -23,7 +23,7 @@ function shown() {
   return state.known.get(state.pid);
 }
 
-// The shown process first, then the others.
+// The shown process first, then the rest.
 function wanted() {
   const others = state.fykes.map((one) => one.pid).filter((pid) => pid !== state.pid);
   return [...(state.pid === null ? [] : [state.pid]), ...others].slice(0, MAX_FOLLOWED);

@@ -43,7 +43,7 @@ pub fn with_bytes(out: &mut impl Write, frames: &Frames) -> io::Result<()> {
     for one in list {
         line(out, &one.frame)?;
         reasons(out, &one.reasons)?;
-        // Two digits for each byte; others would be a broken answer.
+        // Two digits for each byte; anything else is no answer of fyke.
         let digits: Vec<_> = one.bytes.bytes().filter(u8::is_ascii_hexdigit).collect();
         for (number, bytes) in digits.chunks(32).enumerate() {
             let words: Vec<_> = bytes.chunks(4).map(String::from_utf8_lossy).collect();

@@ -16,7 +16,7 @@ const MARGIN: usize = 20;
 const MAX_LINE: usize = 110;
 const MAX_CELL: usize = 72;
 
-/// Passes whose instructions differ only in their values.
+/// Passes with the same instructions on different values.
 struct Form {
     /// The instructions of each pass, as text.
     rows: Vec<Vec<String>>,

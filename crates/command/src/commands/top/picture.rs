@@ -16,7 +16,7 @@ const MARGIN: usize = 12;
 const GROUND: &str = "#1d2125";
 const INK: &str = "#e8eaec";
 
-/// Draws the screen of a terminal with so many columns and lines.
+/// Draws the screen of a terminal of this size.
 pub fn svg(model: &Model, columns: u16, lines: u16) -> std::io::Result<String> {
     // The terminal is memory, which refuses nothing.
     let mut terminal = Terminal::new(TestBackend::new(columns, lines))

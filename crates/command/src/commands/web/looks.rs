@@ -1,6 +1,8 @@
 //! Capture files and graphs of a page: read by this program again, in a process with its sandbox.
 
 use super::super::graphs::classes;
+use fyke_graph::Classes;
+use fyke_graph::language::{NodeText, Tree, parse};
 use fyke_graph::node::{Class, Kind, Opens, Settings};
 use fyke_graph::plan::{Plan, PlanNode};
 use fyke_web::looks::{Drawing, DrawnClass, DrawnFeed, DrawnNode, FileFrame, Looks, Run};
@@ -39,14 +41,18 @@ impl Looks for Again {
     }
 
     fn draw(&self, graph: &str) -> Result<Drawing, String> {
-        let plan = Plan::new(&[graph], &classes()).map_err(|error| error.to_string())?;
-        if plan.nodes.len() > MAX_NODES {
-            let given = plan.nodes.len();
+        // To plan a node may read its file, so each is checked before.
+        let parsed = parse(graph).map_err(|error| error.to_string())?;
+        let (known, mut nodes) = (classes(), Vec::new());
+        nodes_of(&parsed.tree, &mut nodes);
+        if nodes.len() > MAX_NODES {
+            let given = nodes.len();
             return Err(format!(
                 "{given} nodes are more than the {MAX_NODES} of a graph on a page"
             ));
         }
-        plan.nodes.iter().try_for_each(permitted)?;
+        nodes.iter().try_for_each(|node| permitted(node, &known))?;
+        let plan = Plan::new(&[graph], &known).map_err(|error| error.to_string())?;
         let drawn = |(id, node): (usize, &PlanNode)| DrawnNode {
             id,
             node: node.name.clone(),
@@ -82,29 +88,40 @@ impl Looks for Again {
     }
 }
 
-/// Refuses a node that opens something besides the file.
-fn permitted(node: &PlanNode) -> Result<(), String> {
-    let name = node.class.name;
-    if node.class.kind == Kind::Source {
-        let is_file = name == "pcapin" && node.settings.text("expression") == Some("-");
-        let others = node.settings.pairs().iter().any(|(name, _)| name != "expression");
-        return match is_file && !others {
+/// The nodes of a text.
+fn nodes_of<'t>(tree: &'t Tree, into: &mut Vec<&'t NodeText>) {
+    match tree {
+        Tree::Node(node) => into.push(node),
+        Tree::Chain(left, _, right) => {
+            nodes_of(left, into);
+            nodes_of(right, into);
+        }
+        Tree::Parallel(members) | Tree::Both(members) => {
+            members.iter().for_each(|member| nodes_of(member, into));
+        }
+        Tree::Not(inner, _) => nodes_of(inner, into),
+    }
+}
+
+/// Refuses a node that opens something besides the file. The plan refuses unknown classes and tags.
+fn permitted(node: &NodeText, known: &Classes) -> Result<(), String> {
+    let Some(class) = known.find(&node.class) else { return Ok(()) };
+    let pairs = node.parameters.iter().map(|one| (one.name.clone(), one.value.clone()));
+    let (name, settings) = (class.name, Settings::new(pairs));
+    if class.kind == Kind::Source {
+        let is_file = name == "pcapin" && settings.text("expression") == Some("-");
+        return match is_file && settings.pairs().len() == 1 {
             true => Ok(()),
-            false => Err(format!(
-                "{}: the only source of a graph on a page is {SOURCE}, the file",
-                node.text
-            )),
+            false => {
+                Err(format!("{name}: the only source of a graph on a page is {SOURCE}, the file"))
+            }
         };
     }
-    let what = (node.class.opens)(&node.settings);
-    match (what, node.class.whole) {
+    match ((class.opens)(&settings), class.whole) {
         (Opens::Nothing, None) => Ok(()),
-        (Opens::Nothing, Some(why)) => {
-            Err(format!("{}: {name} {why}; a graph on a page has none", node.text))
-        }
+        (Opens::Nothing, Some(why)) => Err(format!("{name} {why}; a graph on a page has none")),
         (what, _) => Err(format!(
-            "{}: {name} opens more than memory ({}); run this graph with `fyke run`",
-            node.text,
+            "{name} opens more than memory ({}); run this graph with `fyke run`",
             what.word()
         )),
     }
@@ -187,7 +204,8 @@ mod tests {
     fn a_graph_of_a_page_opens_nothing() {
         let draw = |text: &str| Again.draw(text);
         let fits = draw(
-            "(pcapin, expression=-) > [(bpf, expression=udp) | !(bpf, expression=tcp)] > {n}(packetcount)",
+            "(pcapin, expression=-) > [(bpf, expression=udp) | !(bpf, expression=tcp)] > \
+             {n}(packetcount)",
         );
         let fits = fits.unwrap();
         assert_eq!(fits.nodes.len(), 4);
@@ -195,11 +213,13 @@ mod tests {
         assert_eq!(fits.nodes[3].feeds.len(), 2);
         for (text, why) in [
             ("(pcapin, expression=/etc/passwd) > (packetcount)", "the only source"),
-            ("(pcapin, expression=-, prefetch=y) > (packetcount)", "prefetch"),
+            ("(pcapin, expression=-, prefetch=y) > (packetcount)", "the only source"),
             ("(device, expression=lo) > (packetcount)", "the only source"),
-            ("(pcapin, expression=-) > (tofile, expression=/tmp/x)", "file"),
+            ("(pcapin, expression=-) > (tofile, expression=/tmp/x)", "opens more than memory"),
             ("(pcapin, expression=-) > (print)", "opens more than memory"),
             ("(pcapin, expression=-) > (cspf, expression=/etc/passwd)", "opens more than memory"),
+            ("(pcapin, expression=-) > (cspf, /etc/passwd)", "opens more than memory"),
+            ("(pcapin, expression=-) > (nothing, expression=/etc/passwd)", "no class"),
             ("(pcapin, expression=-) > (bpf, expression=\"tcp prot 1\")", "^"),
             ("(pcapin", "^"),
         ] {

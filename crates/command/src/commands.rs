@@ -30,6 +30,7 @@ pub mod ruler;
 pub mod rules;
 pub mod run;
 pub mod serve;
+mod served;
 mod signals;
 pub mod snort2ruler;
 mod space;

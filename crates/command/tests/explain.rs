@@ -132,3 +132,27 @@ fn readings_are_told_apart_on_link_types_that_carry_ip() {
     let refused = explain(&["--link", "USBPCAP", "--witness", "len > 5"]);
     assert_eq!(refused.status.code(), Some(2));
 }
+
+#[test]
+fn a_picture_shows_the_passes_and_where_they_run() {
+    let drawn = shown(&["--svg", "tcp dst port 80 or tcp dst port 443 && len < 900"]);
+    assert!(drawn.starts_with("<svg ") && drawn.ends_with("</svg>\n"), "{drawn}");
+    for part in
+        ["&amp;&amp; len &lt; 900", "a frame is accepted if", ">live in<", "and the kernel as eBPF"]
+    {
+        assert!(drawn.contains(part), "{part}: {drawn}");
+    }
+    let json: serde_json::Value = serde_json::from_str(&shown(&[
+        "--json",
+        "tcp dst port 80 or tcp dst port 443 && len < 900",
+    ]))
+    .unwrap();
+    let passes = json["passes"].as_array().unwrap();
+    let cells = passes.iter().flat_map(|pass| pass["instructions"].as_array().unwrap()).count();
+    assert_eq!(drawn.matches("<rect x=").count(), cells, "a cell for each instruction");
+    let many: Vec<_> = (1..60).map(|n| format!("(udp port {n} and host 10.0.0.{n})")).collect();
+    let long = shown(&["--svg", &many.join(" or ")]);
+    assert!(long.contains("more of this form") && long.len() < 200_000, "{long}");
+    assert_eq!(explain(&["--svg", "--json", "tcp"]).status.code(), Some(2));
+    assert_eq!(explain(&["--svg", "tcp prot 1"]).status.code(), Some(2));
+}

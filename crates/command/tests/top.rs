@@ -155,3 +155,47 @@ fn without_a_terminal_it_tells_what_to_use() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(1) && said.contains("`fyke ctl watch`"), "{said}");
 }
+
+#[test]
+fn the_screen_is_drawn_into_a_file_without_a_terminal() {
+    if !inside("the_screen_is_drawn_into_a_file_without_a_terminal") {
+        return;
+    }
+    veth();
+    let (_folder, path) = common::folder();
+    let mut command = Command::new(FYKE);
+    command.args(["dump", "-Z", "root", "-i", "v1", "-w", "/dev/null", "--count-all"]);
+    let mut running =
+        Running::start(command.arg("udp port 5001 and len < 99").stdout(Stdio::null()));
+    running.hear("edit: fyke ctl");
+    send(40, 20);
+    running.settle(40);
+    let file = path("top.svg");
+    let draw = |more: &[&str]| {
+        let mut command = Command::new(FYKE);
+        command.args([
+            "top",
+            "--pid",
+            &running.child.id().to_string(),
+            "--interval-ms",
+            "100",
+            "--svg",
+        ]);
+        command.arg(&file).args(more).env("FYKE_RUNTIME_DIR", runtime());
+        command.stdin(Stdio::null()).output().unwrap()
+    };
+    assert!(draw(&["--size", "90x20"]).status.success());
+    let drawn = std::fs::read_to_string(&file).unwrap();
+    assert!(
+        drawn.starts_with("<svg ") && drawn.contains("width=\"834\" height=\"384\""),
+        "{drawn}"
+    );
+    for part in ["40 seen = 20 accepted + 20 rejected", "len &lt; 99", "filter 1", "fyke top"] {
+        assert!(drawn.contains(part), "{part}: {drawn}");
+    }
+    let wrong = draw(&["--size", "90"]);
+    let said = String::from_utf8_lossy(&wrong.stderr).into_owned();
+    assert!(wrong.status.code() == Some(2) && said.contains("COLUMNSxLINES"), "{said}");
+    running.signal("INT");
+    assert!(running.end().success());
+}

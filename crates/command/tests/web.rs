@@ -6,8 +6,9 @@
 
 mod common;
 
-use common::{FYKE, Running, folder, inside, runtime, send, tool, veth};
+use common::{FYKE, Running, datagram, folder, inside, runtime, send, tool, veth};
 use fyke_testkit::browser::Browser;
+use fyke_testkit::pcap;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -76,6 +77,13 @@ impl Web {
         let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
         let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
         (status.unwrap_or(0), body.to_owned())
+    }
+
+    /// Sends a body with the token.
+    fn post(&self, path: &str, kind: &str, body: &[u8]) -> (u16, String) {
+        let secret = format!("Bearer {}", self.token);
+        let headers = [("Authorization", secret.as_str()), ("Content-Type", kind)];
+        self.request(&format!("POST {path}"), &headers, body)
     }
 
     fn call(&self, pid: u32, request: &Value) -> Value {
@@ -164,6 +172,30 @@ fn edits_are_tried_and_taken_back(browser: &mut Browser, running: &Running) {
     let shown = browser.value(frames);
     let shown = shown.as_str().unwrap();
     assert!(shown.contains("IP 10.0.0.1.4000 > 10.0.0.2.5002  (EN10MB"), "no payload: {shown}");
+    // The bytes end after the headers, of Ethernet, IPv4 and UDP.
+    let bytes = browser.value("document.querySelector('#frames .bytes').textContent");
+    let bytes = bytes.as_str().unwrap();
+    assert!(bytes.contains("08 00 45") && bytes.ends_with("\n… 20 more bytes"), "{bytes}");
+    edges_have_frames(browser);
+}
+
+/// The edges of the running graph have rates, and those of the filter their last frames.
+fn edges_have_frames(browser: &mut Browser) {
+    let edges = "[...document.querySelectorAll('#graph .edge')]";
+    browser.wait_for(&format!("{edges}.length >= 2"));
+    browser.wait_for(&format!(
+        "{edges}.every(one => /^edge from \\S+ to \\S+: [0-9,]+[/]s$/.test(one.getAttribute('aria-label')))"
+    ));
+    browser.value(&format!(
+        "{edges}.find(one => one.getAttribute('aria-label').startsWith('edge from filter')).focus()"
+    ));
+    browser.press("Enter");
+    let past = "document.getElementById('why-past').textContent";
+    browser.wait_for(&format!("{past}.includes('accepted ones among')"));
+    browser.wait_for("document.getElementById('frames').textContent.includes('✓')");
+    browser.wait_for("document.querySelector('#graph .edge.marked') !== null");
+    browser.press("r");
+    browser.wait_for(&format!("{past}.includes('rejected ones among')"));
 }
 
 #[test]
@@ -235,6 +267,129 @@ fn look_at_sizes(browser: &mut Browser) {
     assert_eq!(unnamed, json!([]), "controls without a name");
 }
 
+/// Drops a file onto the page.
+fn drop_file(browser: &mut Browser, name: &str, bytes: &[u8]) {
+    let list: Vec<_> = bytes.iter().map(u8::to_string).collect();
+    browser.value(&format!(
+        "{{ const data = new DataTransfer(); \
+         data.items.add(new File([Uint8Array.from([{}])], '{name}')); \
+         window.dispatchEvent(new DragEvent('drop', {{ dataTransfer: data, cancelable: true }})); }}",
+        list.join(",")
+    ));
+}
+
+/// Types a text into a field in place of its text.
+fn type_into(browser: &mut Browser, id: &str, text: &str) {
+    browser.value(&format!("document.getElementById('{id}').focus()"));
+    browser.value(&format!("document.getElementById('{id}').select()"));
+    browser.type_text(text);
+}
+
+#[test]
+fn a_dropped_file_is_filtered_and_a_drawn_graph_runs_on_it() {
+    if !inside("a_dropped_file_is_filtered_and_a_drawn_graph_runs_on_it") {
+        return;
+    }
+    let (_folder, path) = folder();
+    let Some(mut browser) = Browser::start(&path("profile")) else { return };
+    tool("ip link set lo up");
+    let frames: Vec<_> = (0..30).map(|number| datagram(5001 + number % 3, 20)).collect();
+    let mut web = Web::start(&[]);
+    browser.look(1280, 900, false);
+    browser.open(&web.url());
+    browser.wait_for("document.body.dataset.state === 'none'");
+    drop_file(&mut browser, "x.pcap", &pcap::file(1, &frames));
+    browser.wait_for("document.getElementById('file-note').textContent.startsWith('x.pcap: ')");
+    browser.wait_for("document.querySelectorAll('#look-frames summary').length === 30");
+    let answer = "document.getElementById('look-answer').textContent";
+    type_into(&mut browser, "look-text", "udp dst prot 1");
+    browser.press("Enter");
+    browser.wait_for(&format!("{answer}.includes('^')"));
+    type_into(&mut browser, "look-text", "udp port 5002");
+    browser.press("Enter");
+    browser
+        .wait_for(&format!("{answer}.startsWith('30 seen = 10 accepted + 20 rejected + 0 lost')"));
+    browser.wait_for("document.querySelectorAll('#look-frames summary').length === 10");
+    let first = browser.value("document.querySelector('#look-frames').textContent");
+    assert!(first.as_str().unwrap().contains("10.0.0.2.5002: UDP, length 20"), "{first}");
+    // A graph is drawn by the controls of the page.
+    let text = "document.getElementById('graph-text').value";
+    browser.wait_for("document.querySelectorAll('#drawing .node').length === 2");
+    browser
+        .value("document.querySelector('#drawing .node').dispatchEvent(new MouseEvent('click'))");
+    type_into(&mut browser, "parameters", "udp port 5003");
+    browser.value("document.getElementById('append').click()");
+    browser.wait_for("document.querySelectorAll('#drawing .node').length === 3");
+    assert_eq!(
+        browser.value(text),
+        "(pcapin, expression=-) > [(packetcount) | (bpf, expression=\"udp port 5003\")]"
+    );
+    browser.value("document.getElementById('run').click()");
+    browser.wait_for(
+        "[...document.querySelectorAll('#drawing .node .line')].some(one => one.textContent === '30 → 10')",
+    );
+    keep_picture(&mut browser, "drawn.png");
+    // What would open something is refused while it is typed.
+    type_into(&mut browser, "graph-text", "(pcapin, expression=-) > (tofile, expression=/tmp/x)");
+    browser.wait_for(
+        "document.getElementById('drawn').textContent.includes('opens more than memory')",
+    );
+    browser.wait_for("document.getElementById('run').disabled");
+    let look = json!({"look": "run", "file": 1, "graph": "(pcapin, /etc/passwd) > (packetcount)"});
+    let refused = web.post("/api/look", "application/json", look.to_string().as_bytes());
+    assert!(refused.1.contains("the only source"), "{refused:?}");
+    // A file that is none.
+    drop_file(&mut browser, "no.pcap", b"not a capture");
+    browser.wait_for(&format!("{answer}.includes('neither pcap nor pcapng')"));
+    keep_picture(&mut browser, "no_file.png");
+    web.running.signal("INT");
+    assert!(web.running.end().success());
+    assert!(!web.running.said().contains("panicked"), "{}", web.running.said());
+}
+
+#[test]
+fn several_captures_are_on_one_page() {
+    if !inside("several_captures_are_on_one_page") {
+        return;
+    }
+    let (_folder, path) = folder();
+    let Some(mut browser) = Browser::start(&path("profile")) else { return };
+    veth();
+    let mut first = capture(&path("one.pcapng"));
+    let mut second = capture(&path("two.pcapng"));
+    let web = Web::start(&[]);
+    browser.look(1280, 900, true);
+    browser.open(&web.url());
+    browser.wait_for("document.querySelectorAll('#captures button').length === 2");
+    send(40, 20);
+    first.settle(40);
+    second.settle(40);
+    let named = |running: &Running| {
+        let pid = running.child.id();
+        format!(
+            "[...document.querySelectorAll('#captures .bar')].some(bar => \
+             bar.getAttribute('aria-label') === 'process {pid}: 20 of 40 accepted')"
+        )
+    };
+    browser.wait_for(&named(&first));
+    browser.wait_for(&named(&second));
+    keep_picture(&mut browser, "several.png");
+    for running in [&second, &first] {
+        let pid = running.child.id();
+        browser.value(&format!(
+            "[...document.querySelectorAll('#captures button')].find(one => \
+             one.textContent.startsWith('{pid} ')).click()"
+        ));
+        browser.wait_for(&format!("document.getElementById('fykes').value === '{pid}'"));
+        browser.wait_for("document.getElementById('sum').textContent.startsWith('40 seen')");
+    }
+    second.signal("INT");
+    assert!(second.end().success());
+    browser.wait_for("document.getElementById('several').hidden");
+    first.signal("INT");
+    assert!(first.end().success());
+}
+
 #[test]
 fn others_get_nothing_and_the_capture_notices_nothing() {
     if !inside("others_get_nothing_and_the_capture_notices_nothing") {
@@ -268,13 +423,14 @@ fn others_get_nothing_and_the_capture_notices_nothing() {
     }
     for wrong in ["Bearer ", "Bearer 00000000000000000000000000000000", "Basic x", ""] {
         let headers = [("Authorization", wrong), ("Content-Type", "application/json")];
-        for path in ["POST /api/call", "POST /api/events"] {
+        for path in ["POST /api/call", "POST /api/events", "POST /api/file", "POST /api/look"] {
             assert_eq!(web.request(path, &headers, body.as_bytes()).0, 401, "{wrong:?}");
         }
     }
     // A form of another page has another type, and its question about the method is refused.
     let form = [("Authorization", secret.as_str()), ("Content-Type", "text/plain")];
     assert_eq!(web.request("POST /api/call", &form, body.as_bytes()).0, 415);
+    assert_eq!(web.post("/api/file", "text/plain", b"x").0, 415);
     assert_eq!(web.request("OPTIONS /api/call", &[], b"").0, 405);
     assert_eq!(web.request("GET /api/events", &[], b"").0, 405);
     assert_eq!(web.request("GET /../../etc/passwd", &[], b"").0, 404);

@@ -16,8 +16,12 @@
 //! ```
 
 mod passes;
+mod past;
 
 pub use passes::PassCall;
+pub use past::{
+    Frames, KeptFrame, Past, Reason, Rejected, RejectedFrame, ShownFrame, Tried, Verdict,
+};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Number;
@@ -82,6 +86,16 @@ pub enum Request {
         /// Number of frames, at most [`MAX_EXPLAINED`]; without it, 5.
         last: Option<u64>,
     },
+    /// The latest frames that arrived at the filters, with their bytes and, if rejected, the primitives that decided:
+    /// answered by [`Response::Frames`].
+    Frames {
+        /// Number of frames, at most [`MAX_EXPLAINED`]; without it, 5.
+        #[serde(default)]
+        last: Option<u64>,
+        /// The verdict of the filters in force on them; without it, any.
+        #[serde(default)]
+        verdict: Option<Verdict>,
+    },
     /// Writes frames of the past to the open file that comes with the request (`SCM_RIGHTS`): answered by
     /// [`Response::Saved`].
     Save {
@@ -131,7 +145,7 @@ pub enum Request {
 
 /// Most frames of one [`Request::Try`].
 pub const MAX_TRIED: u64 = 1_000_000;
-/// Most frames of one [`Request::Why`].
+/// Most frames of one [`Request::Why`] or [`Request::Frames`].
 pub const MAX_EXPLAINED: u64 = 1_000;
 /// Most changes of one [`Request::Edit`].
 pub const MAX_CHANGES: usize = 100_000;
@@ -259,6 +273,8 @@ pub enum Response {
     Tried(Tried),
     /// Answer to [`Request::Why`].
     Rejected(Rejected),
+    /// Answer to [`Request::Frames`].
+    Frames(Frames),
     /// A change of a [`Request::Edit`] was refused, so none was made.
     Refused {
         /// Its index, from 0.
@@ -322,82 +338,6 @@ pub enum SaveFormat {
     Pcap,
     /// Any number of interfaces.
     Pcapng,
-}
-
-/// The frames of the past that an answer is about: the latest that arrived at the filters and that are still kept.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Past {
-    /// Number of frames that were evaluated.
-    pub frames: u64,
-    /// Number of frames that arrived at the filters meanwhile; if it is larger, only some of them are kept.
-    pub arrived: u64,
-    /// Time from the first to the last of them, in milliseconds.
-    pub span_ms: u64,
-    /// Frames that the kernel has rejected since the start; these never arrive at the filters, so they are not among
-    /// those evaluated. Absent if the kernel rejects none at the moment.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rejected_in_kernel: Option<u64>,
-}
-
-/// Answer to [`Request::Try`].
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tried {
-    /// The frames.
-    pub past: Past,
-    /// Those that the tried filter accepts.
-    pub accepted: u64,
-    /// Those of them that no filter in force accepts.
-    pub new: u64,
-    /// Those that the filters in force accept.
-    pub in_force: u64,
-    /// The first of the new frames or, if there is none, of the accepted ones.
-    pub first: Vec<ShownFrame>,
-}
-
-/// Answer to [`Request::Why`].
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Rejected {
-    /// The frames that were evaluated in search of rejected ones.
-    pub past: Past,
-    /// The latest rejected frames, oldest first.
-    pub frames: Vec<RejectedFrame>,
-    /// Number of filters that are not explained: only the first few are.
-    pub more_filters: u64,
-}
-
-/// A rejected frame.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RejectedFrame {
-    /// The frame.
-    pub frame: ShownFrame,
-    /// The reason for each filter.
-    pub reasons: Vec<Reason>,
-}
-
-/// Reason why a filter rejected a frame.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reason {
-    /// Id of the filter.
-    pub filter: u64,
-    /// The primitive that decided; `None` if the text does not fit the link type of the frame.
-    pub decided: Option<String>,
-    /// Its result: `yes` (under `not`), `no`, or `cannot be read`.
-    pub result: String,
-    /// Number of primitives that were evaluated before it.
-    pub before: u64,
-}
-
-/// A frame as a line.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ShownFrame {
-    /// Its time, nanoseconds since 1970.
-    pub timestamp_ns: u64,
-    /// Its link type, without `DLT_`.
-    pub link: String,
-    /// Its length on the wire.
-    pub wire_len: u32,
-    /// Its line as `fyke dump -n` prints it, without the time. It contains data of the packet: not to be trusted.
-    pub line: String,
 }
 
 /// Author of an edit.
@@ -575,6 +515,9 @@ pub struct Stats {
     /// True while the program is paused ([`Request::Pause`]).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
+    /// Id of the node that keeps the frames which arrive at it, for [`Request::Frames`]; absent if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept_at: Option<u64>,
 }
 
 /// Kind of an entry in the list of filters. Only filters and graphs have an id for `Delete`; others
@@ -617,6 +560,9 @@ pub struct NodeCount {
     pub class: String,
     /// The text of the node as the user wrote it.
     pub text: String,
+    /// Edges to it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub feeds: Vec<NodeFeed>,
     /// Frames that arrived; for a source, including the frames that it lost.
     pub arrived: u64,
     /// Frames that the node passed on.
@@ -644,6 +590,16 @@ pub struct NodeCount {
     /// The words of its memory buffer, if it is exported and its class has one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub memory: Vec<u64>,
+}
+
+/// An edge of a flow graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeFeed {
+    /// Id of the node at its start.
+    pub from: u64,
+    /// Class value that a frame needs to pass the edge; absent if every frame passes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<u32>,
 }
 
 /// A filter that a program has set itself and that judges its frames.

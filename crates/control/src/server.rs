@@ -420,7 +420,9 @@ fn check_limits(request: &Request) -> Result<(), String> {
         Request::Try { last: Some(last), .. } if *last > MAX_TRIED => {
             Err(format!("{last} frames are more than the {MAX_TRIED} that can be tried"))
         }
-        Request::Why { last: Some(last) } if *last > MAX_EXPLAINED => {
+        Request::Why { last: Some(last) } | Request::Frames { last: Some(last), .. }
+            if *last > MAX_EXPLAINED =>
+        {
             Err(format!("{last} frames are more than the {MAX_EXPLAINED} that can be explained"))
         }
         Request::Edit { changes } if changes.len() > MAX_CHANGES => Err(format!(

@@ -17,9 +17,9 @@
 #[doc(inline)]
 pub use fyke_control::{
     Accounting, CallError, Change, Client, ConnectError, Controlled, Description, EditAuthor,
-    EntryKind, FilterCount, FilterPasses, Instance, Label, Listening, LogEntry, LoggedChange,
-    MAX_CHANGES, MAX_CLIENTS, MAX_EXPLAINED, MAX_PROGRAM_CHARS, MAX_REQUEST_BYTES, MAX_TRIED,
-    NodeCount, OwnFilter, PassCount, Past, Peer, Reason, Rejected, RejectedFrame, Request,
-    Response, RuntimeDir, RuntimeDirError, SaveFormat, Server, ShownFrame, StartError, Stats,
-    Tried, list, list_in,
+    EntryKind, FilterCount, FilterPasses, Frames, Instance, KeptFrame, Label, Listening, LogEntry,
+    LoggedChange, MAX_CHANGES, MAX_CLIENTS, MAX_EXPLAINED, MAX_PROGRAM_CHARS, MAX_REQUEST_BYTES,
+    MAX_TRIED, NodeCount, NodeFeed, OwnFilter, PassCount, Past, Peer, Reason, Rejected,
+    RejectedFrame, Request, Response, RuntimeDir, RuntimeDirError, SaveFormat, Server, ShownFrame,
+    StartError, Stats, Tried, Verdict, list, list_in,
 };

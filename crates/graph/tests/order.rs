@@ -205,7 +205,7 @@ fn nodes(class: &str, folder: &Path) -> Vec<(String, bool)> {
     list.iter().map(|(parameters, refused)| (format!("({class}{parameters})"), *refused)).collect()
 }
 
-/// As [`nodes`], for the classes whose nodes read or write a file; `None` for the others.
+/// As [`nodes`], for classes with nodes that read or write a file; `None` for the others.
 fn nodes_with_a_file(class: &str, folder: &Path) -> Option<Vec<(String, bool)>> {
     let file = |name: &str, text: &str| {
         let path = folder.join(name);

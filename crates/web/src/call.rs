@@ -55,6 +55,7 @@ fn read(request: &Value, edits: bool) -> Result<Request, String> {
         Request::Describe | Request::Stats | Request::Try { .. } => Ok(request),
         Request::Log { last } => Ok(Request::Log { last: most(last) }),
         Request::Why { last } => Ok(Request::Why { last: most(last) }),
+        Request::Frames { last, verdict } => Ok(Request::Frames { last: most(last), verdict }),
         Request::Set { .. }
         | Request::Add { .. }
         | Request::Delete { .. }
@@ -102,11 +103,19 @@ fn carry_out(pid: u32, request: Request, program: &str) -> Result<Response, Stri
     client.call(request).map_err(refused)
 }
 
-/// Ends the lines of frames at their first `: `, before what is in the packet.
+/// Ends the lines of frames at their first `: `, before what is in the packet, and their bytes after the headers.
 fn without_payload(response: &mut Response) {
     let frames: Vec<&mut ShownFrame> = match response {
         Response::Tried(tried) => tried.first.iter_mut().collect(),
         Response::Rejected(all) => all.frames.iter_mut().map(|one| &mut one.frame).collect(),
+        Response::Frames(all) => {
+            let frames = all.frames.iter_mut().map(|one| {
+                let digits = usize::try_from(one.header_len).unwrap_or(usize::MAX);
+                one.bytes.truncate(digits.saturating_mul(2));
+                &mut one.frame
+            });
+            frames.collect()
+        }
         _ => Vec::new(),
     };
     for frame in frames {

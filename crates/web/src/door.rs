@@ -51,7 +51,9 @@ impl Refusal {
             Refusal::Token => {
                 "the token is missing or wrong: open the address that fyke web printed\n"
             }
-            Refusal::ContentType => "the content type must be application/json\n",
+            Refusal::ContentType => {
+                "the content type must be application/json, of a file application/octet-stream\n"
+            }
         }
     }
 }
@@ -106,13 +108,13 @@ impl Door {
 
     /// Checks the token and the type of a body. A form of another page cannot send this type without a question that
     /// is refused.
-    pub fn check_secret(&self, headers: &HeaderMap) -> Result<(), Refusal> {
+    pub fn check_secret(&self, headers: &HeaderMap, kind: &str) -> Result<(), Refusal> {
         let given = only(headers, &AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
         if !given.is_some_and(|given| is_equal(given.as_bytes(), self.token.as_bytes())) {
             return Err(Refusal::Token);
         }
         match only(headers, &CONTENT_TYPE) {
-            Some("application/json") => Ok(()),
+            Some(given) if given == kind => Ok(()),
             _ => Err(Refusal::ContentType),
         }
     }
@@ -188,7 +190,7 @@ mod tests {
         let door = Door::with_token("abcd".into(), 1);
         let check = |value: &str, kind: &str| {
             let headers = [("authorization", value), ("content-type", kind)];
-            door.check_secret(request("/", &headers).headers())
+            door.check_secret(request("/", &headers).headers(), "application/json")
         };
         assert_eq!(check("Bearer abcd", "application/json"), Ok(()));
         for value in ["", "Bearer ", "Bearer abc", "Bearer abcde", "Bearer abce", "abcd"] {

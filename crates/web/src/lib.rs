@@ -14,19 +14,22 @@
 //! | `door` | refuses requests of other pages, other hosts, and without the token |
 //! | `seats` | bounds the number of connections; those without a token go first |
 //! | `hub` | one reader of counts for each running fyke, however many pages show it |
+//! | [`looks`] | capture files that a page sends, and graphs that are drawn on it |
 //! | `call` | the requests that a page may make |
 //! | `view` | counts as they are sent to a page: the largest entries, texts cut |
 //! | [`metrics`] | counts as OpenMetrics, and a server for them of its own |
 //!
 //! # What a page gets
 //!
-//! `GET /`, `/page.css`, `/page.js` and `/draw.js` return the page, without data. Everything else needs the token
+//! `GET /`, `/page.css` and the scripts beside it return the page, without data. Everything else needs the token
 //! (`Authorization: Bearer TOKEN`) and a body of JSON:
 //!
 //! | path | body | answer |
 //! |---|---|---|
-//! | `POST /api/events` | `{"pid":4711}`, or `{}` without counts | lines of JSON until the page closes it |
+//! | `POST /api/events` | `{"pid":4711}`, `{"pids":[…]}` for several, `{}` without | lines of JSON until it is closed |
 //! | `POST /api/call` | `{"pid":4711,"request":{…}}` | a [`fyke_control::Response`] |
+//! | `POST /api/file` | a capture file, `application/octet-stream` | `{"file":1,"bytes":2048}` |
+//! | `POST /api/look` | a [`looks::Look`], such as `{"look":"draw","graph":"…"}` | its answer, or `{"error":"…"}` |
 //!
 //! The field `event` of a line is `fykes`, `counts` or `ended`; empty lines keep the stream open. The request of a call
 //! is a [`fyke_control::Request`].
@@ -40,6 +43,7 @@
 mod call;
 mod door;
 mod hub;
+pub mod looks;
 pub mod metrics;
 mod seats;
 pub mod server;

@@ -5,6 +5,7 @@
 use crate::call::{self, Call};
 use crate::door::{Door, Refusal};
 use crate::hub::{Hub, Latest, Topic};
+use crate::looks::{self, Files, Look, Looks, MAX_FILE_BYTES};
 use crate::seats::{MAX_STREAMS, Seats};
 use http_body_util::channel::{Channel, Sender};
 use http_body_util::{BodyExt, Either, Full, Limited};
@@ -24,6 +25,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};
 
 /// Most bytes of the body of a request.
@@ -34,6 +36,12 @@ const MAX_HEAD_BYTES: usize = 16 << 10;
 const HEAD_LIMIT: Duration = Duration::from_secs(15);
 /// Time limit for the body of a request.
 const BODY_LIMIT: Duration = Duration::from_secs(10);
+/// Time limit for a capture file.
+const FILE_LIMIT: Duration = Duration::from_secs(120);
+/// Most capture files that are read at a time.
+const MAX_LOOKS: usize = 2;
+/// Most fykes with counts in one stream.
+const MAX_FOLLOWED: usize = 16;
 /// Time limit for a page to take an event.
 const EVENT_LIMIT: Duration = Duration::from_secs(20);
 /// An empty line is sent after this time without events.
@@ -48,6 +56,8 @@ const PAGE: &[(&str, &str, &str)] = &[
     ("/", "text/html; charset=utf-8", include_str!("page/page.html")),
     ("/page.css", "text/css; charset=utf-8", include_str!("page/page.css")),
     ("/page.js", "text/javascript; charset=utf-8", include_str!("page/page.js")),
+    ("/graph.js", "text/javascript; charset=utf-8", include_str!("page/graph.js")),
+    ("/file.js", "text/javascript; charset=utf-8", include_str!("page/file.js")),
     ("/draw.js", "text/javascript; charset=utf-8", include_str!("page/draw.js")),
 ];
 
@@ -68,6 +78,8 @@ pub struct Options {
     pub edits: bool,
     /// True if pages get whole lines of frames; else they end at the first `: `, before what is in the packet.
     pub payload: bool,
+    /// Reader of capture files and graphs.
+    pub looks: Arc<dyn Looks>,
 }
 
 /// Reasons why a server does not start.
@@ -102,6 +114,8 @@ struct Shared {
     seats: Seats,
     hub: Arc<Hub>,
     options: Options,
+    files: Files,
+    looks: Semaphore,
 }
 
 type Body = Either<Full<Bytes>, Channel<Bytes>>;
@@ -119,7 +133,14 @@ impl Server {
         let port = listener.local_addr()?.port();
         let interval = options.interval.max(LOOK_INTERVAL);
         let hub = Arc::new(Hub::new(interval));
-        let shared = Shared { door: Door::new(port)?, seats: Seats::default(), hub, options };
+        let shared = Shared {
+            door: Door::new(port)?,
+            seats: Seats::default(),
+            hub,
+            options,
+            files: Files::default(),
+            looks: Semaphore::new(MAX_LOOKS),
+        };
         Ok(Server { listener, port, shared })
     }
 
@@ -217,22 +238,34 @@ async fn answer(seat: &Seat, request: Request<Incoming>) -> Result<Response<Body
             _ => not_allowed("GET"),
         });
     }
-    if !matches!(path, "/api/events" | "/api/call") {
+    if !matches!(path, "/api/events" | "/api/call" | "/api/file" | "/api/look") {
         return Ok(text(StatusCode::NOT_FOUND, "there is no such page\n"));
     }
     if request.method() != Method::POST {
         return Ok(not_allowed("POST"));
     }
-    shared.door.check_secret(request.headers())?;
+    let is_file = path == "/api/file";
+    let kind = if is_file { "application/octet-stream" } else { "application/json" };
+    shared.door.check_secret(request.headers(), kind)?;
     shared.seats.trust(seat.number);
-    let is_stream = path == "/api/events";
+    if is_file {
+        return Ok(match timeout(FILE_LIMIT, filed(seat, request.into_body())).await {
+            Ok(response) => response,
+            Err(_) => text(StatusCode::REQUEST_TIMEOUT, "the file did not end in time\n"),
+        });
+    }
+    let (is_stream, is_look) = (path == "/api/events", path == "/api/look");
     let body = Limited::new(request.into_body(), MAX_BODY_BYTES).collect();
     let body = match timeout(BODY_LIMIT, body).await {
         Ok(Ok(body)) => body.to_bytes(),
         Ok(Err(_)) => return Ok(text(StatusCode::PAYLOAD_TOO_LARGE, "the body is too long\n")),
         Err(_) => return Ok(text(StatusCode::REQUEST_TIMEOUT, "the body did not end in time\n")),
     };
-    Ok(if is_stream { events(seat, &body) } else { called(shared, &body).await })
+    Ok(match () {
+        () if is_stream => events(seat, &body),
+        () if is_look => looked(shared, &body).await,
+        () => called(shared, &body).await,
+    })
 }
 
 /// Body of a request for events.
@@ -241,6 +274,9 @@ async fn answer(seat: &Seat, request: Request<Incoming>) -> Result<Response<Body
 struct Wanted {
     /// The fyke with the counts that are wanted.
     pid: Option<u32>,
+    /// More of them.
+    #[serde(default)]
+    pids: Vec<u32>,
 }
 
 /// Begins a stream of events.
@@ -254,8 +290,11 @@ fn events(seat: &Seat, body: &[u8]) -> Response<Body> {
         let message = format!("{MAX_STREAMS} pages are open; close one\n");
         return text(StatusCode::SERVICE_UNAVAILABLE, &message);
     }
-    let topics = [Some(Topic::Fykes), wanted.pid.map(Topic::Counts)];
-    let feeds = topics.into_iter().flatten().map(|topic| shared.hub.subscribe(topic)).collect();
+    let mut pids: Vec<u32> = wanted.pid.into_iter().chain(wanted.pids).collect();
+    pids.dedup();
+    pids.truncate(MAX_FOLLOWED);
+    let topics = std::iter::once(Topic::Fykes).chain(pids.into_iter().map(Topic::Counts));
+    let feeds = topics.map(|topic| shared.hub.subscribe(topic)).collect();
     let (sender, body) = Channel::new(1);
     tokio::spawn(feed(sender, feeds));
     with_type(Response::new(Either::Right(body)), "application/x-ndjson")
@@ -295,6 +334,60 @@ async fn called(shared: &Arc<Shared>, body: &[u8]) -> Response<Body> {
     match answer.await {
         Ok(line) => with_type(full(&line), "application/json"),
         Err(_) => text(StatusCode::INTERNAL_SERVER_ERROR, "the call failed\n"),
+    }
+}
+
+/// Keeps a capture file.
+async fn filed(seat: &Seat, mut body: Incoming) -> Response<Body> {
+    let failed = |error: std::io::Error| {
+        text(StatusCode::INSUFFICIENT_STORAGE, &format!("the file cannot be kept: {error}\n"))
+    };
+    let name = format!("{}-{}", std::process::id(), seat.number);
+    let mut file = match Files::create(&name) {
+        Ok(file) => file,
+        Err(error) => return failed(error),
+    };
+    let mut bytes = 0;
+    while let Some(part) = body.frame().await {
+        let Ok(part) = part else {
+            return text(StatusCode::BAD_REQUEST, "the file is not complete\n");
+        };
+        let Some(data) = part.data_ref() else { continue };
+        bytes += data.len() as u64;
+        if bytes > MAX_FILE_BYTES {
+            let most = MAX_FILE_BYTES >> 20;
+            let message = format!("the file has more than {most} MiB; use fyke dump -r\n");
+            return text(StatusCode::PAYLOAD_TOO_LARGE, &message);
+        }
+        // A short write to the memory of the system.
+        if let Err(error) = std::io::Write::write_all(&mut file, data) {
+            return failed(error);
+        }
+    }
+    match seat.shared.files.keep(file) {
+        Ok(number) => {
+            let line = format!("{{\"file\":{number},\"bytes\":{bytes}}}");
+            with_type(full(line.as_bytes()), "application/json")
+        }
+        Err(error) => failed(error),
+    }
+}
+
+/// Answers a question about a file or a graph in another thread.
+async fn looked(shared: &Arc<Shared>, body: &[u8]) -> Response<Body> {
+    let look: Look = match serde_json::from_slice(body) {
+        Ok(look) => look,
+        Err(error) => return text(StatusCode::BAD_REQUEST, &format!("not a question: {error}\n")),
+    };
+    // The semaphore is never closed.
+    let _turn = shared.looks.acquire().await;
+    let for_look = Arc::clone(shared);
+    let answer = tokio::task::spawn_blocking(move || {
+        looks::answer(&look, &*for_look.options.looks, &for_look.files)
+    });
+    match answer.await {
+        Ok(line) => with_type(full(&line), "application/json"),
+        Err(_) => text(StatusCode::INTERNAL_SERVER_ERROR, "the question failed\n"),
     }
 }
 

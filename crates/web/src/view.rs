@@ -1,6 +1,6 @@
 //! Events as they are sent to a page, one JSON object a line, bounded: the largest entries, and texts cut.
 
-use fyke_control::{EntryKind, FilterCount, Instance, Label, NodeCount, Stats};
+use fyke_control::{EntryKind, FilterCount, Instance, Label, NodeCount, NodeFeed, Stats};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 const MAX_FILTERS: usize = 100;
 /// Most nodes in one event.
 const MAX_NODES: usize = 256;
+/// Most edges to a node.
+const MAX_FEEDS: usize = 64;
 /// Most characters of a text.
 const MAX_CHARS: usize = 500;
 /// Most running fykes in the list.
@@ -50,6 +52,7 @@ struct Counts<'a> {
     rejected_in_kernel: Option<&'a str>,
     nodes: Vec<Node<'a>>,
     more_nodes: usize,
+    kept_at: Option<u64>,
     filters: Vec<Filter<'a>>,
     more_filters: usize,
 }
@@ -59,6 +62,7 @@ struct Node<'a> {
     id: u64,
     node: String,
     text: String,
+    feeds: &'a [NodeFeed],
     arrived: u64,
     passed: u64,
     rejected: u64,
@@ -115,6 +119,7 @@ pub fn counts(pid: u32, stats: &Stats) -> Vec<u8> {
         rejected_in_kernel: accounting.rejected_in_kernel.as_deref(),
         nodes: stats.nodes.iter().take(MAX_NODES).map(node).collect(),
         more_nodes: stats.nodes.len().saturating_sub(MAX_NODES),
+        kept_at: stats.kept_at,
         more_filters: stats.filters.len() - filters.len(),
         filters: filters.into_iter().map(filter).collect(),
     }))
@@ -153,6 +158,7 @@ fn node(count: &NodeCount) -> Node<'_> {
         id: count.id,
         node: cut(&count.node),
         text: cut(&count.text),
+        feeds: &count.feeds[..count.feeds.len().min(MAX_FEEDS)],
         arrived: count.arrived,
         passed: count.passed,
         rejected: count.rejected,

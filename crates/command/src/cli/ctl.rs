@@ -164,6 +164,25 @@ pub enum CtlAction {
         )]
         last: u64,
     },
+    /// Print the last frames with their bytes, and why rejected ones were rejected
+    ///
+    /// Frames are those of `try`.
+    Frames {
+        /// Print the last N frames
+        #[arg(
+            long,
+            value_name = "N",
+            default_value_t = 5,
+            value_parser = clap::value_parser!(u64).range(1..=1_000)
+        )]
+        last: u64,
+        /// Only frames that a filter in force accepts
+        #[arg(long, conflicts_with = "rejected")]
+        accepted: bool,
+        /// Only frames that no filter in force accepts
+        #[arg(long)]
+        rejected: bool,
+    },
     /// Write frames of the past to FILE, rejected ones too, from a capture with `fyke dump --keep`
     ///
     /// FILE is pcapng, or pcap if its name ends in .pcap. A new file has mode 600. fyke ctl opens it; the capture

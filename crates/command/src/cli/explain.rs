@@ -13,6 +13,7 @@ Examples:
   fyke explain -r in.pcap --frame 17 'tcp and not port 22'
   fyke explain -ddd --link RAW 'udp port 53'
   fyke explain --witness 'vlan or tcp port 80'
+  fyke explain --svg 'tcp port 80 or udp port 53' > filter.svg
   fyke explain --graph -- dump -ni eth0 -w web.pcapng tcp port 80
   fyke explain --scoped -r in.pcap 'outer (vlan 5) and tcp port 80'")]
 pub struct ExplainArgs {
@@ -26,6 +27,9 @@ pub struct ExplainArgs {
     /// Print one JSON object
     #[arg(long, conflicts_with = "read")]
     pub json: bool,
+    /// Print a picture as SVG: the passes, a table for those of one form, and the place where they run
+    #[arg(long, conflicts_with_all = ["json", "read", "dump", "witness", "bpf"])]
+    pub svg: bool,
     /// Evaluate the frames of FILE and count how often each primitive was evaluated and true (the link type is the
     /// file's)
     #[arg(short, long, value_name = "FILE", conflicts_with = "link")]
@@ -50,7 +54,7 @@ pub struct ExplainArgs {
     pub scoped: bool,
     /// Take the arguments as a command line (dump, track, demux, rules, run) and print its flow graph, in the form
     /// that `fyke run` reads
-    #[arg(long, conflicts_with_all = ["json", "read", "link"])]
+    #[arg(long, conflicts_with_all = ["json", "read", "link", "svg"])]
     pub graph: bool,
     /// Read the expression from FILE
     #[arg(short = 'F', value_name = "FILE")]

@@ -2,10 +2,11 @@
 
 use fyke_capture::Interface;
 use fyke_control::{
-    Accounting, EntryKind, FilterCount, InterfaceAccounting, NOT_COUNTED, NodeCount,
+    Accounting, EntryKind, FilterCount, InterfaceAccounting, NOT_COUNTED, NodeCount, NodeFeed,
 };
 use fyke_filters::FilterCounts;
 use fyke_graph::node::NodeError;
+use fyke_graph::plan::Feed;
 use fyke_graph::runtime::{NodeView, Outcome, SourceView};
 use fyke_graph::{GraphView, REJECTED_IN_KERNEL};
 use std::fmt::Write;
@@ -142,7 +143,7 @@ pub fn unwritten(view: &GraphView) -> String {
     lost.map(|node| format!("\n  {}: {} frames lost here", node.text, node.counts.lost)).collect()
 }
 
-/// Converts the counts of a node for JSON.
+/// Converts the counts of a node for JSON, without its edges.
 pub fn node(node: &NodeView) -> NodeCount {
     let counts = &node.counts;
     let filters = node.filters.as_ref().map(|counts| filters(counts));
@@ -151,6 +152,7 @@ pub fn node(node: &NodeView) -> NodeCount {
         node: node.name.clone(),
         class: node.class.to_owned(),
         text: node.text.to_string(),
+        feeds: Vec::new(),
         arrived: counts.arrived,
         passed: counts.passed,
         rejected: counts.rejected,
@@ -199,9 +201,17 @@ pub fn listed<T>(
     (listed, (more > 0).then(|| format!("… {more} more filters: {frames} frames")))
 }
 
-/// Converts the counts of all nodes for JSON.
+/// Converts the counts of all nodes for JSON, with their edges.
 pub fn nodes(view: &GraphView) -> Vec<NodeCount> {
-    view.nodes.iter().map(node).collect()
+    let feed = |feed: &Feed| {
+        let from = view.nodes.get(feed.from)?.id;
+        Some(NodeFeed { from, class: feed.class })
+    };
+    let with_feeds = |of: &NodeView| {
+        let feeds = of.feeds.iter().filter_map(feed).collect();
+        NodeCount { feeds, ..node(of) }
+    };
+    view.nodes.iter().map(with_feeds).collect()
 }
 
 /// Converts a counter value: whole numbers have no fraction; `None` if it is not a number.

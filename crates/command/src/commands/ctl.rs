@@ -11,7 +11,7 @@ mod show;
 use super::{Failure, one_line};
 use crate::cli::{AddArgs, CtlAction, CtlArgs};
 use anyhow::Context;
-use fyke_control::{CallError, Change, Client, ConnectError, Request, Response};
+use fyke_control::{CallError, Change, Client, ConnectError, Request, Response, Verdict};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::io::Write;
@@ -73,6 +73,11 @@ pub fn run(args: CtlArgs) -> Result<(), Failure> {
         CtlAction::Pause { reader: Some(id) } => Request::PauseReader { id, is_paused: true },
         CtlAction::Start { reader: Some(id) } => Request::PauseReader { id, is_paused: false },
         CtlAction::Why { last } => Request::Why { last: Some(last) },
+        CtlAction::Frames { last, accepted, rejected } => {
+            let rejected = rejected.then_some(Verdict::Rejected);
+            let verdict = accepted.then_some(Verdict::Accepted).or(rejected);
+            Request::Frames { last: Some(last), verdict }
+        }
     };
     let mut client = connect(args.pid)?;
     let response = call(&mut client, request)?;
@@ -279,6 +284,7 @@ fn write_response(
         Response::Saved { .. } => save::write(out, response)?,
         Response::Tried(tried) => past::tried(out, tried)?,
         Response::Rejected(rejected) => past::rejected(out, rejected)?,
+        Response::Frames(frames) => past::with_bytes(out, frames)?,
         Response::Description(description) => writeln!(out, "{}", one_line(&description.source))?,
         Response::Error { .. } | Response::Refused { .. } => {}
     }

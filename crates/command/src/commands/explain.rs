@@ -1,6 +1,7 @@
 //! `fyke explain`: shows how a filter expression is read and how it will run.
 
 mod notes;
+mod picture;
 mod spaces;
 mod trace;
 mod tree;
@@ -54,6 +55,9 @@ pub fn text(args: &ExplainArgs) -> Result<String, Failure> {
     edit.add_filter(&predicate).map_err(|error| Failure::Usage(error.to_string()))?;
     edit.commit();
     let spaces = spaces::of(&text, &options);
+    if args.svg {
+        return Ok(picture::svg(&predicate, &set, &spaces));
+    }
     Ok(match args.json {
         true => format!("{}\n", as_json(&predicate, &set, &spaces)),
         false => {

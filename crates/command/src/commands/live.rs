@@ -128,6 +128,7 @@ impl Live {
             no_counts: None,
             kernel: super::space::placement(&self.handle),
             paused: self.handle.is_paused(),
+            kept_at: self.kept.as_ref().and(view.node(FILTER)).map(|node| node.id),
         }
     }
 
@@ -135,6 +136,7 @@ impl Live {
         match request {
             Request::Try { text, last } => self.frames().tried(&text, last),
             Request::Why { last } => self.frames().why(last),
+            Request::Frames { last, verdict } => self.frames().shown(last, verdict),
             other => requests::handle(self, other, peer),
         }
     }
@@ -269,7 +271,9 @@ impl Controlled for Live {
 
     fn is_long(&self, request: &Request) -> bool {
         match request {
-            Request::Show | Request::Try { .. } | Request::Why { .. } => true,
+            Request::Show | Request::Try { .. } | Request::Why { .. } | Request::Frames { .. } => {
+                true
+            }
             Request::Stats | Request::Log { .. } => self.filters.len() > MANY_FILTERS,
             _ => false,
         }

@@ -6,10 +6,12 @@
 
 use fyke_capture::{Format, Interface, SinkStats, WriteOptions};
 use fyke_control::{
-    FileId, Past, Reason, Rejected, RejectedFrame, Request, Response, SaveFormat, ShownFrame, Tried,
+    FileId, Frames as KeptFrames, KeptFrame, Past, Reason, Rejected, RejectedFrame, Request,
+    Response, SaveFormat, ShownFrame, Tried, Verdict,
 };
 use fyke_filter::Predicate;
 use fyke_filters::{FilterError, FilterReader, FilterSet};
+use fyke_frame::walk::walk;
 use fyke_frame::{Batch, Frame, LinkType, OutOfBounds};
 use fyke_graph::GraphHandle;
 use fyke_graph::kept::{Chunk, Kept};
@@ -28,6 +30,8 @@ const TRIED: u64 = 4_096;
 const EXPLAINED: u64 = 5;
 /// Frames that an answer shows.
 const SHOWN: usize = 5;
+/// Most bytes of a frame that an answer has.
+const SHOWN_BYTES: usize = 2_048;
 /// Most filters that are explained, and most bytes of their texts.
 const MAX_FILTERS: usize = 8;
 const MAX_TEXT_BYTES: usize = 256 << 10;
@@ -65,13 +69,17 @@ pub fn of_graph(
     let mut response = match request {
         Request::Try { text, last } => frames.tried(&text, last),
         Request::Why { last } => frames.why(last),
+        Request::Frames { last, verdict } => frames.shown(last, verdict),
         _ => return error(NOT_ALL_KEPT),
     };
-    if let Response::Rejected(rejected) = &mut response {
-        for reason in rejected.frames.iter_mut().flat_map(|frame| &mut frame.reasons) {
-            let at = usize::try_from(reason.filter.saturating_sub(1)).unwrap_or(usize::MAX);
-            reason.filter = ids.get(at).copied().unwrap_or(reason.filter);
-        }
+    let reasons: Vec<_> = match &mut response {
+        Response::Rejected(it) => it.frames.iter_mut().flat_map(|one| &mut one.reasons).collect(),
+        Response::Frames(it) => it.frames.iter_mut().flat_map(|one| &mut one.reasons).collect(),
+        _ => Vec::new(),
+    };
+    for reason in reasons {
+        let at = usize::try_from(reason.filter.saturating_sub(1)).unwrap_or(usize::MAX);
+        reason.filter = ids.get(at).copied().unwrap_or(reason.filter);
     }
     response
 }
@@ -125,15 +133,70 @@ impl Frames<'_> {
 
     /// Explains the last rejected frames.
     pub fn why(&self, last: Option<u64>) -> Response {
-        let Some(kept) = self.kept else { return error(NOTHING_KEPT) };
-        let wanted = usize::try_from(last.unwrap_or(EXPLAINED)).unwrap_or(usize::MAX);
-        match self.explain(&kept.last(usize::MAX), wanted) {
-            Ok(rejected) => Response::Rejected(rejected),
-            Err(refused) => error(&refused.to_string()),
+        let found = self.latest(last, Some(Verdict::Rejected), |reasons, frame, _| RejectedFrame {
+            frame: shown(frame),
+            reasons: reasons.of(frame),
+        });
+        match found {
+            Ok((past, frames, more_filters)) => {
+                Response::Rejected(Rejected { past, frames, more_filters })
+            }
+            Err(refused) => *refused,
         }
     }
 
-    fn explain(&self, chunks: &[Arc<Chunk>], wanted: usize) -> Result<Rejected, FilterError> {
+    /// The last frames with their bytes; rejected ones are explained.
+    pub fn shown(&self, last: Option<u64>, verdict: Option<Verdict>) -> Response {
+        let found = self.latest(last, verdict, |reasons, frame, verdict| KeptFrame {
+            frame: shown(frame),
+            verdict,
+            bytes: digits(&frame.data[..frame.data.len().min(SHOWN_BYTES)]),
+            captured: frame.data.len() as u64,
+            header_len: header_len(frame) as u64,
+            reasons: match verdict {
+                Verdict::Rejected => reasons.of(frame),
+                Verdict::Accepted => Vec::new(),
+            },
+        });
+        match found {
+            Ok((past, frames, more_filters)) => {
+                Response::Frames(KeptFrames { past, frames, more_filters })
+            }
+            Err(refused) => *refused,
+        }
+    }
+
+    /// The last frames with a verdict, made into entries of an answer, oldest first; with the frames that were
+    /// evaluated, and the number of filters that are not explained.
+    fn latest<T>(
+        &self,
+        last: Option<u64>,
+        verdict: Option<Verdict>,
+        mut entry: impl FnMut(&mut Reasons<'_>, &Frame<'_>, Verdict) -> T,
+    ) -> Result<(Past, Vec<T>, u64), Box<Response>> {
+        let refused = |message: &str| Box::new(error(message));
+        let kept = self.kept.ok_or_else(|| refused(NOTHING_KEPT))?;
+        let wanted = usize::try_from(last.unwrap_or(EXPLAINED)).unwrap_or(usize::MAX);
+        let chunks = kept.last(usize::MAX);
+        let found = self.places(&chunks, wanted, verdict);
+        let Places { list, first } = found.map_err(|error| refused(&error.to_string()))?;
+        let skipped = list.len().saturating_sub(wanted);
+        let mut reasons = Reasons { filters: self.filters, of_link: HashMap::new(), more: 0 };
+        let entries = list[skipped..].iter().filter_map(|&(chunk, index, verdict)| {
+            let frame = chunks[chunk].frame(index)?;
+            Some(entry(&mut reasons, &frame, verdict))
+        });
+        let entries = entries.collect();
+        Ok((self.past(&chunks[first..], usize::MAX), entries, reasons.more as u64))
+    }
+
+    /// The places of the last frames with a verdict, at least the wanted number if there are.
+    fn places(
+        &self,
+        chunks: &[Arc<Chunk>],
+        wanted: usize,
+        verdict: Option<Verdict>,
+    ) -> Result<Places, FilterError> {
         let mut in_force = Under::new(self.filters.past_reader()?);
         let mut places = Vec::new();
         // From the newest chunk back, until there are enough.
@@ -141,27 +204,22 @@ impl Frames<'_> {
         while places.len() < wanted && first > 0 {
             first -= 1;
             let mut found = Vec::new();
-            let chunk = &chunks[first];
             let mut at = 0;
-            each_batch(std::slice::from_ref(chunk), usize::MAX, |batch| {
+            each_batch(std::slice::from_ref(&chunks[first]), usize::MAX, |batch| {
                 let accepted = in_force.accepts(batch)?;
-                let rejected = (0..batch.len()).filter(|&index| !accepted.get(index));
-                found.extend(rejected.map(|index| (first, at + index)));
+                let of = |index| match accepted.get(index) {
+                    true => Verdict::Accepted,
+                    false => Verdict::Rejected,
+                };
+                let all = (0..batch.len()).map(|index| (first, at + index, of(index)));
+                found.extend(all.filter(|one| verdict.is_none_or(|verdict| verdict == one.2)));
                 at += batch.len();
                 Ok(())
             })?;
             found.append(&mut places);
             places = found;
         }
-        let skipped = places.len().saturating_sub(wanted);
-        let mut reasons = Reasons { filters: self.filters, of_link: HashMap::new(), more: 0 };
-        let explained = places[skipped..].iter().filter_map(|&(chunk, index)| {
-            let frame = chunks[chunk].frame(index)?;
-            Some(RejectedFrame { frame: shown(&frame), reasons: reasons.of(&frame) })
-        });
-        let frames = explained.collect();
-        let more_filters = reasons.more as u64;
-        Ok(Rejected { past: self.past(&chunks[first..], usize::MAX), frames, more_filters })
+        Ok(Places { list: places, first })
     }
 
     /// Writes the kept frames to an open file.
@@ -215,6 +273,14 @@ impl Frames<'_> {
             rejected_in_kernel: self.rejected_in_kernel,
         }
     }
+}
+
+/// Places of frames in chunks.
+struct Places {
+    /// Chunk, index in it, and verdict of each frame, oldest first.
+    list: Vec<(usize, usize, Verdict)>,
+    /// The first chunk that was evaluated.
+    first: usize,
 }
 
 /// The frames that a client wants, and their format.
@@ -355,6 +421,21 @@ fn shown(frame: &Frame<'_>) -> ShownFrame {
         wire_len: frame.wire_len,
         line,
     }
+}
+
+/// Bytes as hexadecimal digits.
+fn digits(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _infallible = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// Number of bytes of the headers that are known; the payload follows.
+fn header_len(frame: &Frame<'_>) -> usize {
+    let end = walk(frame).iter().map(|layer| layer.header_end()).max();
+    end.unwrap_or(0).min(frame.data.len())
 }
 
 /// The filters in force, compiled for each link type that occurs.

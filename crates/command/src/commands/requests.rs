@@ -55,9 +55,10 @@ pub fn handle(texts: &impl Editable, request: Request, peer: Option<&Peer>) -> R
         Request::PauseReader { .. } => refused(
             "it has no readers; `fyke serve` has. Without a number, pause and start are for the program",
         ),
-        Request::Try { .. } | Request::Why { .. } | Request::Save { .. } => {
-            refused(edits::NO_FRAMES)
-        }
+        Request::Try { .. }
+        | Request::Why { .. }
+        | Request::Frames { .. }
+        | Request::Save { .. } => refused(edits::NO_FRAMES),
         Request::Stats | Request::Describe | Request::Hello { .. } | Request::Watch { .. } => {
             Response::Stats(texts.stats())
         }

@@ -6,28 +6,21 @@
 use super::Failure;
 use super::counts;
 use super::dump::edit_hint;
-use super::edits;
 use super::graphs::{check_files, wrong_change, wrong_edit, wrong_graph};
 use super::graphs::{classes, is_unfit, report_passed_over, rotates, say_clamped, say_unfit};
-use super::live::apply_rules;
-use super::past;
 use super::privilege::{Doors, Needs, Privileges, Sockets};
-use super::requests::{self, Editable};
+use super::served::{Served, Texts};
 use super::signals::{report_on_signal, stop_on_signals};
 use super::space::{Kernel, owned_rules, say_rules};
 use super::unseen::Unseen;
 use crate::cli::RunArgs;
 use anyhow::Context;
-use fyke_control::{
-    Controlled, Description, EntryKind, FilterCount, FilterPasses, PassCount, Peer, Request,
-    Response, Server, Stats,
-};
-use fyke_filters::{Edits, GroupError, Ledger, Logged, Planned};
+use fyke_control::{Controlled, Description, EntryKind, Server};
+use fyke_filters::{GroupError, Planned};
 use fyke_graph::node::{COMMON, Kind};
-use fyke_graph::runtime::{EditError, NodeView};
+use fyke_graph::runtime::EditError;
 use fyke_graph::{Classes, Engine, GraphHandle, GraphView, Kept, KeptLimits, Made, Plan};
 use fyke_serve::ServeSpace;
-use std::collections::HashMap;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -78,15 +71,13 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
     if live {
         entered.say_missing();
     }
-    let shared = Arc::new(Live {
-        description: description(&plan, &engine, &handle, live),
-        limits: entered.limits(),
-        ledger: Ledger::new(list.iter().copied(), handle.epoch()),
-        handle: handle.clone(),
-        kept,
-    });
-    let weak = Arc::downgrade(&shared);
-    shared.ledger.belongs_to(weak);
+    let shared = Served::new(
+        Graphs { limits: entered.limits() },
+        list.iter().copied(),
+        handle.clone(),
+        description(&plan, &engine, &handle, live),
+        (!args.no_control).then_some(kept),
+    );
     let server = if args.no_control { None } else { serve(&shared, entered.sockets, live) };
     if live {
         note!("running{}", edit_hint(server.is_some().then_some(&*clients)));
@@ -280,10 +271,10 @@ fn list_classes(classes: &Classes, names: &[String]) -> Result<(), Failure> {
 fn report(args: &RunArgs, view: &GraphView, live: bool, unseen: &Unseen) -> Result<(), Failure> {
     say_clamped(view, None, "fyke");
     let mut out = super::output();
-    let shown = view.nodes.iter().filter(|node| node.exported || args.all);
-    for node in shown {
+    let all = view.nodes.iter().zip(counts::nodes(view));
+    for (node, counted) in all.filter(|(node, _)| node.exported || args.all) {
         if args.json {
-            writeln!(out, "{}", serde_json::to_string(&counts::node(node))?)?;
+            writeln!(out, "{}", serde_json::to_string(&counted)?)?;
             continue;
         }
         if node.counters.iter().all(is_unfit) {
@@ -358,67 +349,13 @@ impl Drawing {
     }
 }
 
-/// A running graph as served on the control socket.
-struct Live {
-    description: Description,
+/// The graphs of one run.
+struct Graphs {
     /// Limits on the files that edits may open, for errors.
     limits: Option<String>,
-    handle: GraphHandle,
-    ledger: Ledger,
-    /// Frames that arrived at the only filter.
-    kept: Kept,
 }
 
-impl Live {
-    fn counters(&self) -> Stats {
-        let (view, labels) = (self.handle.snapshot(), self.ledger.labels());
-        let graph = |(&id, (text, accepted)): (&u64, &(Arc<str>, u64))| FilterCount {
-            id,
-            text: text.to_string(),
-            kind: EntryKind::Graph,
-            accepted: *accepted,
-            label: labels.get(&id).map(edits::label),
-        };
-        Stats {
-            epoch: view.epoch,
-            uptime_ms: u64::try_from(view.elapsed.as_millis()).unwrap_or(u64::MAX),
-            accounting: counts::accounting(&view),
-            filters: view.texts.iter().map(graph).collect(),
-            nodes: counts::nodes(&view),
-            own_filter: None,
-            no_counts: None,
-            kernel: super::space::placement(&self.handle),
-            paused: self.handle.is_paused(),
-        }
-    }
-
-    fn nodes(&self) -> Response {
-        let (view, labels) = (self.handle.snapshot(), self.ledger.labels());
-        let graph = |(&id, (text, accepted)): (&u64, &(Arc<str>, u64))| {
-            let nodes = view.nodes.iter().filter(|node| node.texts.contains(&id));
-            let node = |node: &NodeView| PassCount {
-                id: node.id,
-                text: node.text.to_string(),
-                accepted: node.counts.passed,
-            };
-            FilterPasses {
-                id,
-                text: text.to_string(),
-                kind: EntryKind::Graph,
-                accepted: *accepted,
-                label: labels.get(&id).map(edits::label),
-                passes: nodes.map(node).collect(),
-            }
-        };
-        let filters = view.texts.iter().map(graph).collect();
-        let nodes = counts::nodes(&view);
-        let (epoch, own_filter, no_counts) = (view.epoch, None, None);
-        let kernel = super::space::placement(&self.handle);
-        Response::Passes { epoch, filters, nodes, own_filter, no_counts, kernel }
-    }
-}
-
-impl Live {
+impl Graphs {
     /// The error of an edit, with the missing privilege where that is the cause.
     fn refusal(&self, error: &EditError) -> String {
         let message = error.to_string();
@@ -430,88 +367,23 @@ impl Live {
     }
 }
 
-impl Logged for Live {
-    fn ledger(&self) -> &Ledger {
-        &self.ledger
-    }
+impl Texts for Graphs {
+    const KIND: EntryKind = EntryKind::Graph;
+    const HAS_NODES: bool = true;
 
-    fn put(&self, edit: &Planned<'_>) -> Result<(), GroupError> {
+    fn put(&self, served: &Served<Graphs>, edit: &Planned<'_>) -> Result<(), GroupError> {
         let after = edit.after();
         let alone = |text: &str| fyke_graph::Plan::new(&[text], &classes()).is_err();
         let wrong = |message| wrong_change(edit, message, alone);
         if edit.undoes {
-            let (old, new) = (self.ledger.texts(), &after);
+            let (old, new) = (served.ledger.texts(), &after);
             check_files(old.values(), new.values()).map_err(wrong)?;
         }
-        self.handle.put(after).map_err(|error| wrong(self.refusal(&error)))
+        served.handle.put(after).map_err(|error| wrong(self.refusal(&error)))
     }
 
-    fn accepted(&self) -> HashMap<u64, u64> {
-        let view = self.handle.snapshot();
-        view.texts.iter().map(|(&id, (_, accepted))| (id, *accepted)).collect()
-    }
-
-    fn epoch(&self) -> u64 {
-        self.handle.epoch()
-    }
-
-    fn remarks(&self) -> Vec<String> {
-        self.handle.notes()
-    }
-}
-
-impl Editable for Live {
-    fn logged(&self) -> Result<&dyn Edits, &'static str> {
-        Ok(self)
-    }
-
-    fn epoch(&self) -> u64 {
-        self.handle.epoch()
-    }
-
-    fn show(&self) -> Response {
-        self.nodes()
-    }
-
-    fn stats(&self) -> Stats {
-        self.counters()
-    }
-
-    fn rules(&self, command: &str) -> Response {
-        apply_rules(&self.handle, command)
-    }
-
-    fn graph(&self) -> Option<&GraphHandle> {
-        Some(&self.handle)
-    }
-}
-
-impl Live {
-    fn answer(&self, request: Request, peer: Option<&Peer>) -> Response {
-        match request {
-            Request::Try { .. } | Request::Why { .. } => {
-                let ids: Vec<_> = self.ledger.texts().into_keys().collect();
-                past::of_graph(&self.handle, Some(&self.kept), &ids, request)
-            }
-            other => requests::handle(self, other, peer),
-        }
-    }
-}
-
-impl Controlled for Live {
-    fn handle(&self, request: Request) -> Response {
-        self.answer(request, None)
-    }
-
-    fn handle_from(&self, request: Request, peer: &Peer) -> Response {
-        self.answer(request, Some(peer))
-    }
-
-    fn is_long(&self, request: &Request) -> bool {
-        matches!(request, Request::Show | Request::Try { .. } | Request::Why { .. })
-    }
-
-    fn describe(&self) -> Description {
-        self.description.clone()
+    fn counted(&self, view: &GraphView) -> Vec<(u64, String, u64)> {
+        let texts = view.texts.iter();
+        texts.map(|(&id, (text, accepted))| (id, text.to_string(), *accepted)).collect()
     }
 }

@@ -4,17 +4,20 @@
 //! fyke serves both connections like those of any other client, so it delays no capture.
 
 mod model;
+mod picture;
 mod view;
 
 use super::ctl::{connect, past, program, refused};
 use super::signals::stop_on_signals;
 use super::{Failure, ctl};
 use crate::cli::TopArgs;
+use anyhow::Context;
 use fyke_control::{CallError, Client, Request, Response, Stats};
 use model::{Action, Key, Model};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::Duration;
@@ -26,6 +29,9 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
 /// Runs the command.
 pub fn run(args: &TopArgs) -> Result<(), Failure> {
+    if let Some(path) = &args.svg {
+        return draw(args, path);
+    }
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
         return Err(Failure::Running(anyhow::anyhow!(
             "fyke top needs a terminal; `fyke ctl watch` prints the counts"
@@ -60,6 +66,21 @@ pub fn run(args: &TopArgs) -> Result<(), Failure> {
     let result = show(&mut terminal, &mut model, &counts, &mut actor, &stop);
     ratatui::restore();
     result
+}
+
+/// Draws the screen into a file after some readings.
+fn draw(args: &TopArgs, path: &Path) -> Result<(), Failure> {
+    let watcher = connect(args.pid)?;
+    let title = watcher.target().map_or_else(String::new, ToString::to_string);
+    let mut model = Model::new(title.trim().to_owned());
+    for stats in watcher.watch(args.interval_ms)?.take(usize::from(args.readings).max(1)) {
+        model.update(stats?);
+    }
+    let (columns, lines) = args.size;
+    let drawn = picture::svg(&model, columns, lines);
+    let written =
+        drawn.and_then(|text| fyke_privilege::place::create(path)?.write_all(text.as_bytes()));
+    Ok(written.with_context(|| format!("cannot write {}", path.display()))?)
 }
 
 /// Draws until the user quits.

@@ -1,11 +1,14 @@
 //! `fyke web`: running fykes as a page in a browser.
 
+mod looks;
+
 use super::Failure;
 use super::ctl::program;
 use super::signals::stop_on_signals;
 use crate::cli::WebArgs;
 use fyke_web::{Options, Server};
 use std::io::Write;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Runs the command.
@@ -16,6 +19,7 @@ pub fn run(args: &WebArgs) -> Result<(), Failure> {
         program: program().replace("fyke ctl", "fyke web"),
         edits: !args.read_only,
         payload: args.payload,
+        looks: Arc::new(looks::Again),
     })?;
     let stop = stop_on_signals()?;
     // A reader that closes its end early, such as `head -1`, does not end the server.

@@ -79,6 +79,7 @@ fn responses_survive_the_way_with_unknown_fields() {
         no_counts: Some("no source".into()),
         kernel: Some("the filters run in the kernel, too".into()),
         paused: true,
+        kept_at: Some(3),
     });
     let line = serde_json::to_string(&stats).unwrap();
     assert!(!line.contains('\n'));

@@ -674,6 +674,11 @@ impl GraphHandle {
         node.class.filters?(&node.settings)
     }
 
+    /// The key of the only filter or demultiplexer; `None` if there is none, or several.
+    pub fn filter_key(&self) -> Option<u64> {
+        lock(&self.editor).plan.only_filter().map(|node| node.key)
+    }
+
     /// Places of the filters after devices.
     pub fn placements(&self) -> Vec<Placement> {
         lock(&self.editor).placements.clone()

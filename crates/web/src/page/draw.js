@@ -1,18 +1,20 @@
 // Draws counts, answers, frames and the log. Rows stay where they are, so that the keyboard's place stays too.
+import { drawGraph } from "/graph.js";
+
 const byId = (id) => document.getElementById(id);
 const number = new Intl.NumberFormat("en");
-const count = (value) => number.format(value);
-const perSecond = (value) => `${number.format(Math.round(value))}/s`;
+export const count = (value) => number.format(value);
+export const perSecond = (value) => `${number.format(Math.round(value))}/s`;
 const PARTS = ["passed", "rejected", "taken", "lost"];
 
-function element(tag, attributes = {}, ...children) {
+export function element(tag, attributes = {}, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
   made.append(...children);
   return made;
 }
 
-function setText(node, text) {
+export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
@@ -61,7 +63,7 @@ function drawRows(list, entries, make, update) {
   for (const row of rows.values()) row.remove();
 }
 
-export function drawCounts(state, remove) {
+export function drawCounts(state, remove, chooseEdge) {
   const { counts, before, history } = state;
   const parts = [counts.accepted, counts.rejected, counts.taken, counts.lost];
   const reasons = Object.entries(counts.lost_by_reason).map(([reason, lost]) => `${reason} ${count(lost)}`);
@@ -75,6 +77,7 @@ export function drawCounts(state, remove) {
   const notes = [`epoch ${counts.epoch}`, counts.kernel, counts.no_counts];
   if (counts.rejected_in_kernel) notes.push(`frames rejected in the kernel are ${counts.rejected_in_kernel}`);
   setText(byId("notes"), notes.filter(Boolean).join("; "));
+  drawRunning(state, chooseEdge);
   drawNodes(state);
   drawFilters(counts, before, remove);
 }
@@ -107,6 +110,50 @@ function drawChart(history) {
 function rateOf(state, one, earlier, name) {
   const ms = Math.max(1, state.counts.uptime_ms - (state.before?.uptime_ms ?? 0));
   return earlier ? Math.max(0, one[name] - earlier[name]) * 1000 / ms : 0;
+}
+
+// The frames of an edge: those that arrive at a node with one edge, else those that the node before it passes. Of an
+// edge for one class value into a node with several, the number is not known.
+function drawRunning(state, chooseEdge) {
+  const { counts, before } = state;
+  const now = new Map(counts.nodes.map((one) => [one.id, one]));
+  const earlier = new Map((before?.nodes ?? []).map((one) => [one.id, one]));
+  const rate = (id, name) => perSecond(rateOf(state, now.get(id), earlier.get(id), name));
+  const edge = ({ from, to, class: value, single }) => {
+    const known = single ? rate(to, "arrived") : value === null ? rate(from, "passed") : "";
+    const label = [value === null ? "" : `class ${value}`, known].filter(Boolean).join("  ");
+    const chosen = state.edge !== null && state.edge.from === from && state.edge.to === to;
+    return { label, name: `edge from ${now.get(from).node} to ${now.get(to).node}: ${label}`, marked: chosen };
+  };
+  const node = (one) => ({
+    title: one.node, line: `${rate(one.id, "arrived")} arrive`, name: `${one.node}: ${one.text}`, marked: false,
+  });
+  drawGraph(byId("graph"), counts.nodes, { node, edge }, { edge: chooseEdge });
+}
+
+// All running fykes with their rates; `shown` is the process that the page shows.
+export function drawCaptures(all, shown, choose) {
+  byId("several").hidden = all.length < 2;
+  const entries = all.map((one) => ({ key: `${one.pid}`, one }));
+  const make = ({ one }) => {
+    const button = element("button", { type: "button" }, element("div", { class: "head" }, element("b"),
+      element("span", { class: "rate" })), element("div", { class: "bar", role: "img" }));
+    button.addEventListener("click", () => choose(one.pid));
+    return element("li", {}, button);
+  };
+  drawRows(byId("captures"), entries, make, (row, { one }) => {
+    const [head, bar] = row.firstChild.children;
+    const { counts, history } = one;
+    setText(head.children[0], `${one.pid}  ${one.command ?? "(does not answer)"}`);
+    const last = history.at(-1);
+    const rates = last ? `${perSecond(last.seen)} seen, ${perSecond(last.accepted)} accepted` : "";
+    setText(head.children[1], [counts?.paused ? "paused" : "", rates, counts && counts.lost > 0
+      ? `${count(counts.lost)} lost` : ""].filter(Boolean).join(", "));
+    const parts = counts ? [counts.accepted, counts.rejected, counts.taken, counts.lost] : [0, 0, 0, 0];
+    drawBar(bar, counts?.seen ?? 0, parts);
+    bar.setAttribute("aria-label", `process ${one.pid}: ${count(parts[0])} of ${count(counts?.seen ?? 0)} accepted`);
+    row.firstChild.setAttribute("aria-current", one.pid === shown);
+  });
 }
 
 function drawNodes(state) {
@@ -197,23 +244,42 @@ function answerText(answer) {
   }
 }
 
-export function drawFrames(answer) {
+const NAMES = { rejected: "rejected ones", accepted: "accepted ones" };
+
+export function drawFrames(answer, verdict) {
   const list = byId("frames");
-  if (answer?.response !== "rejected") {
+  if (answer?.response !== "frames") {
     list.replaceChildren();
     setText(byId("why-past"), answer?.message ?? "");
     return;
   }
-  setText(byId("why-past"), `${count(answer.frames.length)} rejected ones among ${past(answer.past)}`);
-  list.replaceChildren(...answer.frames.toReversed().map(({ frame, reasons }) => {
-    const why = reasons.map((reason) => {
+  setText(byId("why-past"), `${count(answer.frames.length)} ${NAMES[verdict] ?? "frames"} among ${past(answer.past)}`);
+  list.replaceChildren(...answer.frames.toReversed().map((one) => {
+    const why = one.reasons.map((reason) => {
       const primitive = reason.decided === null ? "" : `${reason.decided}: `;
       return element("li", { class: "text" }, `filter ${reason.filter}: ${primitive}${reason.result}`);
     });
-    if (answer.more_filters > 0) why.push(element("li", {}, `and ${count(answer.more_filters)} more filters`));
-    return element("li", {}, element("details", {}, element("summary", { class: "text" }, lineOf(frame)),
-      element("ul", {}, ...why)));
+    if (why.length > 0 && answer.more_filters > 0) why.push(element("li", {}, `and ${count(answer.more_filters)} more filters`));
+    const cutBytes = one.captured - one.bytes.length / 2;
+    const rest = cutBytes > 0 ? `\n… ${count(cutBytes)} more bytes` : "";
+    return element("li", {}, element("details", {},
+      element("summary", { class: "text" }, `${one.verdict === "rejected" ? "✗" : "✓"} ${lineOf(one.frame)}`),
+      element("ul", {}, ...why), bytesOf(one.bytes, rest)));
   }));
+}
+
+// Bytes as rows of 16, with their letters.
+export function bytesOf(digits, rest = "") {
+  const rows = [];
+  for (let at = 0; at < digits.length; at += 32) {
+    const bytes = digits.slice(at, at + 32).match(/../g) ?? [];
+    const letters = bytes.map((byte) => {
+      const code = parseInt(byte, 16);
+      return code >= 0x20 && code < 0x7f ? String.fromCharCode(code) : ".";
+    });
+    rows.push(`${(at / 2).toString(16).padStart(4, "0")}  ${bytes.join(" ").padEnd(47)}  ${letters.join("")}`);
+  }
+  return element("pre", { class: "bytes", tabindex: "0", "aria-label": "bytes" }, rows.join("\n") + rest);
 }
 
 function author(author) {

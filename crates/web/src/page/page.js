@@ -1,20 +1,39 @@
 // The running fyke that is shown, its events, and the actions of the user. Drawing is in draw.js.
 //
 // Texts of packets and of other users are set as text, never as HTML.
-import { drawAnswer, drawCounts, drawFrames, drawLog, drawNames, drawState } from "/draw.js";
+import { drawAnswer, drawCaptures, drawCounts, drawFrames, drawLog, drawNames, drawState } from "/draw.js";
+import { startFile } from "/file.js";
 
 const HISTORY = 300; // samples, oldest first
 const MAX_LINE = 4 << 20; // characters of an event
 const token = location.hash.slice(1);
 const byId = (id) => document.getElementById(id);
 
-// before: the last counts. history: { seen, accepted } in frames per second, and epoch if a new one began.
-const state = { pid: null, fykes: [], counts: null, before: null, history: [], ended: null };
+const MAX_FOLLOWED = 16; // fykes with counts
+
+// known: for each process { counts, before, history, ended }. before: the counts before the last. history:
+// { seen, accepted } in frames per second, and epoch if a new one began.
+const state = { pid: null, fykes: [], known: new Map(), edge: null, frames: null };
 let stream = null; // the controller of the open stream
+let followed = ""; // the processes of the stream
+
+const fresh = () => ({ counts: null, before: null, history: [], ended: null });
+function shown() {
+  if (!state.known.has(state.pid)) state.known.set(state.pid, fresh());
+  return state.known.get(state.pid);
+}
+
+// The shown process first, then the rest.
+function wanted() {
+  const others = state.fykes.map((one) => one.pid).filter((pid) => pid !== state.pid);
+  return [...(state.pid === null ? [] : [state.pid]), ...others].slice(0, MAX_FOLLOWED);
+}
 
 function send(path, body, signal) {
-  const headers = { "Authorization": `Bearer ${token}`, "Content-Type": "application/json" };
-  return fetch(path, { method: "POST", headers, body: JSON.stringify(body), signal });
+  const isFile = body instanceof Blob;
+  const kind = isFile ? "application/octet-stream" : "application/json";
+  const headers = { "Authorization": `Bearer ${token}`, "Content-Type": kind };
+  return fetch(path, { method: "POST", headers, body: isFile ? body : JSON.stringify(body), signal });
 }
 
 // Makes a request; returns the answer, which may be an error.
@@ -34,8 +53,9 @@ async function listen() {
   const own = new AbortController();
   stream = own;
   try {
-    const wanted = state.pid === null ? {} : { pid: state.pid };
-    const answer = await send("/api/events", wanted, own.signal);
+    const pids = wanted();
+    followed = pids.join();
+    const answer = await send("/api/events", { pids }, own.signal);
     if (!answer.ok) throw new Error(await answer.text());
     const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
     let rest = "";
@@ -57,50 +77,74 @@ async function listen() {
 
 function take(event) {
   if (event.event === "fykes") takeFykes(event);
-  else if (event.pid !== state.pid) return;
   else if (event.event === "counts") takeCounts(event);
   else if (event.event === "ended") {
-    state.ended = event.reason;
-    drawState("ended", event.reason);
+    if (!state.known.has(event.pid)) state.known.set(event.pid, fresh());
+    state.known.get(event.pid).ended = event.reason;
+    if (event.pid === state.pid) drawState("ended", event.reason);
   }
 }
 
 function takeFykes({ fykes }) {
   state.fykes = fykes;
+  for (const pid of state.known.keys()) {
+    if (pid !== state.pid && !fykes.some((one) => one.pid === pid)) state.known.delete(pid);
+  }
   drawNames(fykes, state.pid);
-  if (fykes.some((one) => one.pid === state.pid)) return;
+  drawAll();
+  const runs = fykes.some((one) => one.pid === state.pid);
   // The shown one has ended, perhaps to be started again.
   const same = (one) => one.command === state.command && one.source === state.source;
-  const next = fykes.find((one) => state.pid !== null && same(one))
+  const next = runs ? undefined : fykes.find((one) => state.pid !== null && same(one))
     ?? (state.pid === null ? fykes.find((one) => one.live) ?? fykes[0] : undefined);
   if (next) choose(next.pid);
+  else if (wanted().join() !== followed) listen();
   else if (state.pid === null) drawState("none", "no running fyke of this user");
-  else drawState("ended", state.ended ?? "it has ended");
+  else if (!runs) drawState("ended", shown().ended ?? "it has ended");
+}
+
+function drawAll() {
+  const all = state.fykes.map((one) => ({ ...one, ...(state.known.get(one.pid) ?? fresh()) }));
+  drawCaptures(all, state.pid, choose);
 }
 
 function choose(pid) {
   const one = state.fykes.find((one) => one.pid === pid);
-  Object.assign(state, { pid, command: one?.command, source: one?.source });
-  Object.assign(state, { counts: null, before: null, history: [], ended: null });
+  Object.assign(state, { pid, command: one?.command, source: one?.source, edge: null, frames: null });
   drawNames(state.fykes, pid);
   drawState("connecting", "connecting");
+  byId("edge-note").textContent = "";
   drawFrames(null);
   drawLog(null);
   listen();
 }
 
 function takeCounts(counts) {
-  const before = state.counts;
-  Object.assign(state, { before, counts });
+  if (!state.known.has(counts.pid)) state.known.set(counts.pid, fresh());
+  const one = state.known.get(counts.pid);
+  const before = one.counts;
+  Object.assign(one, { before, counts });
   if (before) {
     const ms = Math.max(1, counts.uptime_ms - before.uptime_ms);
     const rate = (name) => Math.max(0, counts[name] - before[name]) * 1000 / ms;
     const epoch = counts.epoch === before.epoch ? null : counts.epoch;
-    state.history.push({ seen: rate("seen"), accepted: rate("accepted"), epoch, ms });
-    if (state.history.length > HISTORY) state.history.shift();
+    one.history.push({ seen: rate("seen"), accepted: rate("accepted"), epoch, ms });
+    if (one.history.length > HISTORY) one.history.shift();
   }
+  if (state.fykes.length > 1) drawAll();
+  if (counts.pid !== state.pid) return;
   drawState(counts.paused ? "paused" : "runs", counts.paused ? "paused: frames are lost" : "runs");
-  drawCounts(state, remove);
+  drawCounts({ ...one, edge: state.edge }, remove, chooseEdge);
+}
+
+// The last frames of an edge: the node that filters keeps those that arrive at it.
+function chooseEdge({ from, to }) {
+  const kept = shown().counts?.kept_at ?? null;
+  state.edge = { from, to };
+  const verdict = to === kept ? null : from === kept ? "accepted" : undefined;
+  byId("edge-note").textContent = verdict === undefined
+    ? "the frames of this edge are not kept: only the edges of the filter have their last frames" : "";
+  if (verdict !== undefined && kept !== null) showFrames(verdict);
 }
 
 // Tries the text while it is typed: one request at a time, the last text wins.
@@ -135,11 +179,12 @@ async function add(event) {
 
 const remove = (id) => act({ request: "delete", id });
 const undo = (epoch) => act({ request: "undo", epoch });
-const showWhy = async () => drawFrames(await call({ request: "why", last: 20 }));
+const showFrames = async (verdict) => drawFrames(await call({ request: "frames", last: 20, verdict }), verdict);
+const showWhy = () => showFrames("rejected");
 const showLog = async () => drawLog(await call({ request: "log", last: 30 }), undo);
 
 function pause() {
-  if (state.counts?.paused) return act({ request: "start" });
+  if (shown().counts?.paused) return act({ request: "start" });
   const question = "Pause the capture? Frames that arrive meanwhile are lost.";
   return window.confirm(question) ? act({ request: "pause" }) : undefined;
 }
@@ -157,6 +202,8 @@ byId("edit").addEventListener("submit", add);
 byId("text").addEventListener("input", typed);
 byId("undo").addEventListener("click", () => undo(null));
 byId("why").addEventListener("click", showWhy);
+byId("accepted").addEventListener("click", () => showFrames("accepted"));
+byId("arrived").addEventListener("click", () => showFrames(null));
 byId("log").addEventListener("click", showLog);
 byId("pause").addEventListener("click", pause);
 byId("fykes").addEventListener("change", (event) => choose(Number(event.target.value)));
@@ -166,4 +213,5 @@ window.addEventListener("hashchange", () => location.reload());
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) { stream?.abort(); stream = null; } else listen();
 });
+startFile(send);
 if (!document.hidden) listen();

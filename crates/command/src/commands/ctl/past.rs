@@ -2,7 +2,7 @@
 
 use super::super::one_line;
 use super::log::clock;
-use fyke_control::{Past, Reason, Rejected, ShownFrame, Tried};
+use fyke_control::{Frames, Past, Reason, Rejected, ShownFrame, Tried, Verdict};
 use std::io::{self, Write};
 
 /// Writes what a filter would accept.
@@ -28,17 +28,48 @@ pub fn rejected(out: &mut impl Write, rejected: &Rejected) -> io::Result<()> {
     }
     for one in list {
         line(out, &one.frame)?;
-        for reason in &one.reasons {
-            writeln!(out, "    filter {}: {}", reason.filter, decided(reason))?;
+        reasons(out, &one.reasons)?;
+    }
+    more(out, *more_filters)?;
+    in_kernel(out, past)
+}
+
+/// Writes frames with their bytes.
+pub fn with_bytes(out: &mut impl Write, frames: &Frames) -> io::Result<()> {
+    let Frames { past, frames: list, more_filters } = frames;
+    if list.is_empty() {
+        writeln!(out, "none among {}", self::frames(past))?;
+    }
+    for one in list {
+        line(out, &one.frame)?;
+        reasons(out, &one.reasons)?;
+        // Two digits for each byte; anything else is no answer of fyke.
+        let digits: Vec<_> = one.bytes.bytes().filter(u8::is_ascii_hexdigit).collect();
+        for (number, bytes) in digits.chunks(32).enumerate() {
+            let words: Vec<_> = bytes.chunks(4).map(String::from_utf8_lossy).collect();
+            writeln!(out, "    0x{:04x}:  {}", number * 16, words.join(" "))?;
+        }
+        if let Some(rest @ 1..) = one.captured.checked_sub(digits.len() as u64 / 2) {
+            writeln!(out, "    … {rest} more bytes")?;
         }
     }
-    if *more_filters > 0 {
-        writeln!(
-            out,
-            "{more_filters} more filters reject them, too; only the first are explained"
-        )?;
+    if list.iter().any(|one| one.verdict == Verdict::Rejected) {
+        more(out, *more_filters)?;
     }
     in_kernel(out, past)
+}
+
+fn reasons(out: &mut impl Write, reasons: &[Reason]) -> io::Result<()> {
+    reasons
+        .iter()
+        .try_for_each(|reason| writeln!(out, "    filter {}: {}", reason.filter, decided(reason)))
+}
+
+fn more(out: &mut impl Write, more_filters: u64) -> io::Result<()> {
+    if more_filters == 0 {
+        return Ok(());
+    }
+    writeln!(out, "{more_filters} more filters reject them, too; only the first are explained")
 }
 
 fn decided(reason: &Reason) -> String {

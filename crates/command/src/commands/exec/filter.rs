@@ -394,6 +394,7 @@ impl Editable for ExecFilter {
             no_counts: policy.why_no_counts(),
             kernel: None,
             paused: false,
+            kept_at: None,
         }
     }
 

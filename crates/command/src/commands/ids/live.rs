@@ -248,7 +248,10 @@ impl Live {
             Request::Pause | Request::Start | Request::PauseReader { .. } => {
                 return Err(edits::NO_PAUSE.to_owned());
             }
-            Request::Try { .. } | Request::Why { .. } | Request::Save { .. } => {
+            Request::Try { .. }
+            | Request::Why { .. }
+            | Request::Frames { .. }
+            | Request::Save { .. } => {
                 return Err(edits::NO_FRAMES.to_owned());
             }
             Request::Stats | Request::Describe | Request::Watch { .. } => {

@@ -87,9 +87,10 @@ impl Controlled for Live {
             Request::Pause | Request::Start | Request::PauseReader { .. } => {
                 Response::Error { message: edits::NO_PAUSE.to_owned() }
             }
-            Request::Try { .. } | Request::Why { .. } | Request::Save { .. } => {
-                Response::Error { message: edits::NO_FRAMES.to_owned() }
-            }
+            Request::Try { .. }
+            | Request::Why { .. }
+            | Request::Frames { .. }
+            | Request::Save { .. } => Response::Error { message: edits::NO_FRAMES.to_owned() },
             _ => {
                 let message = "the rules of `fyke ruler run` cannot change while it runs; those of a \
                                graph can: fyke run '(device, IF) > (ruler, FILE) > …', then \

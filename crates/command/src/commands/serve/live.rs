@@ -192,6 +192,7 @@ impl Editable for Live {
             no_counts: None,
             kernel: self.kernel(),
             paused: self.captures.iter().any(|one| one.handle.is_paused()),
+            kept_at: None,
         }
     }
 

@@ -112,7 +112,13 @@ fn history(frame: &mut Frame<'_>, model: &Model, area: Rect) {
 
 fn header(names: &[&'static str]) -> Row<'static> {
     let style = Style::new().add_modifier(Modifier::REVERSED);
-    Row::new(names.iter().map(|name| Cell::from(*name))).style(style)
+    let cell = |(index, name): (usize, &&'static str)| match index {
+        // Texts, and the name of a row.
+        0 => Cell::from(*name),
+        _ if ["text", "instructions"].contains(name) => Cell::from(*name),
+        _ => Cell::from(Line::from(*name).alignment(Alignment::Right)),
+    };
+    Row::new(names.iter().enumerate().map(cell)).style(style)
 }
 
 fn number(value: u64) -> Cell<'static> {

@@ -1,0 +1,187 @@
+//! Control socket of a command with texts of a graph: `fyke run` and `fyke demux`. Shows, counts and edits the texts
+//! with a log, and answers questions about frames of the past.
+
+use super::requests::{self, Editable};
+use super::{counts, edits, live, past, space};
+use fyke_control::{
+    Controlled, Description, EntryKind, FilterCount, FilterPasses, PassCount, Peer, Request,
+    Response, Stats,
+};
+use fyke_filters::{Edits, GroupError, Ledger, Logged, Planned};
+use fyke_graph::{GraphHandle, GraphView, Kept};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Texts of one kind, and the way in which they are put into force.
+pub trait Texts: Send + Sync + Sized + 'static {
+    /// Their kind in lists.
+    const KIND: EntryKind;
+    /// True if clients see the nodes of each text.
+    const HAS_NODES: bool;
+
+    /// Puts an edit into force, all of it or nothing.
+    fn put(&self, served: &Served<Self>, edit: &Planned<'_>) -> Result<(), GroupError>;
+
+    /// The texts with their numbers and frame counts, in their order.
+    fn counted(&self, view: &GraphView) -> Vec<(u64, String, u64)>;
+}
+
+/// A running graph as served on the control socket.
+pub struct Served<T> {
+    /// The texts.
+    pub texts: T,
+    /// The graph.
+    pub handle: GraphHandle,
+    /// The log of edits.
+    pub ledger: Ledger,
+    description: Description,
+    /// Frames that arrived at the only filter.
+    kept: Option<Kept>,
+}
+
+impl<T: Texts> Served<T> {
+    /// Shares a graph. `list` are the texts that it starts with; they get the numbers from 1.
+    pub fn new<'a>(
+        texts: T,
+        list: impl IntoIterator<Item = &'a str>,
+        handle: GraphHandle,
+        description: Description,
+        kept: Option<Kept>,
+    ) -> Arc<Served<T>> {
+        let ledger = Ledger::new(list, handle.epoch());
+        let served = Arc::new(Served { texts, handle, ledger, description, kept });
+        let weak = Arc::downgrade(&served);
+        served.ledger.belongs_to(weak);
+        served
+    }
+
+    /// Returns the texts with their labels and frame counts.
+    pub fn counted(&self, view: &GraphView) -> Vec<FilterCount> {
+        let labels = self.ledger.labels();
+        let counted = self.texts.counted(view).into_iter();
+        let count = |(id, text, accepted)| {
+            let label = labels.get(&id).map(edits::label);
+            FilterCount { id, text, kind: T::KIND, accepted, label }
+        };
+        counted.map(count).collect()
+    }
+
+    fn passes(&self, view: &GraphView, id: u64) -> Vec<PassCount> {
+        let nodes = view.nodes.iter().filter(|node| T::HAS_NODES && node.texts.contains(&id));
+        let pass = |node: &fyke_graph::runtime::NodeView| PassCount {
+            id: node.id,
+            text: node.text.to_string(),
+            accepted: node.counts.passed,
+        };
+        nodes.map(pass).collect()
+    }
+
+    fn answer(&self, request: Request, peer: Option<&Peer>) -> Response {
+        match request {
+            Request::Try { .. } | Request::Why { .. } | Request::Frames { .. } => {
+                let ids: Vec<_> = self.ledger.texts().into_keys().collect();
+                past::of_graph(&self.handle, self.kept.as_ref(), &ids, request)
+            }
+            other => requests::handle(self, other, peer),
+        }
+    }
+}
+
+impl<T: Texts> Logged for Served<T> {
+    fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    fn put(&self, edit: &Planned<'_>) -> Result<(), GroupError> {
+        self.texts.put(self, edit)
+    }
+
+    fn accepted(&self) -> HashMap<u64, u64> {
+        let counted = self.texts.counted(&self.handle.snapshot());
+        counted.into_iter().map(|(id, _, accepted)| (id, accepted)).collect()
+    }
+
+    fn epoch(&self) -> u64 {
+        self.handle.epoch()
+    }
+
+    fn remarks(&self) -> Vec<String> {
+        self.handle.notes()
+    }
+}
+
+impl<T: Texts> Editable for Served<T> {
+    fn logged(&self) -> Result<&dyn Edits, &'static str> {
+        Ok(self)
+    }
+
+    fn epoch(&self) -> u64 {
+        self.handle.epoch()
+    }
+
+    fn show(&self) -> Response {
+        let view = self.handle.snapshot();
+        let filters = self.counted(&view).into_iter().map(|count| FilterPasses {
+            passes: self.passes(&view, count.id),
+            id: count.id,
+            text: count.text,
+            kind: count.kind,
+            accepted: count.accepted,
+            label: count.label,
+        });
+        Response::Passes {
+            epoch: view.epoch,
+            filters: filters.collect(),
+            nodes: if T::HAS_NODES { counts::nodes(&view) } else { Vec::new() },
+            own_filter: None,
+            no_counts: None,
+            kernel: space::placement(&self.handle),
+        }
+    }
+
+    fn stats(&self) -> Stats {
+        let view = self.handle.snapshot();
+        let key = self.kept.as_ref().and_then(|_| self.handle.filter_key());
+        let kept_at = key.and_then(|key| view.nodes.iter().find(|node| node.key == key));
+        Stats {
+            epoch: view.epoch,
+            uptime_ms: u64::try_from(view.elapsed.as_millis()).unwrap_or(u64::MAX),
+            accounting: counts::accounting(&view),
+            filters: self.counted(&view),
+            nodes: counts::nodes(&view),
+            kernel: space::placement(&self.handle),
+            paused: self.handle.is_paused(),
+            kept_at: kept_at.map(|node| node.id),
+            ..Stats::default()
+        }
+    }
+
+    fn rules(&self, command: &str) -> Response {
+        live::apply_rules(&self.handle, command)
+    }
+
+    fn graph(&self) -> Option<&GraphHandle> {
+        Some(&self.handle)
+    }
+}
+
+impl<T: Texts> Controlled for Served<T> {
+    fn handle(&self, request: Request) -> Response {
+        self.answer(request, None)
+    }
+
+    fn handle_from(&self, request: Request, peer: &Peer) -> Response {
+        self.answer(request, Some(peer))
+    }
+
+    fn is_long(&self, request: &Request) -> bool {
+        matches!(
+            request,
+            Request::Show | Request::Try { .. } | Request::Why { .. } | Request::Frames { .. }
+        )
+    }
+
+    fn describe(&self) -> Description {
+        self.description.clone()
+    }
+}

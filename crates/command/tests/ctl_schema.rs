@@ -1,0 +1,194 @@
+//! `fyke ctl --json watch` and `stats` of every kind of running fyke are as `docs/counts.schema.json` describes.
+
+mod common;
+
+use common::{FYKE, Running, folder, inside, send, veth};
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+fn schema() -> Value {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/counts.schema.json");
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+fn is_type(value: &Value, name: &str) -> bool {
+    match name {
+        "object" => value.is_object(),
+        "array" => value.is_array(),
+        "string" => value.is_string(),
+        "boolean" => value.is_boolean(),
+        "integer" => value.is_u64() || value.is_i64(),
+        "number" => value.is_number(),
+        "null" => value.is_null(),
+        other => panic!("the schema has the type {other}"),
+    }
+}
+
+/// Checks a value; the reason with its place if it does not fit. A word of the schema that is not checked is an error.
+fn check(value: &Value, schema: &Value, root: &Value, place: &str) -> Result<(), String> {
+    let wrong = |why: &str| Err(format!("{place}: {why}: {value}"));
+    for (word, rule) in schema.as_object().unwrap() {
+        match word.as_str() {
+            "$schema" | "title" | "description" | "$defs" => {}
+            "$ref" => {
+                let pointer = rule.as_str().unwrap().trim_start_matches('#');
+                check(value, root.pointer(pointer).unwrap(), root, place)?;
+            }
+            "type" => {
+                let names = rule.as_array().cloned().unwrap_or_else(|| vec![rule.clone()]);
+                if !names.iter().any(|name| is_type(value, name.as_str().unwrap())) {
+                    return wrong(&format!("not {rule}"));
+                }
+            }
+            "enum" if !rule.as_array().unwrap().contains(value) => return wrong("not in the list"),
+            "enum" => {}
+            "minimum" if value.as_i64().is_some_and(|it| it < rule.as_i64().unwrap()) => {
+                return wrong("too small");
+            }
+            "minimum" => {}
+            "required" => {
+                let missing = rule
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .find(|name| value.get(name.as_str().unwrap()).is_none());
+                if let Some(name) = missing {
+                    return wrong(&format!("{name} is missing"));
+                }
+            }
+            "items" => {
+                for (index, item) in value.as_array().into_iter().flatten().enumerate() {
+                    check(item, rule, root, &format!("{place}[{index}]"))?;
+                }
+            }
+            "properties" | "additionalProperties" => {
+                for (name, item) in value.as_object().into_iter().flatten() {
+                    let named = &schema["properties"][name];
+                    let rule =
+                        if named.is_null() { &schema["additionalProperties"] } else { named };
+                    match rule.is_object() {
+                        true => check(item, rule, root, &format!("{place}.{name}"))?,
+                        false => return wrong(&format!("{name} is not in the schema")),
+                    }
+                }
+            }
+            other => panic!("the test does not check {other}"),
+        }
+    }
+    Ok(())
+}
+
+fn fits(value: &Value) {
+    let schema = schema();
+    if let Err(why) = check(value, &schema, &schema, "line") {
+        panic!("{why}");
+    }
+}
+
+fn counts(running: &Running) -> Value {
+    let value = serde_json::from_str(&running.ctl(&["stats", "--json"])).unwrap();
+    fits(&value);
+    value
+}
+
+/// Reads lines of `watch` until all frames have been counted.
+fn watched(running: &Running) {
+    let mut watch = Command::new(FYKE);
+    watch.args([
+        "ctl",
+        "--json",
+        "--pid",
+        &running.child.id().to_string(),
+        "watch",
+        "--interval-ms",
+        "20",
+    ]);
+    watch.env("FYKE_RUNTIME_DIR", common::runtime());
+    let mut watch = watch.stdout(Stdio::piped()).spawn().unwrap();
+    send(20, 20);
+    let lines = BufReader::new(watch.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let mut seen = 0;
+    for line in lines.take(500) {
+        let value: Value = serde_json::from_str(&line).unwrap();
+        fits(&value);
+        seen = value["accounting"]["seen"].as_u64().unwrap();
+        if seen >= 40 {
+            break;
+        }
+    }
+    assert!(seen >= 40, "both ends of the pair are captured: {seen}");
+    let _ended = watch.kill();
+    watch.wait().unwrap();
+}
+
+fn ended(mut running: Running) {
+    running.signal("INT");
+    assert!(running.end().success());
+}
+
+#[test]
+fn the_counts_of_every_command_fit_the_schema() {
+    if !inside("the_counts_of_every_command_fit_the_schema") {
+        return;
+    }
+    veth();
+    let (_folder, path) = folder();
+    let start = |words: &[&str]| {
+        let mut command = Command::new(FYKE);
+        let running = Running::start(command.args(words).stdout(Stdio::null()));
+        running.hear("edit: fyke ctl");
+        running
+    };
+    let live = ["-i", "v1", "-i", "v0", "-w", "/dev/null", "--count-all", "udp port 5001"];
+    let running = start(&[&["dump", "-Z", "root"][..], &live].concat());
+    running.ctl(&["add", "--name", "voip", "--for", "5m", "udp port 5060"]);
+    watched(&running);
+    let value = counts(&running);
+    assert_eq!(value["accounting"]["interfaces"].as_array().unwrap().len(), 2);
+    assert_eq!(value["filters"][1]["label"]["name"], "voip");
+    let node =
+        value["nodes"].as_array().unwrap().iter().find(|node| node["id"] == value["kept_at"]);
+    assert_eq!(node.unwrap()["node"], "filter");
+    running.ctl(&["pause"]);
+    assert_eq!(counts(&running)["paused"], true);
+    ended(running);
+
+    let graph = "(device, expression=v1) > {n}(bpf, expression=udp) > (bucket, export=y)";
+    let running = start(&["run", "-Z", "root", graph]);
+    let value = counts(&running);
+    assert_eq!(value["filters"][0]["kind"], "graph");
+    let nodes = value["nodes"].as_array().unwrap();
+    assert_eq!(nodes[1]["feeds"][0]["from"], nodes[0]["id"]);
+    assert_eq!(value["kept_at"], nodes[1]["id"]);
+    ended(running);
+    let file = format!("udp => {}", path("udp.pcap").display());
+    let running = start(&["demux", "-Z", "root", "-i", "v1", &file]);
+    assert!(counts(&running)["kept_at"].is_u64());
+    ended(running);
+}
+
+#[test]
+fn the_check_finds_what_does_not_fit() {
+    let schema = schema();
+    let wrong = |change: &dyn Fn(&mut Value)| {
+        let mut value = serde_json::json!({
+            "response": "stats", "epoch": 1, "uptime_ms": 2, "filters": [],
+            "accounting":
+                {"seen": 1, "delivered": 1, "rejected": 0, "taken": 0, "lost": {"ring": 1}},
+            "target": {"pid": 7, "source": null},
+        });
+        assert_eq!(check(&value, &schema, &schema, "line"), Ok(()));
+        change(&mut value);
+        check(&value, &schema, &schema, "line").unwrap_err()
+    };
+    assert!(wrong(&|value| value["more"] = 1.into()).contains("more is not in the schema"));
+    assert!(wrong(&|value| value["epoch"] = "1".into()).contains("line.epoch: not"));
+    assert!(wrong(&|value| value["response"] = "ok".into()).contains("not in the list"));
+    assert!(
+        wrong(&|value| value["accounting"]["lost"]["ring"] = (-1).into()).contains("too small")
+    );
+    let without = wrong(&|value| drop(value["accounting"].as_object_mut().unwrap().remove("seen")));
+    assert!(without.contains("\"seen\" is missing"), "{without}");
+}

@@ -13,7 +13,7 @@ use crate::language::TextError;
 use crate::node::Kind;
 use crate::placement::{self, Held, Placement, Space};
 use crate::plan::Plan;
-use fyke_capture::Interface;
+use fyke_capture::{Bell, Interface};
 use fyke_filters::FilterSet;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -110,6 +110,8 @@ pub(super) struct Shared {
     asked: AtomicU64,
     /// Value of `asked` that the last snapshot answers.
     answered: AtomicU64,
+    /// Ends the wait of the packet loop for frames; `None` if the system refused it, and then waits are short.
+    pub bell: Option<Bell>,
 }
 
 /// The views that the packet loop published last.
@@ -144,6 +146,10 @@ impl Shared {
         self.waiting.store(false, Ordering::Release);
         self.epoch.fetch_add(1, Ordering::Release);
         self.done.notify_all();
+    }
+
+    fn ring(&self) {
+        self.bell.iter().for_each(Bell::ring);
     }
 
     pub fn close(&self) {
@@ -196,9 +202,15 @@ impl Shared {
         while waits() {
             let due = views.not_before.map_or(called, |time| time.max(called));
             let end = due.min(called + patience) + SNAPSHOT_LIMIT;
-            let left = end.saturating_duration_since(Instant::now());
+            let now = Instant::now();
+            // The loop makes the next snapshot when it is due, and not before.
+            let until = if now < due { due.min(end) } else { end };
+            let left = until.saturating_duration_since(now);
             if left.is_zero() {
                 break;
+            }
+            if until == end {
+                self.ring();
             }
             let waited = self.shown.wait_timeout(views, left);
             views = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -214,6 +226,7 @@ impl Shared {
         }
         *pending = Some(edit);
         self.waiting.store(true, Ordering::Release);
+        self.ring();
         let waits = |_: &mut Option<Pending>| {
             self.waiting.load(Ordering::Acquire) && !self.closed.load(Ordering::Acquire)
         };
@@ -296,7 +309,7 @@ impl Opened {
             .for_each(|lower| lower.begin());
         let taps = editor.placements.iter().filter_map(|placement| placement.tap.as_ref());
         taps.flat_map(|place| &place.tap).for_each(|tap| tap.begin());
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Shared { bell: Bell::new().ok(), ..Shared::default() });
         let (plan, texts) = (editor.plan.clone(), editor.texts.clone());
         let crew = match editor.workers {
             1 => None,

@@ -57,6 +57,8 @@ pub(super) struct Signs {
     pub front: Arc<Mutex<()>>,
     /// For each worker with rings, the earliest time of a frame that it may still pass on, in nanoseconds.
     pub clocks: Arc<[AtomicU64]>,
+    /// Time of one of the last frames that a worker with rings has read, in nanoseconds.
+    pub last: AtomicU64,
 }
 
 /// A new interface: the key of its node, its number, and a ring for each worker.

@@ -28,7 +28,7 @@ use super::orders::{Edit, NewRings, Order, Parcel, Signs, lock, show};
 use super::rings;
 use crate::node::{Counter, Emitted};
 use crate::plan::PlanNode;
-use fyke_capture::{Account, Interface};
+use fyke_capture::{Account, Bell, Interface};
 use fyke_frame::{BATCH_CAPACITY, Batch, Frame, walk};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -44,6 +44,8 @@ const QUEUED: usize = 8;
 const PAUSE: Duration = Duration::from_micros(200);
 /// Longest wait of a worker for its outputs before it does its other work.
 const PATIENCE: Duration = Duration::from_millis(20);
+/// Longest wait for the counts of workers that read rings: more of them than processors take turns.
+const SHOWN: Duration = Duration::from_millis(300);
 /// Interval at which a worker ticks its nodes and publishes its counts.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -53,6 +55,14 @@ struct Worker {
     filling: Option<Parcel>,
     view: Arc<Mutex<Counted>>,
     thread: Option<JoinHandle<()>>,
+    /// Ends its wait for frames, if it reads rings; `None` if the system refused it.
+    bell: Option<Arc<Bell>>,
+}
+
+impl Worker {
+    fn ring(&self) {
+        self.bell.iter().for_each(|bell| bell.ring());
+    }
 }
 
 /// All workers.
@@ -80,12 +90,14 @@ impl Crew {
             let shown = Arc::clone(&view);
             let thread = std::thread::Builder::new().name(format!("graph {number}"));
             let signs = Arc::clone(&signs);
+            let bell = has_rings.then(Bell::new).and_then(Result::ok).map(Arc::new);
+            let heard = bell.clone();
             let thread = thread.spawn(move || match has_rings {
-                true => rings::work(number, &receiver, &shown, &signs),
+                true => rings::work(number, &receiver, &shown, &signs, heard.as_deref()),
                 false => work(&receiver, &shown, &signs),
             })?;
             let (sender, thread) = (Some(sender), Some(thread));
-            workers.push(Worker { sender, filling: None, view, thread });
+            workers.push(Worker { sender, filling: None, view, thread, bell });
         }
         let (hashes, interfaces) = (RandomState::new(), HashMap::new());
         Ok(Crew { workers, hashes, interfaces, signs, has_rings, broken: false })
@@ -170,7 +182,7 @@ impl Crew {
     fn hand(&mut self, place: usize, mut order: Order, patience: &mut Patience<'_>) {
         while let Some(sender) = &self.workers[place].sender {
             order = match sender.try_send(order) {
-                Ok(()) => return,
+                Ok(()) => return self.workers[place].ring(),
                 Err(TrySendError::Full(order)) => order,
                 Err(TrySendError::Disconnected(_)) => break,
             };
@@ -178,6 +190,11 @@ impl Crew {
             std::thread::sleep(PAUSE);
         }
         self.broken = true;
+    }
+
+    /// Ends the waits of workers for frames.
+    pub fn wake(&self) {
+        self.workers.iter().for_each(Worker::ring);
     }
 
     /// Makes workers give up their outputs if their time is over.
@@ -213,11 +230,16 @@ impl Crew {
         if filters {
             let (done, all_done) = sync_channel(self.workers.len());
             let mut asked = 0;
-            for sender in self.workers.iter().filter_map(|worker| worker.sender.as_ref()) {
+            for worker in &self.workers {
+                let Some(sender) = &worker.sender else { continue };
                 sender.try_send(Order::Show(done.clone())).ok()?;
+                worker.ring();
                 asked += 1;
             }
-            (0..asked).try_for_each(|_| all_done.recv_timeout(PATIENCE)).ok()?;
+            // The thread of the engine reads no frames of rings, so it may wait for workers that do.
+            let end = Instant::now() + if self.has_rings { SHOWN } else { PATIENCE };
+            let left = || end.saturating_duration_since(Instant::now());
+            (0..asked).try_for_each(|_| all_done.recv_timeout(left())).ok()?;
         }
         let mut views = self.workers.iter().map(|worker| lock(&worker.view).clone());
         let mut sum = views.next().unwrap_or_default();
@@ -265,6 +287,7 @@ impl Crew {
         self.flush(patience);
         for place in (0..self.workers.len()).rev() {
             self.workers[place].sender = None;
+            self.workers[place].ring();
             let Some(thread) = self.workers[place].thread.take() else { continue };
             while !thread.is_finished() {
                 self.look(patience);

@@ -450,7 +450,9 @@ impl Engine {
         let Some(view) = self.look(snapshot) else { return false };
         self.account(&view);
         self.boards.show(&view);
-        self.shared.publish(view, snapshot.then_some((began, asked)));
+        // Workers are waited for without using the processor, so this wait does not count.
+        let took = self.crew.as_ref().map_or_else(|| began.elapsed(), Crew::show_time);
+        self.shared.publish(view, snapshot.then_some((took, asked)));
         if snapshot {
             self.snapshots_are_cheap = self.crew.is_none() && began.elapsed() < CHEAP;
         }

@@ -12,7 +12,7 @@
 
 use super::merge::SETTLED;
 use super::nodes::{Counted, Input, Nodes};
-use super::orders::{Edit, NewRings, Order, Signs, WorkerRing, show};
+use super::orders::{Edit, NewRings, Order, Signs, WorkerRing, answer, show};
 use fyke_capture::{Bell, Next};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -112,10 +112,7 @@ impl Worker<'_> {
     fn carry_out(&mut self, order: Order) {
         match order {
             Order::Edit(edit) => self.edit(edit),
-            Order::Show(done) => {
-                // The receiver is gone if the engine has stopped waiting.
-                let _ended = self.show(true).then(|| done.send(()));
-            }
+            Order::Show(done) => answer(&done, || self.show(true)),
             Order::Account(accounts) => self.nodes.account(&accounts),
             Order::Frames(_) => debug_assert!(false, "these workers get no parcels"),
         }

@@ -24,7 +24,7 @@
 use super::engine::Patience;
 use super::nodes::{Counted, Fresh, Input, Nodes};
 use super::once;
-use super::orders::{Edit, NewRings, Order, Parcel, Signs, lock, show};
+use super::orders::{Edit, NewRings, Order, Parcel, Signs, answer, lock, show};
 use super::rings;
 use crate::node::{Counter, Emitted};
 use crate::plan::PlanNode;
@@ -75,6 +75,8 @@ pub(super) struct Crew {
     has_rings: bool,
     /// True if a worker has ended early: no branch is left there.
     broken: bool,
+    /// Longest time that a worker took for the last counts with those of filters.
+    show_time: Duration,
 }
 
 impl Crew {
@@ -100,7 +102,15 @@ impl Crew {
             workers.push(Worker { sender, filling: None, view, thread, bell });
         }
         let (hashes, interfaces) = (RandomState::new(), HashMap::new());
-        Ok(Crew { workers, hashes, interfaces, signs, has_rings, broken: false })
+        Ok(Crew {
+            workers,
+            hashes,
+            interfaces,
+            signs,
+            has_rings,
+            broken: false,
+            show_time: Duration::ZERO,
+        })
     }
 
     /// Replaces the graph on every worker, between two parcels: parcels handed over before run through the old graph,
@@ -239,7 +249,11 @@ impl Crew {
             // The thread of the engine reads no frames of rings, so it may wait for workers that do.
             let end = Instant::now() + if self.has_rings { SHOWN } else { PATIENCE };
             let left = || end.saturating_duration_since(Instant::now());
-            (0..asked).try_for_each(|_| all_done.recv_timeout(left())).ok()?;
+            let mut longest = Duration::ZERO;
+            for _ in 0..asked {
+                longest = longest.max(all_done.recv_timeout(left()).ok()?);
+            }
+            self.show_time = longest;
         }
         let mut views = self.workers.iter().map(|worker| lock(&worker.view).clone());
         let mut sum = views.next().unwrap_or_default();
@@ -273,6 +287,11 @@ impl Crew {
             }
         }
         Some(sum)
+    }
+
+    /// Longest time that a worker took for the last counts with those of filters, without the wait for its turn.
+    pub fn show_time(&self) -> Duration {
+        self.show_time
     }
 
     /// Passes the accounts of live interfaces to the nodes that exist once.
@@ -316,10 +335,7 @@ fn work(orders: &Receiver<Order>, shown: &Mutex<Counted>, signs: &Signs) {
                 // The receiver is gone if the engine has stopped waiting.
                 let _ended = edit.done.send(());
             }
-            Ok(Order::Show(done)) => {
-                // The receiver is gone if the engine has stopped waiting.
-                let _ended = show(&nodes, true).then(|| done.send(()));
-            }
+            Ok(Order::Show(done)) => answer(&done, || show(&nodes, true)),
             Ok(Order::Account(accounts)) => nodes.account(&accounts),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,

@@ -279,7 +279,6 @@ impl Engine {
             inlet.stopped = inlet.source.stop();
             inlet.ended = !inlet.stopped;
         }
-        self.crew.iter().for_each(Crew::wake);
         while !self.has_ended() && started.elapsed() < SOURCES {
             self.crew.iter().for_each(|crew| crew.look(patience));
             if !self.nodes.make_room(PATIENCE) {
@@ -450,9 +449,7 @@ impl Engine {
         let Some(view) = self.look(snapshot) else { return false };
         self.account(&view);
         self.boards.show(&view);
-        // Workers are waited for without using the processor, so this wait does not count.
-        let took = self.crew.as_ref().map_or_else(|| began.elapsed(), Crew::show_time);
-        self.shared.publish(view, snapshot.then_some((took, asked)));
+        self.shared.publish(view, snapshot.then_some((began.elapsed(), asked)));
         if snapshot {
             self.snapshots_are_cheap = self.crew.is_none() && began.elapsed() < CHEAP;
         }

@@ -8,7 +8,6 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
 /// Frames for a worker.
 pub(super) struct Parcel {
@@ -23,8 +22,8 @@ pub(super) struct Parcel {
 /// An order to a worker.
 pub(super) enum Order {
     Frames(Parcel),
-    /// Publishes all counts, including those of filters; the answer is the time that this took.
-    Show(SyncSender<Duration>),
+    /// Publishes all counts, including those of filters.
+    Show(SyncSender<()>),
     /// Accounts of live interfaces; for the first worker.
     Account(Vec<(Interface, Account)>),
     Edit(Edit),
@@ -58,8 +57,6 @@ pub(super) struct Signs {
     pub front: Arc<Mutex<()>>,
     /// For each worker with rings, the earliest time of a frame that it may still pass on, in nanoseconds.
     pub clocks: Arc<[AtomicU64]>,
-    /// Time of one of the last frames that a worker with rings has read, in nanoseconds.
-    pub last: AtomicU64,
 }
 
 /// A new interface: the key of its node, its number, and a ring for each worker.
@@ -83,15 +80,6 @@ pub(super) struct WorkerRing {
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Publishes all counts of a worker by `show`, and answers with the time that this took.
-pub(super) fn answer(done: &SyncSender<Duration>, show: impl FnOnce() -> bool) {
-    let began = Instant::now();
-    if show() {
-        // The receiver is gone if the engine has stopped waiting.
-        let _ended = done.send(began.elapsed());
-    }
 }
 
 /// Publishes the counts of a worker; false if an edit of filters is being committed.

@@ -12,18 +12,15 @@
 
 use super::merge::SETTLED;
 use super::nodes::{Counted, Input, Nodes};
-use super::orders::{Edit, NewRings, Order, Signs, WorkerRing, answer, show};
-use fyke_capture::{Bell, Next};
+use super::orders::{Edit, NewRings, Order, Signs, WorkerRing, show};
+use fyke_capture::Next;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Longest wait for frames or for outputs before a worker does its other work.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// The same for frames, if no worker has read one for this time: outputs wait for the clock of a quiet worker only
-/// while others have frames for them. Orders and frames end the wait.
-const REST: Duration = Duration::from_millis(250);
 /// Interval at which a worker ticks its nodes and publishes its counts.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -47,23 +44,14 @@ struct Worker<'a> {
     rings: Vec<WorkerRing>,
     signs: &'a Signs,
     shown: &'a Mutex<Counted>,
-    bell: Option<&'a Bell>,
-    /// True if all rings listen to the bell.
-    listens: bool,
 }
 
 /// Runs a worker until the engine closes its queue.
-pub(super) fn work(
-    place: usize,
-    orders: &Receiver<Order>,
-    shown: &Mutex<Counted>,
-    signs: &Signs,
-    bell: Option<&Bell>,
-) {
+pub(super) fn work(place: usize, orders: &Receiver<Order>, shown: &Mutex<Counted>, signs: &Signs) {
     let mut nodes = Nodes::default();
     nodes.front_gate = Some(std::sync::Arc::clone(&signs.front));
     nodes.paused = Some(std::sync::Arc::clone(&signs.paused));
-    let mut worker = Worker { place, nodes, rings: Vec::new(), signs, shown, bell, listens: false };
+    let mut worker = Worker { place, nodes, rings: Vec::new(), signs, shown };
     let (mut ticked, mut failures) = (Instant::now(), 0);
     loop {
         let has_room = worker.make_room();
@@ -112,7 +100,10 @@ impl Worker<'_> {
     fn carry_out(&mut self, order: Order) {
         match order {
             Order::Edit(edit) => self.edit(edit),
-            Order::Show(done) => answer(&done, || self.show(true)),
+            Order::Show(done) => {
+                // The receiver is gone if the engine has stopped waiting.
+                let _ended = self.show(true).then(|| done.send(()));
+            }
             Order::Account(accounts) => self.nodes.account(&accounts),
             Order::Frames(_) => debug_assert!(false, "these workers get no parcels"),
         }
@@ -152,27 +143,13 @@ impl Worker<'_> {
     }
 
     fn set_patience(&mut self) {
-        let bell = self.bell;
-        let listens = |ring: &mut WorkerRing| bell.is_some_and(|bell| ring.source.listen(bell));
-        self.listens = self.rings.iter_mut().map(listens).fold(true, |all, one| all & one);
         let patience = if self.rings.len() == 1 { PATIENCE } else { Duration::ZERO };
         self.rings.iter_mut().for_each(|ring| ring.source.set_patience(patience));
-    }
-
-    /// Longest wait for frames.
-    fn patience(&self) -> Duration {
-        let last = self.signs.last.load(Ordering::Relaxed);
-        let is_quiet = now_ns().saturating_sub(last) > REST.as_nanos() as u64;
-        if self.listens && is_quiet { REST } else { PATIENCE }
     }
 
     /// Evaluates a batch of every ring.
     fn read(&mut self) {
         let mut idle = true;
-        let patience = self.patience();
-        if let [ring] = &mut self.rings[..] {
-            ring.source.set_patience(patience);
-        }
         // A ring that is far ahead waits, because outputs wait for the other rings.
         let limit = self.earliest().saturating_add(AHEAD.as_nanos() as u64);
         for ring in self.rings.iter_mut().filter(|ring| ring.clock <= limit) {
@@ -190,7 +167,6 @@ impl Worker<'_> {
                     };
                     self.nodes.arrive(ring.at, &input);
                     ring.clock = ring.clock.max(last);
-                    note(&self.signs.last, last);
                 }
                 Ok(Next::Idle) => ring.clock = ring.clock.max(settled_ns()),
                 // The source that represents all rings reports a failure.
@@ -212,7 +188,7 @@ impl Worker<'_> {
             let readiness: Vec<_> = self.rings.iter().map(|ring| ring.source.readiness()).collect();
             if readiness.len() > 1 && readiness.iter().all(Option::is_some) {
                 let readiness: Vec<_> = readiness.into_iter().flatten().collect();
-                fyke_capture::wait_for_any(&readiness, patience);
+                fyke_capture::wait_for_any(&readiness, PATIENCE);
             }
         }
     }
@@ -242,19 +218,8 @@ impl Worker<'_> {
     }
 }
 
-/// Keeps the time of a frame that is later than the last one by a part of [`REST`], so that workers seldom write it.
-fn note(last: &AtomicU64, time_ns: u64) {
-    if time_ns > last.load(Ordering::Relaxed).saturating_add(REST.as_nanos() as u64 / 16) {
-        last.store(time_ns, Ordering::Relaxed);
-    }
-}
-
 /// Time before which a quiet ring has handed over all frames, in nanoseconds.
 fn settled_ns() -> u64 {
-    now_ns().saturating_sub(SETTLED.as_nanos() as u64)
-}
-
-fn now_ns() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+    u64::try_from(since.saturating_sub(SETTLED).as_nanos()).unwrap_or(u64::MAX)
 }

@@ -24,11 +24,11 @@
 use super::engine::Patience;
 use super::nodes::{Counted, Fresh, Input, Nodes};
 use super::once;
-use super::orders::{Edit, NewRings, Order, Parcel, Signs, answer, lock, show};
+use super::orders::{Edit, NewRings, Order, Parcel, Signs, lock, show};
 use super::rings;
 use crate::node::{Counter, Emitted};
 use crate::plan::PlanNode;
-use fyke_capture::{Account, Bell, Interface};
+use fyke_capture::{Account, Interface};
 use fyke_frame::{BATCH_CAPACITY, Batch, Frame, walk};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -44,8 +44,6 @@ const QUEUED: usize = 8;
 const PAUSE: Duration = Duration::from_micros(200);
 /// Longest wait of a worker for its outputs before it does its other work.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// Longest wait for the counts of workers that read rings: more of them than processors take turns.
-const SHOWN: Duration = Duration::from_millis(300);
 /// Interval at which a worker ticks its nodes and publishes its counts.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -55,14 +53,6 @@ struct Worker {
     filling: Option<Parcel>,
     view: Arc<Mutex<Counted>>,
     thread: Option<JoinHandle<()>>,
-    /// Ends its wait for frames, if it reads rings; `None` if the system refused it.
-    bell: Option<Arc<Bell>>,
-}
-
-impl Worker {
-    fn ring(&self) {
-        self.bell.iter().for_each(|bell| bell.ring());
-    }
 }
 
 /// All workers.
@@ -75,8 +65,6 @@ pub(super) struct Crew {
     has_rings: bool,
     /// True if a worker has ended early: no branch is left there.
     broken: bool,
-    /// Longest time that a worker took for the last counts with those of filters.
-    show_time: Duration,
 }
 
 impl Crew {
@@ -92,25 +80,15 @@ impl Crew {
             let shown = Arc::clone(&view);
             let thread = std::thread::Builder::new().name(format!("graph {number}"));
             let signs = Arc::clone(&signs);
-            let bell = has_rings.then(Bell::new).and_then(Result::ok).map(Arc::new);
-            let heard = bell.clone();
             let thread = thread.spawn(move || match has_rings {
-                true => rings::work(number, &receiver, &shown, &signs, heard.as_deref()),
+                true => rings::work(number, &receiver, &shown, &signs),
                 false => work(&receiver, &shown, &signs),
             })?;
             let (sender, thread) = (Some(sender), Some(thread));
-            workers.push(Worker { sender, filling: None, view, thread, bell });
+            workers.push(Worker { sender, filling: None, view, thread });
         }
         let (hashes, interfaces) = (RandomState::new(), HashMap::new());
-        Ok(Crew {
-            workers,
-            hashes,
-            interfaces,
-            signs,
-            has_rings,
-            broken: false,
-            show_time: Duration::ZERO,
-        })
+        Ok(Crew { workers, hashes, interfaces, signs, has_rings, broken: false })
     }
 
     /// Replaces the graph on every worker, between two parcels: parcels handed over before run through the old graph,
@@ -192,7 +170,7 @@ impl Crew {
     fn hand(&mut self, place: usize, mut order: Order, patience: &mut Patience<'_>) {
         while let Some(sender) = &self.workers[place].sender {
             order = match sender.try_send(order) {
-                Ok(()) => return self.workers[place].ring(),
+                Ok(()) => return,
                 Err(TrySendError::Full(order)) => order,
                 Err(TrySendError::Disconnected(_)) => break,
             };
@@ -200,11 +178,6 @@ impl Crew {
             std::thread::sleep(PAUSE);
         }
         self.broken = true;
-    }
-
-    /// Ends the waits of workers for frames.
-    pub fn wake(&self) {
-        self.workers.iter().for_each(Worker::ring);
     }
 
     /// Makes workers give up their outputs if their time is over.
@@ -240,20 +213,11 @@ impl Crew {
         if filters {
             let (done, all_done) = sync_channel(self.workers.len());
             let mut asked = 0;
-            for worker in &self.workers {
-                let Some(sender) = &worker.sender else { continue };
+            for sender in self.workers.iter().filter_map(|worker| worker.sender.as_ref()) {
                 sender.try_send(Order::Show(done.clone())).ok()?;
-                worker.ring();
                 asked += 1;
             }
-            // The thread of the engine reads no frames of rings, so it may wait for workers that do.
-            let end = Instant::now() + if self.has_rings { SHOWN } else { PATIENCE };
-            let left = || end.saturating_duration_since(Instant::now());
-            let mut longest = Duration::ZERO;
-            for _ in 0..asked {
-                longest = longest.max(all_done.recv_timeout(left()).ok()?);
-            }
-            self.show_time = longest;
+            (0..asked).try_for_each(|_| all_done.recv_timeout(PATIENCE)).ok()?;
         }
         let mut views = self.workers.iter().map(|worker| lock(&worker.view).clone());
         let mut sum = views.next().unwrap_or_default();
@@ -289,11 +253,6 @@ impl Crew {
         Some(sum)
     }
 
-    /// Longest time that a worker took for the last counts with those of filters, without the wait for its turn.
-    pub fn show_time(&self) -> Duration {
-        self.show_time
-    }
-
     /// Passes the accounts of live interfaces to the nodes that exist once.
     pub fn account(&mut self, accounts: Vec<(Interface, Account)>) {
         let sender = self.workers.first().and_then(|worker| worker.sender.as_ref());
@@ -306,7 +265,6 @@ impl Crew {
         self.flush(patience);
         for place in (0..self.workers.len()).rev() {
             self.workers[place].sender = None;
-            self.workers[place].ring();
             let Some(thread) = self.workers[place].thread.take() else { continue };
             while !thread.is_finished() {
                 self.look(patience);
@@ -335,7 +293,10 @@ fn work(orders: &Receiver<Order>, shown: &Mutex<Counted>, signs: &Signs) {
                 // The receiver is gone if the engine has stopped waiting.
                 let _ended = edit.done.send(());
             }
-            Ok(Order::Show(done)) => answer(&done, || show(&nodes, true)),
+            Ok(Order::Show(done)) => {
+                // The receiver is gone if the engine has stopped waiting.
+                let _ended = show(&nodes, true).then(|| done.send(()));
+            }
             Ok(Order::Account(accounts)) => nodes.account(&accounts),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,

@@ -11,6 +11,7 @@
 use crate::error::ReadError;
 use crate::ring::{RingOptions, RingSource};
 use crate::source::{Interface, Next, Notice, SocketFilter, Source, SourceStats};
+use crate::sys::poll::Bell;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -170,6 +171,10 @@ impl Source for RingShare {
 
     fn set_patience(&mut self, patience: Duration) {
         self.ring.set_patience(patience);
+    }
+
+    fn listen(&mut self, bell: &Bell) -> bool {
+        self.ring.listen(bell)
     }
 
     fn stop(&mut self) -> bool {

@@ -82,6 +82,7 @@ pub use source::{
     DEFAULT_SNAPLEN, HeldFrames, HeldMark, Interface, LinkState, LookBack, Next, Notice,
     SocketFilter, Source, SourceStats,
 };
+pub use sys::poll::Bell;
 
 pub use xdp::{DROP_REASONS, DriverFilter, Redirect, Redirected, XdpOptions, XdpSource};
 

@@ -37,7 +37,7 @@ use crate::source::{
 };
 use crate::sys::lengths;
 use crate::sys::packet::{PacketSocket, grace_period};
-use crate::sys::poll::Edge;
+use crate::sys::poll::{Bell, Edge};
 use crate::sys::ring::Ring;
 use block::{Shape, View, Walk};
 use fyke_frame::{BATCH_CAPACITY, Batch, Frame, LinkType, Meta};
@@ -318,7 +318,15 @@ impl RingSource {
                 self.check_link()?;
                 return Ok(false);
             }
-            self.wait(left.as_millis().saturating_add(1).min(u128::from(u16::MAX)) as u16)?;
+            let is_up = self.state == LinkState::Up;
+            let left = if is_up { left } else { left.min(LOOK) };
+            let left_ms = left.as_millis().saturating_add(1).min(u128::from(u16::MAX)) as u16;
+            if self.wait(left_ms)? && !self.ring.is_filled(self.next_block) {
+                return Ok(false);
+            }
+            if !is_up {
+                self.check_link()?;
+            }
         }
         if self.state == LinkState::Down && self.looked.elapsed() >= LOOK {
             // Frames flow again, perhaps without a pause.
@@ -336,10 +344,15 @@ impl RingSource {
         Ok(true)
     }
 
-    /// Waits for a change of the ring. The socket reports at once that the interface goes down, also under load.
-    fn wait(&mut self, timeout_ms: u16) -> Result<(), LiveError> {
+    /// Waits for a change of the ring; true if the caller may have other work. The socket reports at once that the
+    /// interface goes down, also under load.
+    fn wait(&mut self, timeout_ms: u16) -> Result<bool, LiveError> {
         let waited = self.edge.wait(timeout_ms).map_err(|source| self.failed("epoll_wait", source));
-        if waited? { self.check_link() } else { Ok(()) }
+        let woken = waited?;
+        if woken.has_error {
+            self.check_link()?;
+        }
+        Ok(woken.is_called)
     }
 
     /// Checks the interface. While it is down or gone, the capture waits.
@@ -568,6 +581,10 @@ impl Source for RingSource {
     /// A wait that is shorter than the time-out of a block would only wake up for nothing.
     fn set_patience(&mut self, patience: Duration) {
         self.timeout = if patience.is_zero() { patience } else { patience.max(self.retire) };
+    }
+
+    fn listen(&mut self, bell: &Bell) -> bool {
+        self.edge.listen(bell).is_ok()
     }
 
     fn stop(&mut self) -> bool {

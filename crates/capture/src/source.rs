@@ -7,6 +7,7 @@
 use crate::error::ReadError;
 use crate::server::FrameServer;
 use crate::socket::FilterSocket;
+use crate::sys::poll::Bell;
 use crate::xdp::{DROP_REASONS, DriverFilter};
 use fyke_frame::{Batch, Frame, LinkType};
 use std::os::fd::BorrowedFd;
@@ -85,6 +86,12 @@ pub trait Source: Send {
     /// Sets the longest wait of [`next`](Self::next) for frames. With zero it never waits: a quiet source must not
     /// delay others that the same thread reads.
     fn set_patience(&mut self, _patience: Duration) {}
+
+    /// Has [`next`](Self::next) return [`Next::Idle`] early whenever the bell rings, so that a long wait for frames
+    /// delays no other work of its thread. False if the source cannot; its waits should be short then.
+    fn listen(&mut self, _bell: &Bell) -> bool {
+        false
+    }
 
     /// Stops accepting frames. Returns true if frames that arrived before may be left: [`next`](Self::next) returns
     /// them, and then [`Next::End`], within a bounded time. Returns false for sources without frames of their own,
@@ -194,6 +201,10 @@ impl<S: Source + ?Sized> Source for Box<S> {
 
     fn set_patience(&mut self, patience: Duration) {
         (**self).set_patience(patience);
+    }
+
+    fn listen(&mut self, bell: &Bell) -> bool {
+        (**self).listen(bell)
     }
 
     fn stop(&mut self) -> bool {

@@ -52,6 +52,7 @@ use fyke_capture::{
     FileOptions, FileSource, MAX_FILES, MergedFiles, RingOptions, RingSource, Source,
 };
 use fyke_graph::node::Settings;
+use rustix::process::{Resource, getrlimit};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -79,7 +80,7 @@ impl Failure {
     pub fn message(&self) -> String {
         match self {
             Failure::Usage(message) => message.clone(),
-            Failure::Running(error) => told_once(error),
+            Failure::Running(error) => with_limit(told_once(error)),
             Failure::Pipe | Failure::Status(_) => "it has ended".to_owned(),
         }
     }
@@ -92,6 +93,21 @@ fn told_once(error: &anyhow::Error) -> String {
         text if text.ends_with(&cause) => text,
         text => text + ": " + &cause,
     })
+}
+
+/// Completes the message of a failure for want of descriptors. The text is searched, because errors pass through
+/// libraries that keep their text only.
+fn with_limit(message: String) -> String {
+    let too_many = std::io::Error::from(rustix::io::Errno::MFILE).to_string();
+    if !message.contains(&too_many) {
+        return message;
+    }
+    let limit = getrlimit(Resource::Nofile).current;
+    let limit = limit.map_or_else(String::new, |limit| format!(" {limit}"));
+    format!(
+        "{message}; this process may have{limit} files and sockets open: raise the limit \
+         (ulimit -n, in a unit LimitNOFILE=); a capture needs about 40, and 8 more for each worker"
+    )
 }
 
 impl<E: Into<anyhow::Error>> From<E> for Failure {

@@ -57,8 +57,20 @@ impl Edge {
 
     /// Watches another descriptor, too, which must stay open as long as the watch.
     pub(crate) fn add(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
+        self.add_as(fd, CHANGE)
+    }
+
+    /// Has waits end when the bell rings, too. The watch ends with the bell.
+    pub(crate) fn listen(&self, bell: &Bell) -> io::Result<()> {
+        match self.add_as(bell.0.as_fd(), CALL) {
+            Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Ok(()),
+            added => added,
+        }
+    }
+
+    fn add_as(&self, fd: BorrowedFd<'_>, number: u64) -> io::Result<()> {
         let events = (libc::EPOLLIN | libc::EPOLLERR | libc::EPOLLET) as u32;
-        let mut event = libc::epoll_event { events, u64: 0 };
+        let mut event = libc::epoll_event { events, u64: number };
         let (epoll_fd, fd) = (self.0.as_raw_fd(), fd.as_raw_fd());
         // SAFETY: `event` is a valid epoll_event, which the call only reads.
         let added = unsafe { libc::epoll_ctl(epoll_fd, libc::EPOLL_CTL_ADD, fd, &raw mut event) };
@@ -70,15 +82,69 @@ impl Edge {
         self.0.as_fd()
     }
 
-    /// Waits for a change since the last wait, the time-out or a signal. True if the descriptor reports an error.
-    pub(crate) fn wait(&self, timeout_ms: u16) -> io::Result<bool> {
+    /// Waits for a change or a ring of a bell since the last wait, the time-out or a signal.
+    pub(crate) fn wait(&self, timeout_ms: u16) -> io::Result<Woken> {
         let mut event = libc::epoll_event { events: 0, u64: 0 };
         // SAFETY: `event` has space for one event, and the count is one.
         let ready = unsafe {
             libc::epoll_wait(self.0.as_raw_fd(), &raw mut event, 1, i32::from(timeout_ms))
         };
-        let events = event.events;
-        Ok(woken(ready)? && events & libc::EPOLLERR as u32 != 0)
+        if ready < 0 {
+            let error = io::Error::last_os_error();
+            let is_signal = error.kind() == io::ErrorKind::Interrupted;
+            return if is_signal {
+                Ok(Woken { is_called: true, has_error: false })
+            } else {
+                Err(error)
+            };
+        }
+        let (events, number) = (event.events, event.u64);
+        Ok(Woken {
+            is_called: ready > 0 && number == CALL,
+            has_error: ready > 0 && events & libc::EPOLLERR as u32 != 0,
+        })
+    }
+}
+
+/// End of a wait for an [`Edge`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Woken {
+    /// True after a bell and after a signal: the caller may have other work.
+    pub(crate) is_called: bool,
+    /// True if the descriptor reports an error.
+    pub(crate) has_error: bool,
+}
+
+/// Numbers of an edge's events: a change of a watched descriptor, and a bell.
+const CHANGE: u64 = 0;
+const CALL: u64 = 1;
+
+/// Ends the waits of sources early, from any thread ([`Source::listen`](crate::Source::listen)). A ring before a wait
+/// ends that wait, so none is missed. Cost: a system call.
+#[derive(Debug)]
+pub struct Bell(OwnedFd);
+
+impl Bell {
+    /// Makes a bell.
+    ///
+    /// # Errors
+    /// The system refuses another descriptor.
+    pub fn new() -> io::Result<Bell> {
+        // SAFETY: no memory is passed.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the call has just returned this descriptor, and nothing else owns it.
+        Ok(Bell(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Rings.
+    pub fn ring(&self) {
+        let one = 1_u64;
+        // The sum does not overflow in the life of a process, and the watches wait for its changes.
+        // SAFETY: eight bytes of a valid number are read.
+        let _written = unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), 8) };
     }
 }
 
@@ -88,4 +154,48 @@ fn woken(ready: libc::c_int) -> io::Result<bool> {
     }
     let error = io::Error::last_os_error();
     if error.kind() == io::ErrorKind::Interrupted { Ok(false) } else { Err(error) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixStream;
+
+    /// A wait of a minute, which the test's own time-out would end.
+    const LONG_MS: u16 = 60_000;
+
+    #[test]
+    fn a_bell_ends_the_next_wait_once_and_none_is_missed() {
+        let (watched, _other) = UnixStream::pair().unwrap();
+        let edge = Edge::watch(watched.as_fd()).unwrap();
+        let bell = Bell::new().unwrap();
+        edge.listen(&bell).unwrap();
+        edge.listen(&bell).expect("it listens already");
+        assert!(!edge.wait(0).unwrap().is_called, "nothing has rung");
+        for _ in 0..3 {
+            bell.ring();
+            bell.ring();
+            assert!(edge.wait(LONG_MS).unwrap().is_called, "before the wait");
+            assert!(!edge.wait(0).unwrap().is_called, "the rings before a wait end one");
+        }
+        std::thread::scope(|scope| {
+            scope.spawn(|| bell.ring());
+            assert!(edge.wait(LONG_MS).unwrap().is_called, "during the wait");
+        });
+    }
+
+    #[test]
+    fn a_bell_hides_no_change() {
+        use std::io::Write;
+        let (watched, mut other) = UnixStream::pair().unwrap();
+        let edge = Edge::watch(watched.as_fd()).unwrap();
+        let bell = Bell::new().unwrap();
+        edge.listen(&bell).unwrap();
+        other.write_all(b"x").unwrap();
+        bell.ring();
+        let both = [edge.wait(LONG_MS).unwrap(), edge.wait(LONG_MS).unwrap()];
+        assert_eq!(both.iter().filter(|woken| woken.is_called).count(), 1, "{both:?}");
+        drop(bell);
+        assert!(!edge.wait(0).unwrap().is_called, "the watch has ended with the bell");
+    }
 }

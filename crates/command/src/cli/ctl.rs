@@ -25,7 +25,7 @@ Examples:
   fyke ctl watch                        print the counts every second until Ctrl-C
 
 An edit is in force for the next frames that fyke reads. Frames that arrived shortly before it and are still in the
-capture ring (at most 20 ms; 80 where frames only go to a file) are evaluated by the new filters; `fyke dump
+capture ring (at most 20 ms; 160 where frames only go to a file) are evaluated by the new filters; `fyke dump
 --immediate-mode` reads frames at once.
 
 Without --pid, fyke ctl talks to the only live capture that you own; use --pid for a fyke that reads files.

@@ -32,7 +32,7 @@ use std::path::Path;
 
 /// Milliseconds that frames on their way to a file may wait for a block of the ring to fill. Where few frames pass the
 /// kernel, almost all the time of a capture is that of its wake-ups; where many pass, blocks fill before.
-const FILE_DELAY_MS: u32 = 80;
+const FILE_DELAY_MS: u32 = 160;
 /// Name of the filter node in the graphs of `dump` and `track`.
 pub const FILTER: &str = "filter";
 /// Name of the node that `fyke rules` edits, in the graphs of live captures.

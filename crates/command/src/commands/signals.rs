@@ -9,6 +9,7 @@
 //! | SIGXFSZ | nothing: the write fails, which ends the capture with its summary |
 
 use super::Failure;
+use anyhow::Context;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,7 +26,7 @@ pub fn stop_on_signals() -> Result<Arc<AtomicBool>, Failure> {
 
 /// Returns a flag as [`stop_on_signals`] does; at every SIGHUP it calls `reload` instead, in a thread.
 pub fn stop_or_reload(reload: impl Fn() + Send + 'static) -> Result<Arc<AtomicBool>, Failure> {
-    let mut signals = Signals::new([SIGHUP])?;
+    let mut signals = Signals::new([SIGHUP]).context("cannot wait for signals")?;
     std::thread::Builder::new().name("reload".to_owned()).spawn(move || {
         for _ in signals.forever() {
             reload();
@@ -42,7 +43,7 @@ fn stop_on(signals: &[i32]) -> Result<Arc<AtomicBool>, Failure> {
         signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&late))?;
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
-    let mut first = Signals::new(heard)?;
+    let mut first = Signals::new(heard).context("cannot wait for signals")?;
     std::thread::Builder::new().name("stop".to_owned()).spawn(move || {
         if first.forever().next().is_some() {
             std::thread::sleep(PATIENCE);
@@ -68,7 +69,7 @@ pub fn stop_at_end_of_input(stop: &Arc<AtomicBool>) -> Result<(), Failure> {
 
 /// Prints counts on standard error at every SIGUSR1.
 pub fn report_on_signal(counts: impl Fn() -> String + Send + 'static) -> Result<(), Failure> {
-    let mut signals = Signals::new([SIGUSR1])?;
+    let mut signals = Signals::new([SIGUSR1]).context("cannot wait for signals")?;
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         for _ in signals.forever() {
             note!("{}", counts().trim_end());

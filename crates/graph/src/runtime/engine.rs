@@ -36,7 +36,7 @@ const DROPPED: &str = "capture ring full";
 const UNREAD: &str = "not read before the stop";
 /// Reason of a loss: a ring's writer has put a frame into it that is not of the ring's kind.
 const UNREADABLE: &str = "unreadable in the ring";
-/// Longest wait for frames before the loop does its other work.
+/// Longest wait for frames before the loop does its other work, if the source does not listen to the loop's bell.
 const PATIENCE: Duration = Duration::from_millis(20);
 /// The same if a source cannot signal that it has frames.
 const POLL: Duration = Duration::from_millis(1);
@@ -55,6 +55,8 @@ struct Inlet {
     is_live: bool,
     /// True if workers read the frames.
     is_shared: bool,
+    /// True if its waits end when the bell of the loop rings.
+    listens: bool,
     stats: SourceStats,
     ended: bool,
     /// True if it was stopped, and the frames that it received before count.
@@ -354,7 +356,11 @@ impl Engine {
                 return more;
             }
             let readiness: Vec<_> = live.clone().map(|inlet| inlet.source.readiness()).collect();
-            let wait = if readiness.iter().all(Option::is_some) { PATIENCE } else { POLL };
+            let wait = match readiness.iter().all(Option::is_some) {
+                true if live.clone().all(|inlet| inlet.listens) => TICK,
+                true => PATIENCE,
+                false => POLL,
+            };
             let readiness: Vec<_> = readiness.into_iter().flatten().collect();
             fyke_capture::wait_for_any(&readiness, wait);
         }
@@ -443,7 +449,7 @@ impl Engine {
         let Some(view) = self.look(snapshot) else { return false };
         self.account(&view);
         self.boards.show(&view);
-        self.shared.publish(view, snapshot.then_some((began, asked)));
+        self.shared.publish(view, snapshot.then_some((began.elapsed(), asked)));
         if snapshot {
             self.snapshots_are_cheap = self.crew.is_none() && began.elapsed() < CHEAP;
         }
@@ -535,7 +541,10 @@ impl Engine {
         }
         let alone = self.inlets.len() < 2;
         for inlet in &mut self.inlets {
-            inlet.source.set_patience(if alone { PATIENCE } else { Duration::ZERO });
+            let bell = self.shared.bell.as_ref();
+            inlet.listens = bell.is_some_and(|bell| inlet.source.listen(bell));
+            let patience = if inlet.listens { TICK } else { PATIENCE };
+            inlet.source.set_patience(if alone { patience } else { Duration::ZERO });
         }
         match &mut self.crew {
             Some(crew) => crew.edit(&plan.nodes, fresh, more, rings, stays, patience),
@@ -560,6 +569,7 @@ impl Engine {
             source,
             is_live: false,
             is_shared,
+            listens: false,
             stats: SourceStats::default(),
             ended: false,
             stopped: false,

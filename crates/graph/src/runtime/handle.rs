@@ -13,7 +13,7 @@ use crate::language::TextError;
 use crate::node::Kind;
 use crate::placement::{self, Held, Placement, Space};
 use crate::plan::Plan;
-use fyke_capture::Interface;
+use fyke_capture::{Bell, Interface};
 use fyke_filters::FilterSet;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -110,6 +110,8 @@ pub(super) struct Shared {
     asked: AtomicU64,
     /// Value of `asked` that the last snapshot answers.
     answered: AtomicU64,
+    /// Ends the wait of the packet loop for frames; `None` if the system refused it, and then waits are short.
+    pub bell: Option<Bell>,
 }
 
 /// The views that the packet loop published last.
@@ -146,6 +148,10 @@ impl Shared {
         self.done.notify_all();
     }
 
+    fn ring(&self) {
+        self.bell.iter().for_each(Bell::ring);
+    }
+
     pub fn close(&self) {
         let _pending = lock(&self.pending);
         self.closed.store(true, Ordering::Release);
@@ -165,16 +171,16 @@ impl Shared {
         self.asked.load(Ordering::Acquire)
     }
 
-    /// Publishes the counts. For a snapshot, `snapshot` has the time at which it began, so that snapshots take a
-    /// small share of the loop's time, and the number of requests at that time.
-    pub fn publish(&self, view: GraphView, snapshot: Option<(Instant, u64)>) {
+    /// Publishes the counts. For a snapshot, `snapshot` has the time that it took, so that snapshots take a small share
+    /// of the loop's time, and the number of requests when it began.
+    pub fn publish(&self, view: GraphView, snapshot: Option<(Duration, u64)>) {
         let view = Arc::new(view);
         let mut views = lock(&self.view);
         let mut old = [None, None];
-        if let Some((began, asked)) = snapshot {
+        if let Some((took, asked)) = snapshot {
             self.answered.store(asked, Ordering::Release);
             old[0] = Some(std::mem::replace(&mut views.snapshot, view.clone()));
-            let pause = (began.elapsed() * SNAPSHOT_SHARE).max(SNAPSHOT_PAUSE);
+            let pause = (took * SNAPSHOT_SHARE).max(SNAPSHOT_PAUSE);
             views.not_before = Some(Instant::now() + pause);
             self.shown.notify_all();
         }
@@ -196,9 +202,15 @@ impl Shared {
         while waits() {
             let due = views.not_before.map_or(called, |time| time.max(called));
             let end = due.min(called + patience) + SNAPSHOT_LIMIT;
-            let left = end.saturating_duration_since(Instant::now());
+            let now = Instant::now();
+            // The loop makes the next snapshot when it is due, and not before.
+            let until = if now < due { due.min(end) } else { end };
+            let left = until.saturating_duration_since(now);
             if left.is_zero() {
                 break;
+            }
+            if until == end {
+                self.ring();
             }
             let waited = self.shown.wait_timeout(views, left);
             views = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -214,6 +226,7 @@ impl Shared {
         }
         *pending = Some(edit);
         self.waiting.store(true, Ordering::Release);
+        self.ring();
         let waits = |_: &mut Option<Pending>| {
             self.waiting.load(Ordering::Acquire) && !self.closed.load(Ordering::Acquire)
         };
@@ -296,7 +309,7 @@ impl Opened {
             .for_each(|lower| lower.begin());
         let taps = editor.placements.iter().filter_map(|placement| placement.tap.as_ref());
         taps.flat_map(|place| &place.tap).for_each(|tap| tap.begin());
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Shared { bell: Bell::new().ok(), ..Shared::default() });
         let (plan, texts) = (editor.plan.clone(), editor.texts.clone());
         let crew = match editor.workers {
             1 => None,
@@ -729,14 +742,13 @@ mod tests {
     #[test]
     fn a_snapshot_that_is_not_due_yet_is_waited_for() {
         let shared = Shared::default();
-        let began = Instant::now().checked_sub(SNAPSHOT_LIMIT / 25).unwrap();
-        shared.publish(GraphView::default(), Some((began, 0)));
+        shared.publish(GraphView::default(), Some((SNAPSHOT_LIMIT / 25, 0)));
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !shared.closed.load(Ordering::Acquire) {
                     if shared.is_asked() {
                         let view = GraphView { epoch: 7, ..GraphView::default() };
-                        shared.publish(view, Some((Instant::now(), shared.asked())));
+                        shared.publish(view, Some((Duration::ZERO, shared.asked())));
                     }
                     std::thread::sleep(SNAPSHOT_PAUSE);
                 }

@@ -46,7 +46,7 @@ fn options_with(
     let longest = u64::from(defaults.snaplen);
     let snaplen = settings.number_or("snaplen", 1..=longest, longest)?;
     let buffer_kib = settings.number_or("buffer", 1..=4_194_304, 32_768)?;
-    let delay = settings.number_or("delay", 1..=100, u64::from(defaults.retire_ms))? as u16;
+    let delay = settings.number_or("delay", 1..=1_000, u64::from(defaults.retire_ms))? as u16;
     let retire_ms = if settings.flag("immediate")? { 1 } else { delay.into() };
     let link = match settings.text("link") {
         None => None,

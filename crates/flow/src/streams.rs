@@ -102,6 +102,8 @@ pub struct Streams {
 
 /// Receives pieces in order.
 pub type Give<'g> = &'g mut dyn FnMut(Piece<'_>);
+/// Receives missing bytes before a piece, its offset, and its bytes.
+type GiveBytes<'g> = &'g mut dyn FnMut(u64, u64, &[u8]);
 /// Receives events in order.
 pub type On<'g> = &'g mut dyn FnMut(Event<'_>);
 
@@ -422,7 +424,7 @@ impl Streams {
         place: u32,
         from: usize,
         on: On<'_>,
-        act: impl FnOnce(&mut Direction<'_>, &mut Counters, &Handling, &mut dyn FnMut(u64, u64, &[u8])),
+        act: impl FnOnce(&mut Direction<'_>, &mut Counters, &Handling, GiveBytes<'_>),
     ) {
         let Some(known) = self.table.at_mut(place) else { return };
         let (connection, forward) = (known.number, known.forward() == from);

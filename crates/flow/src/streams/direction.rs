@@ -27,7 +27,7 @@ const MISSING: u8 = 32;
 /// No more pieces are wanted.
 const SETTLED: u8 = 64;
 
-/// What a segment needs that is next in order. Without padding: both heads share a cache line with the key.
+/// State for a segment that is next in order. Without padding: both heads share a cache line with the key.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C, packed)]
 pub struct Head {

@@ -4,8 +4,8 @@
 //! grows: its pages are touched only if used. Keys come from packets, so they are hashed with a seed of this table.
 //! Flows that have ended are removed first; of the others, those with one segment since the last look at them, the
 //! oldest first (second chance). Memory: 128 bytes a flow, and its share of the index; both are in large pages where
-//! the kernel has some. Cost: a look-up is one load from the index and one from the chunk, and a segment that is next in
-//! order needs one cache line of it; O(1) per change. Look-ups of a batch overlap ([`Ahead`]).
+//! the kernel has some. Cost: a look-up is one load from the index and one from the chunk, and a segment that is next
+//! in order needs one cache line of it; O(1) per change. Look-ups of a batch overlap ([`Ahead`]).
 
 use super::direction::{Direction, Head, Rest};
 use fyke_frame::{BATCH_CAPACITY, arch};

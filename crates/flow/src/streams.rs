@@ -36,7 +36,7 @@ use direction::Direction;
 use fyke_frame::walk::view::tcp_flags::{ACK, FIN, RST, SYN};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use table::{Connection, Key, List, Table};
+use table::{Ahead, Connection, Key, List, Table};
 
 const TCP: u8 = 6;
 /// Most connections.
@@ -91,6 +91,7 @@ pub struct Streams {
     limits: Limits,
     handling: Handling,
     table: Table,
+    ahead: Ahead,
     /// Directions that hold bytes, with the time since which they wait: time, number of the
     /// connection, place in the table, direction.
     waiting: BTreeSet<(u64, u64, u32, usize)>,
@@ -101,6 +102,8 @@ pub struct Streams {
 
 /// Receives pieces in order.
 pub type Give<'g> = &'g mut dyn FnMut(Piece<'_>);
+/// Receives missing bytes before a piece, its offset, and its bytes.
+type GiveBytes<'g> = &'g mut dyn FnMut(u64, u64, &[u8]);
 /// Receives events in order.
 pub type On<'g> = &'g mut dyn FnMut(Event<'_>);
 
@@ -126,6 +129,7 @@ impl Streams {
             limits,
             handling,
             table: Table::new(limits.connections),
+            ahead: Ahead::default(),
             waiting: BTreeSet::new(),
             clock: Clock::default(),
             held_bytes: 0,
@@ -175,6 +179,7 @@ impl Streams {
         timestamp_ns: u64,
         on: On<'_>,
     ) -> Option<Flow> {
+        self.ahead.step(&self.table);
         self.clock.advance(timestamp_ns);
         let (key, from) = Key::new(TCP, segment.source, segment.destination);
         let hash = self.table.hash(&key);
@@ -182,8 +187,9 @@ impl Streams {
         let (place, flow) = self.open((hash, &key), from, segment, timestamp_ns, on)?;
         let known = self.table.at_mut(place)?;
         if let Some(number) = segment.acknowledged
-            && !known.directions[1 - from].settled
-            && known.directions[1 - from].acknowledge(number)
+            && !known.heads[1 - from].is_settled()
+            && known.heads[1 - from].learns_from(number)
+            && known.change(1 - from, |direction| direction.acknowledge(number))
         {
             self.work(place, 1 - from, on, |direction, counters, _, give| {
                 direction.skip_received(timestamp_ns, counters, give);
@@ -191,31 +197,23 @@ impl Streams {
             self.note_end(place);
         }
         let known = self.table.at_mut(place)?;
-        if known.directions[from].settled {
-            self.pass_settled(place, from, segment, on);
-            return Some(flow);
-        }
-        let direction = &mut known.directions[from];
-        if segment.flags & RST == 0
-            && let Some((missing, offset)) = direction.take_next(segment)
-        {
+        if let Some(offset) = known.heads[from].take_next(segment) {
             if !segment.payload.is_empty() {
                 self.counters.delivered_bytes += segment.payload.len() as u64;
                 let Flow { number, connection, forward } = flow;
-                let bytes = segment.payload;
-                on(Event::Piece(Piece {
-                    flow: number,
-                    connection,
-                    forward,
-                    missing,
-                    offset,
-                    bytes,
-                }));
+                let (missing, bytes) = (0, segment.payload);
+                let piece = Piece { flow: number, connection, forward, missing, offset, bytes };
+                on(Event::Piece(piece));
             }
             return Some(flow);
         }
-        if !direction.has_begun() {
-            direction.set_policy(self.handling.policies.of(segment.destination));
+        if known.heads[from].is_settled() {
+            self.pass_settled(place, from, segment, on);
+            return Some(flow);
+        }
+        if !known.heads[from].has_begun() {
+            let policy = self.handling.policies.of(segment.destination);
+            known.change(from, |direction| direction.set_policy(policy));
         }
         self.take(place, from, segment, timestamp_ns, on);
         Some(flow)
@@ -284,13 +282,13 @@ impl Streams {
         let first = known.forward();
         let from = if flow.forward { first } else { 1 - first };
         let syn = u32::from(segment.flags & SYN != 0);
-        known.directions[from].offset_of(segment.sequence.wrapping_add(syn))
+        known.heads[from].offset_of(segment.sequence.wrapping_add(syn))
     }
 
     /// True if both directions of a flow have ended, or there is no such flow.
     pub fn is_over(&self, flow: u32) -> bool {
         let known = self.table.at(flow.wrapping_sub(1));
-        known.is_none_or(|known| known.directions.iter().all(Direction::is_over))
+        known.is_none_or(Connection::is_over)
     }
 
     /// Removes a flow; held bytes after gaps are delivered. Does nothing if the flow has another connection now.
@@ -311,32 +309,26 @@ impl Streams {
         }
         let first = known.forward();
         let from = if forward { first } else { 1 - first };
-        known.directions[from].votes = known.directions[from].votes.saturating_add(1);
-        if known.directions[from].votes < voters || known.directions[from].settled {
+        let votes = &mut known.rests[from].votes;
+        *votes = votes.saturating_add(1);
+        if *votes < voters || known.heads[from].is_settled() {
             return;
         }
-        known.directions[from].settled = true;
+        known.heads[from].settle();
         self.counters.settled += 1;
-        let direction = &mut known.directions[from];
-        if let Some(since) = direction.waits_since() {
+        if let Some(since) = known.rests[from].waits_since() {
             self.waiting.remove(&(since, connection, place, from));
         }
-        self.held_bytes -= direction.held_bytes();
-        self.counters.dropped_bytes += direction.forget();
+        self.held_bytes -= known.rests[from].held_bytes();
+        self.counters.dropped_bytes += known.change(from, |direction| direction.forget());
     }
 
-    /// Loads the states that these segments will need, so that waiting for memory overlaps; returns how many are
-    /// known. Worth its time if the table is larger than the cache.
-    pub fn warm<'s>(&self, segments: impl Iterator<Item = Segment<'s>>) -> usize {
-        let mut hashes = [0; 256];
-        let mut count = 0;
-        for (hash, segment) in hashes.iter_mut().zip(segments) {
-            *hash = self.table.hash(&Key::new(TCP, segment.source, segment.destination).0);
-            count += 1;
-        }
-        let entries = &mut hashes[..count];
-        self.table.entries(entries);
-        entries.iter().filter(|entry| self.table.warm(**entry)).count()
+    /// Tells which segments come next, at most as many as a batch has, so that their states are loaded while others are
+    /// handled; returns how many of them. Worth its time if the table is larger than the cache.
+    pub fn warm<'s>(&mut self, segments: impl Iterator<Item = Segment<'s>>) -> usize {
+        let Streams { ahead, table, .. } = self;
+        let key = |one: Segment<'_>| Key::new(TCP, one.source, one.destination).0;
+        ahead.begin(table, segments.map(|one| table.hash(&key(one))))
     }
 
     /// Number of the last connection.
@@ -367,7 +359,7 @@ impl Streams {
                 known.note_segment(now_ns);
                 let forward = known.forward() == from;
                 let flow = Flow { number: place + 1, connection: known.number, forward };
-                if known.directions.iter().any(|one| one.waits_since().is_some()) {
+                if known.heads.iter().any(|head| head.is_late()) {
                     self.skip_overdue(place, now_ns, on);
                 }
                 return Some((place, flow));
@@ -418,7 +410,7 @@ impl Streams {
     fn skip_overdue(&mut self, place: u32, now_ns: u64, on: On<'_>) {
         for from in [0, 1] {
             while let Some(known) = self.table.at(place)
-                && let Some(since) = known.directions[from].waits_since()
+                && let Some(since) = known.rests[from].waits_since()
                 && now_ns.saturating_sub(since) > self.limits.gap_ns
             {
                 self.skip(place, from, now_ns, on);
@@ -432,13 +424,12 @@ impl Streams {
         place: u32,
         from: usize,
         on: On<'_>,
-        act: impl FnOnce(&mut Direction, &mut Counters, &Handling, &mut dyn FnMut(u64, u64, &[u8])),
+        act: impl FnOnce(&mut Direction<'_>, &mut Counters, &Handling, GiveBytes<'_>),
     ) {
         let Some(known) = self.table.at_mut(place) else { return };
         let (connection, forward) = (known.number, known.forward() == from);
-        let direction = &mut known.directions[from];
-        let (held, since) = (direction.held_bytes(), direction.waits_since());
-        let ended = direction.is_over();
+        let (held, since) = (known.rests[from].held_bytes(), known.rests[from].waits_since());
+        let ended = known.heads[from].is_over();
         let mut delivered = 0;
         let head =
             Piece { flow: place + 1, connection, forward, missing: 0, offset: 0, bytes: &[] };
@@ -448,13 +439,14 @@ impl Streams {
                 on(Event::Piece(Piece { missing, offset, bytes, ..head }));
             }
         };
-        act(direction, &mut self.counters, &self.handling, &mut give);
+        let (counters, handling) = (&mut self.counters, &self.handling);
+        known.change(from, |direction| act(direction, counters, handling, &mut give));
         self.counters.delivered_bytes += delivered;
-        if direction.is_over() && !ended {
-            on(Event::Piece(Piece { offset: direction.end(), ..head }));
+        if known.heads[from].is_over() && !ended {
+            on(Event::Piece(Piece { offset: known.heads[from].end(), ..head }));
         }
-        self.held_bytes = self.held_bytes + direction.held_bytes() - held;
-        let since_now = direction.waits_since();
+        self.held_bytes = self.held_bytes + known.rests[from].held_bytes() - held;
+        let since_now = known.rests[from].waits_since();
         if since_now != since {
             since.map(|since| self.waiting.remove(&(since, connection, place, from)));
             since_now.map(|since| self.waiting.insert((since, connection, place, from)));
@@ -475,8 +467,8 @@ impl Streams {
 
     /// Handles a reset: it ends both directions if the receiver accepts it.
     fn reset(&mut self, place: u32, from: usize, segment: &Segment<'_>, on: On<'_>) {
-        let Some(known) = self.table.at(place) else { return };
-        if known.directions[from].accepts_reset(segment.sequence) {
+        let Some(known) = self.table.at_mut(place) else { return };
+        if known.change(from, |direction| direction.accepts_reset(segment.sequence)) {
             for direction in [0, 1] {
                 self.close(place, direction, on);
             }
@@ -497,7 +489,7 @@ impl Streams {
     /// Moves a connection to those that are removed first if both directions have ended.
     fn note_end(&mut self, place: u32) {
         let Some(known) = self.table.at(place) else { return };
-        if known.list() == List::Open && known.directions.iter().all(Direction::is_over) {
+        if known.list() == List::Open && known.is_over() {
             self.table.renew(place, List::Ended);
         }
     }
@@ -559,13 +551,16 @@ impl Streams {
         let Some(known) = self.table.at(place) else { return };
         let (connection, first) = (known.number, known.forward());
         for from in [first, 1 - first] {
-            let is_wanted =
-                self.table.at(place).is_some_and(|known| !known.directions[from].settled);
+            let is_wanted = self
+                .table
+                .at(place)
+                .map(|known| known.heads[from])
+                .is_some_and(|head| head.has_begun() && !head.is_settled());
             self.work(place, from, on, |direction, counters, _, give| {
                 while direction.waits_since().is_some() {
                     direction.skip(u64::MAX, counters, give);
                 }
-                if direction.has_begun() && is_wanted {
+                if is_wanted {
                     direction.abandon();
                 }
             });
@@ -577,8 +572,8 @@ impl Streams {
 
 /// True if a SYN begins another connection between the ends of a known one.
 fn renews(known: &Connection, from: usize, segment: &Segment<'_>) -> bool {
-    let over = known.directions.iter().all(Direction::is_over);
-    let other = known.directions[from].begins_elsewhere(segment.sequence);
+    let over = known.is_over();
+    let other = known.heads[from].begins_elsewhere(segment.sequence);
     // A client that was refused may try again with the same number.
     let again = over && segment.flags & ACK == 0;
     again || other && (over || segment.flags & ACK == 0)

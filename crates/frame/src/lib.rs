@@ -14,9 +14,12 @@
 //! | [`bpf`] | instructions of classic BPF |
 //! | [`batch`] | up to 256 frames |
 //! | [`mask`] | one bit per frame of a batch |
+//! | [`arch`] | advice to processor and kernel about memory |
 //! | [`walk`](mod@walk) | the header walk: finds the headers of a frame; checked views of them |
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
+#[allow(unsafe_code, reason = "a prefetch and advice to the kernel, which change no value")]
+pub mod arch;
 pub mod batch;
 pub mod bpf;
 pub mod checksum;

@@ -6,7 +6,7 @@
 //! ring. Memory: at most the bytes of [`Bounds`], 112 more for each frame. Cost: a copy of each frame, O(1) besides.
 
 use crate::node::{Counter, Emitted, FrameFlow, MakeError, Parameter, Settings};
-use fyke_frame::{Frame, LinkType, Meta};
+use fyke_frame::Frame;
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, SystemTime};
 
@@ -96,16 +96,41 @@ enum State {
     Gone,
 }
 
+/// A copy of a frame, with its source and its flow.
+#[derive(Debug)]
+pub(crate) struct Copied {
+    pub source: u32,
+    pub flow: FrameFlow,
+    data: Box<[u8]>,
+    /// The frame without its bytes.
+    head: Frame<'static>,
+}
+
+impl Copied {
+    pub fn new(source: u32, frame: &Frame<'_>, flow: FrameFlow) -> Copied {
+        let head = Frame { data: &[], ..*frame };
+        Copied { source, flow, data: frame.data.into(), head }
+    }
+
+    /// The frame.
+    pub fn frame(&self) -> Frame<'_> {
+        Frame { data: &self.data, ..self.head }
+    }
+
+    /// Its length in bytes.
+    pub fn len(&self) -> usize {
+        self.data.len()
+    }
+
+    /// Lets go of its bytes, and returns their number.
+    fn empty(&mut self) -> usize {
+        std::mem::take(&mut self.data).len()
+    }
+}
+
 #[derive(Debug)]
 struct Held {
-    data: Box<[u8]>,
-    source: u32,
-    wire_len: u32,
-    timestamp_ns: u64,
-    link: LinkType,
-    interface: u32,
-    meta: Meta,
-    flow: FrameFlow,
+    copied: Copied,
     state: State,
     /// Number of the next frame of the flow.
     next: u64,
@@ -113,18 +138,7 @@ struct Held {
 
 impl Held {
     fn cost(&self) -> usize {
-        self.data.len() + OVERHEAD_BYTES
-    }
-
-    fn frame(&self) -> Frame<'_> {
-        Frame {
-            data: &self.data,
-            wire_len: self.wire_len,
-            timestamp_ns: self.timestamp_ns,
-            link: self.link,
-            interface: self.interface,
-            meta: self.meta,
-        }
+        self.copied.len() + OVERHEAD_BYTES
     }
 }
 
@@ -178,18 +192,8 @@ impl Waiting {
     pub fn hold(&mut self, source: u32, frame: &Frame<'_>, flow: FrameFlow, value: Option<u32>) {
         self.is_live = is_recent(frame.timestamp_ns, self.copied).unwrap_or(self.is_live);
         let number = self.first + self.queue.len() as u64;
-        let held = Held {
-            data: frame.data.into(),
-            source,
-            wire_len: frame.wire_len,
-            timestamp_ns: frame.timestamp_ns,
-            link: frame.link,
-            interface: frame.interface,
-            meta: frame.meta,
-            flow,
-            state: value.map_or(State::Open, State::Pass),
-            next: NONE,
-        };
+        let copied = Copied::new(source, frame, flow);
+        let held = Held { copied, state: value.map_or(State::Open, State::Pass), next: NONE };
         let cost = held.cost();
         self.bytes += cost;
         self.copied += 1;
@@ -240,7 +244,7 @@ impl Waiting {
         chain.bytes -= held.cost();
         chain.first = held.next;
         held.state = State::Gone;
-        let freed = std::mem::take(&mut held.data).len();
+        let freed = held.copied.empty();
         self.bytes -= freed;
         self.let_go += 1;
         if chain.first != NONE {
@@ -260,7 +264,7 @@ impl Waiting {
             held.state = match value {
                 Some(value) => State::Pass(value),
                 None => {
-                    freed += std::mem::take(&mut held.data).len();
+                    freed += held.copied.empty();
                     State::Gone
                 }
             };
@@ -274,18 +278,19 @@ impl Waiting {
         while let Some(front) = self.queue.front() {
             match front.state {
                 State::Pass(value) => {
-                    emitted.push_late(front.source, &front.frame(), value, front.flow);
+                    let Copied { source, flow, .. } = front.copied;
+                    emitted.push_late(source, &front.copied.frame(), value, flow);
                 }
                 State::Gone => {}
                 State::Open => {
                     let is_old = now_ns.is_some_and(|now_ns| {
-                        now_ns.saturating_sub(front.timestamp_ns) > self.bounds.wait_ns
+                        now_ns.saturating_sub(front.copied.head.timestamp_ns) > self.bounds.wait_ns
                     });
                     if self.bytes <= self.bounds.bytes && !is_old {
                         return;
                     }
                     // The first frame of the queue is the first of its flow.
-                    if let Some(owner) = owner(front.flow) {
+                    if let Some(owner) = owner(front.copied.flow) {
                         self.drop_first(owner);
                     }
                 }
@@ -299,9 +304,9 @@ impl Waiting {
 
     /// Emits the frames that are accepted; no verdict will come for the others.
     pub fn end(&mut self, emitted: &mut Emitted) {
-        for held in self.queue.drain(..) {
-            if let State::Pass(value) = held.state {
-                emitted.push_late(held.source, &held.frame(), value, held.flow);
+        for Held { copied, state, .. } in self.queue.drain(..) {
+            if let State::Pass(value) = state {
+                emitted.push_late(copied.source, &copied.frame(), value, copied.flow);
             }
         }
         self.chains.clear();

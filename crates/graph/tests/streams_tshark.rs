@@ -1,12 +1,15 @@
 //! The bytes of real streams, compared with tshark's.
+//!
+//! Fragments are put together first. Captures of the folder `tcp-streams` are read;
+//! `FYKE_FOLDERS=fragments,encapsulation,ipv6,linktypes,malformed` reads others, up to 1 MB, which takes minutes.
 
 use fyke_capture::{Next, Source, open_file};
-use fyke_flow::Streams;
 use fyke_flow::streams::{Limits, Policy, Segment};
+use fyke_flow::{Fragment, Reassembler, Streams};
 use fyke_frame::walk;
 use fyke_testkit::corpus::Corpus;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Payload of both directions, the lesser one first, of each complete connection of a file; and of the others.
@@ -36,8 +39,9 @@ impl Followed {
     }
 }
 
-fn ours(path: &Path) -> Followed {
-    let mut source = open_file(path).unwrap();
+/// Streams as fyke puts them together; `None` if the file cannot be read.
+fn ours(path: &Path) -> Option<Followed> {
+    let mut source = open_file(path).ok()?;
     let mut streams =
         Streams::new(Limits { idle_ns: u64::MAX / 2, ..Limits::default() }, Policy::First);
     let mut got: BTreeMap<u64, ([Vec<u8>; 2], bool)> = BTreeMap::new();
@@ -52,10 +56,16 @@ fn ours(path: &Path) -> Followed {
         bytes.extend_from_slice(piece.bytes);
         *lossy |= piece.missing > 0;
     };
+    let mut reassembler = Reassembler::new(Default::default(), Policy::First.into());
     while let Ok(Next::Frames(batch, _)) = source.next() {
         for frame in batch.frames() {
             let layers = walk(frame);
             if let Some(segment) = Segment::of(&layers) {
+                streams.segment(&segment, frame.timestamp_ns, &mut add);
+            } else if Fragment::of(&layers).is_some()
+                && let Some(whole) = reassembler.add(frame, &layers)
+                && let Some(segment) = Segment::of(&walk(&whole))
+            {
                 streams.segment(&segment, frame.timestamp_ns, &mut add);
             }
         }
@@ -63,7 +73,7 @@ fn ours(path: &Path) -> Followed {
     streams.finish(&mut |_, piece| add(piece));
     let mut followed = Followed::default();
     got.into_values().for_each(|(bytes, is_lossy)| followed.add(bytes, is_lossy));
-    followed
+    Some(followed)
 }
 
 fn tshark(arguments: &[String], path: &Path) -> Option<String> {
@@ -101,11 +111,31 @@ fn theirs(path: &Path) -> Option<Followed> {
 }
 
 /// Captures that the two read differently: the number of such streams, and the reason.
-const KNOWN: [(&str, i32, &str); 3] = [
+const KNOWN: [(&str, i32, &str); 9] = [
+    ("zeek__fragmented-4.pcap", 1, "fragments overlap; tshark keeps others than `first`"),
+    (
+        "stopddos__amp.dns.RRSIG.fragmented.pcap",
+        1,
+        "tshark begins at the number of an empty segment; earlier bytes came after it",
+    ),
+    ("frame-relay.pcap", 1, "a link type that the header walk does not read"),
+    ("zeek__nflog-http.pcap", 1, "a link type that the header walk does not read"),
+    ("nflog.pcap", 1, "a link type that the header walk does not read"),
+    ("ppp-ether.pcap", 1, "a link type that the header walk does not read"),
     ("ndpi__heuristic_tcp_ack_payload.pcap", 4, "padding that the IP header counts as payload"),
     ("tcpdump__of13_ericsson.pcapng", 1, "both ends have one address; tshark mixes them up"),
     ("ndpi__pinterest.pcap", 2, "bytes sent to an end that has reset the connection"),
 ];
+
+/// The captures that are compared.
+fn captures(corpus: &Corpus) -> Vec<PathBuf> {
+    let chosen = std::env::var("FYKE_FOLDERS");
+    let folders = chosen.as_deref().unwrap_or("tcp-streams");
+    let all = folders.split(',').flat_map(|folder| corpus.traces(folder));
+    let is_small =
+        |path: &PathBuf| chosen.is_err() || path.metadata().is_ok_and(|file| file.len() <= 1 << 20);
+    all.filter(is_small).collect()
+}
 
 #[test]
 fn streams_of_captures_are_what_tshark_follows() {
@@ -114,12 +144,15 @@ fn streams_of_captures_are_what_tshark_follows() {
     }
     let corpus = Corpus::open();
     let (mut files, mut equal, mut lossy, mut other) = (0, 0, (0, 0), 0);
-    for path in corpus.traces("tcp-streams") {
+    for path in captures(&corpus) {
         let Some(theirs) = theirs(&path) else {
             println!("{}: no stream", path.display());
             continue;
         };
-        let ours = ours(&path);
+        let Some(ours) = ours(&path) else {
+            println!("{}: not read by fyke", path.display());
+            continue;
+        };
         files += 1;
         lossy.0 += ours.lossy.iter().filter(|one| theirs.lossy.contains(one)).count();
         lossy.1 += ours.lossy.len();
@@ -140,5 +173,7 @@ fn streams_of_captures_are_what_tshark_follows() {
     println!(
         "{files} files: {equal} streams equal, {lossy:?} of those with losses, {other} others"
     );
-    assert!(files >= 20 && equal > 500 && other == 0, "{equal} equal, {other} others");
+    assert!(other == 0, "{equal} equal, {other} others");
+    let has_all = files >= 20 && equal > 500;
+    assert!(has_all || std::env::var("FYKE_FOLDERS").is_ok(), "{files} files, {equal} equal");
 }

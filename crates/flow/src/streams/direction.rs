@@ -1,12 +1,13 @@
 //! One direction of a connection: delivered bytes, held bytes, and its end.
 //!
 //! Offsets count from the first byte of the direction; held pieces do not overlap each other,
-//! because the policy was applied when they arrived. A direction that waits for nothing has 32
-//! bytes; one that waits has a box with the held pieces besides.
+//! because the policy was applied when they arrived. A segment that is next in order needs the
+//! [`Head`] of its direction alone, 13 bytes, which are in the connection's first cache line; all
+//! else is in the [`Rest`]. A direction that waits has a box with the held pieces besides.
 
 use super::{Counters, Handling, Policy, Segment};
 use crate::overlap::Pieces;
-use fyke_frame::walk::view::tcp_flags::{FIN, SYN};
+use fyke_frame::walk::view::tcp_flags::{FIN, RST, SYN};
 
 /// Largest distance of a segment from the next byte: larger than any receive window in use.
 const WINDOW: i64 = 1 << 26;
@@ -19,26 +20,41 @@ const OVER: u8 = 2;
 const FINAL: u8 = 4;
 /// A second SYN had another number, and the other end has not acknowledged one of them since.
 const TWO: u8 = 8;
+/// It waits for bytes: the rest has a box.
+const LATE: u8 = 16;
+/// Bytes are missing just before the next piece.
+const MISSING: u8 = 32;
+/// No more pieces are wanted.
+const SETTLED: u8 = 64;
 
-/// The direction.
-#[derive(Debug, Default)]
-pub struct Direction {
+/// State for a segment that is next in order. Without padding: both heads share a cache line with the key.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C, packed)]
+pub struct Head {
     /// Offset of the next byte to deliver.
     next: u64,
     /// Sequence number of offset 0, if the direction has begun.
     base: u32,
+    flags: u8,
+}
+
+/// The rest of a direction.
+#[derive(Debug, Default)]
+pub struct Rest {
+    late: Option<Box<Late>>,
     /// Bytes missing just before the next piece.
     missing: u32,
-    late: Option<Box<Late>>,
     /// The receiver's policy.
     policy: Policy,
-    flags: u8,
     /// Votes against more pieces.
     pub votes: u8,
-    /// True if no more pieces are wanted.
-    pub settled: bool,
-    /// Bits of the connection, for its table.
-    pub of_connection: u8,
+}
+
+/// The direction.
+#[derive(Debug)]
+pub struct Direction<'c> {
+    head: &'c mut Head,
+    rest: &'c mut Rest,
 }
 
 /// Bytes that wait for missing ones.
@@ -56,66 +72,142 @@ struct Late {
 /// Receives pieces: the number of missing bytes before it, its offset, and the bytes.
 type On<'g> = &'g mut dyn FnMut(u64, u64, &[u8]);
 
-impl Direction {
+impl Head {
     /// True if a byte, or the beginning, was seen.
-    pub fn has_begun(&self) -> bool {
+    pub fn has_begun(self) -> bool {
         self.flags & BEGUN != 0
     }
 
     /// True if no more bytes will be delivered.
-    pub fn is_over(&self) -> bool {
+    pub fn is_over(self) -> bool {
         self.flags & OVER != 0
     }
 
+    /// True if no more pieces are wanted.
+    pub fn is_settled(self) -> bool {
+        self.flags & SETTLED != 0
+    }
+
+    /// True if the direction waits for bytes, or knows that its receiver has more.
+    pub fn is_late(self) -> bool {
+        self.flags & LATE != 0
+    }
+
+    /// Wants no more pieces.
+    pub fn settle(&mut self) {
+        self.flags |= SETTLED;
+    }
+
+    /// True if a SYN with this number begins another stream.
+    pub fn begins_elsewhere(self, sequence: u32) -> bool {
+        self.has_begun() && self.base != sequence.wrapping_add(1)
+    }
+
+    /// Number of its bytes so far, missing ones included.
+    pub fn end(self) -> u64 {
+        self.next
+    }
+
+    /// Offset of the byte with a sequence number, if the direction has begun; negative before the first byte.
+    pub fn offset_of(self, sequence: u32) -> Option<i64> {
+        self.has_begun().then(|| (self.next as i64).wrapping_add(self.distance(sequence)))
+    }
+
+    /// Distance of a number from that of the next byte.
+    fn distance(self, sequence: u32) -> i64 {
+        let next = self.base.wrapping_add(self.next as u32);
+        i64::from(sequence.wrapping_sub(next) as i32)
+    }
+
+    /// True if the receiver may have told something new: that it has bytes which are missing here, or which SYN counts.
+    #[inline]
+    pub fn learns_from(self, number: u32) -> bool {
+        match self.flags & (BEGUN | OVER | TWO) {
+            BEGUN => self.distance(number) > 0,
+            others => others & TWO != 0,
+        }
+    }
+
+    /// Takes a segment that is next in order while nothing waits and nothing is missing before it; returns its offset.
+    #[inline]
+    pub fn take_next(&mut self, segment: &Segment<'_>) -> Option<u64> {
+        let is_next = self.flags == BEGUN
+            && segment.flags & (SYN | FIN | RST) == 0
+            && segment.sequence == self.base.wrapping_add(self.next as u32)
+            && segment.payload.len() == segment.payload_len as usize;
+        if !is_next {
+            return None;
+        }
+        let offset = self.next;
+        self.next += u64::from(segment.payload_len);
+        Some(offset)
+    }
+}
+
+impl Rest {
     /// Memory in use by the estimate.
     pub fn held_bytes(&self) -> usize {
         self.late.as_ref().map_or(0, |late| late.held.memory())
-    }
-
-    /// True if more segments are held than `most`.
-    pub fn holds_more_than(&self, most: usize) -> bool {
-        self.late.as_ref().is_some_and(|late| late.held.len() > most)
     }
 
     /// Time since which bytes have been missing.
     pub fn waits_since(&self) -> Option<u64> {
         self.late.as_ref().and_then(|late| late.since)
     }
+}
 
-    /// True if a SYN with this number begins another stream.
-    pub fn begins_elsewhere(&self, sequence: u32) -> bool {
-        self.has_begun() && self.base != sequence.wrapping_add(1)
+impl<'c> Direction<'c> {
+    /// The direction with these parts. After changes, [`note`](Self::note) has to be called.
+    pub fn new(head: &'c mut Head, rest: &'c mut Rest) -> Direction<'c> {
+        Direction { head, rest }
+    }
+
+    /// Writes to the head what it has to tell of the rest.
+    pub fn note(&mut self) {
+        let late = if self.rest.late.is_some() { LATE } else { 0 };
+        let missing = if self.rest.missing > 0 { MISSING } else { 0 };
+        self.head.flags = self.head.flags & !(LATE | MISSING) | late | missing;
+    }
+
+    /// True if more segments are held than `most`.
+    pub fn holds_more_than(&self, most: usize) -> bool {
+        self.rest.late.as_ref().is_some_and(|late| late.held.len() > most)
+    }
+
+    /// Memory in use by the estimate.
+    pub fn held_bytes(&self) -> usize {
+        self.rest.held_bytes()
+    }
+
+    /// Time since which bytes have been missing.
+    pub fn waits_since(&self) -> Option<u64> {
+        self.rest.waits_since()
     }
 
     /// Sets the policy of the receiver.
     pub fn set_policy(&mut self, policy: Policy) {
-        self.policy = policy;
-    }
-
-    /// Number of its bytes so far, missing ones included.
-    pub fn end(&self) -> u64 {
-        self.next
+        self.rest.policy = policy;
     }
 
     /// True if the receiver accepts a reset with this number.
     pub fn accepts_reset(&self, sequence: u32) -> bool {
-        if !self.has_begun() {
+        if !self.head.has_begun() {
             return true;
         }
-        let far = self.distance(sequence);
+        let far = self.head.distance(sequence);
         // After a FIN, the number of the FIN is valid too.
-        self.policy.believes_reset(far) || (self.flags & FINAL != 0 && far == 1)
+        self.rest.policy.believes_reset(far) || (self.head.flags & FINAL != 0 && far == 1)
     }
 
     /// Takes the number of the next byte that the receiver expects; true if it has bytes that are missing here while
     /// others wait for them.
     #[inline]
     pub fn acknowledge(&mut self, number: u32) -> bool {
-        if self.flags & (BEGUN | OVER | TWO) != BEGUN {
+        if self.head.flags & (BEGUN | OVER | TWO) != BEGUN {
             self.believe(number);
             return false;
         }
-        let far = self.distance(number);
+        let far = self.head.distance(number);
         if far <= 0 {
             return false;
         }
@@ -124,57 +216,29 @@ impl Direction {
 
     /// Of two SYNs with different numbers, the receiver knows which one counts.
     fn believe(&mut self, number: u32) {
-        if self.flags & TWO != 0 && self.next == 0 && self.late.is_none() {
-            self.base = number;
+        if self.head.flags & TWO != 0 && self.head.next == 0 && self.rest.late.is_none() {
+            self.head.base = number;
         }
-        self.flags &= !TWO;
+        self.head.flags &= !TWO;
     }
 
     fn note_received(&mut self, far: i64) -> bool {
         if far > WINDOW {
             return false;
         }
-        let late = self.late.get_or_insert_default();
-        late.received = late.received.max(self.next + far as u64);
+        let late = self.rest.late.get_or_insert_default();
+        late.received = late.received.max(self.head.next + far as u64);
         late.since.is_some()
     }
 
     /// Skips missing bytes that the receiver has: the capture lacks them, and the sender will not repeat them.
     pub fn skip_received(&mut self, now_ns: u64, counters: &mut Counters, on: On<'_>) {
-        while let Some(late) = &self.late
+        while let Some(late) = &self.rest.late
             && let Some(to) = late.held.first().or(late.fin.map(|(end, _)| end))
             && to <= late.received
         {
             self.skip(now_ns, counters, on);
         }
-    }
-
-    /// Offset of the byte with a sequence number, if the direction has begun; negative before the first byte.
-    pub fn offset_of(&self, sequence: u32) -> Option<i64> {
-        self.has_begun().then(|| (self.next as i64).wrapping_add(self.distance(sequence)))
-    }
-
-    /// Distance of a number from that of the next byte.
-    fn distance(&self, sequence: u32) -> i64 {
-        let next = self.base.wrapping_add(self.next as u32);
-        i64::from(sequence.wrapping_sub(next) as i32)
-    }
-
-    /// Takes a segment that is next in order while nothing waits; returns the missing bytes before it and its offset.
-    #[inline]
-    pub fn take_next(&mut self, segment: &Segment<'_>) -> Option<(u64, u64)> {
-        let is_next = self.flags == BEGUN
-            && self.late.is_none()
-            && segment.flags & (SYN | FIN) == 0
-            && segment.sequence == self.base.wrapping_add(self.next as u32)
-            && segment.payload.len() == segment.payload_len as usize;
-        if !is_next {
-            return None;
-        }
-        let offset = self.next;
-        self.next += u64::from(segment.payload_len);
-        let missing = if segment.payload_len == 0 { 0 } else { std::mem::take(&mut self.missing) };
-        Some((missing.into(), offset))
     }
 
     /// Takes a segment: bytes in order are delivered, the rest is held.
@@ -193,18 +257,18 @@ impl Direction {
             return;
         }
         let len = u64::from(segment.payload_len);
-        if self.is_over() {
+        if self.head.is_over() {
             counters.repeated_bytes += len;
             return;
         }
-        if !self.has_begun() {
-            self.base = sequence;
-            self.flags |= BEGUN;
+        if !self.head.has_begun() {
+            self.head.base = sequence;
+            self.head.flags |= BEGUN;
         }
-        if syn && self.next == 0 && sequence != self.base {
-            self.flags |= TWO;
+        if syn && self.head.next == 0 && sequence != self.head.base {
+            self.head.flags |= TWO;
         }
-        let far = self.distance(sequence);
+        let far = self.head.distance(sequence);
         if !(-WINDOW..=WINDOW).contains(&far) {
             counters.outside += 1;
             return;
@@ -213,14 +277,14 @@ impl Direction {
         let before = u64::try_from(-far).unwrap_or(0);
         let repeated = before.min(len);
         counters.repeated_bytes += repeated;
-        let start = self.next + u64::try_from(far).unwrap_or(0);
+        let start = self.head.next + u64::try_from(far).unwrap_or(0);
         let bytes = segment.payload.get(repeated as usize..).unwrap_or_default();
         let rest = len - repeated;
-        if segment.flags & FIN != 0 && before <= len && self.flags & FINAL == 0 {
-            self.flags |= FINAL;
-            self.late.get_or_insert_default().fin = Some((start + rest, now_ns));
+        if segment.flags & FIN != 0 && before <= len && self.head.flags & FINAL == 0 {
+            self.head.flags |= FINAL;
+            self.rest.late.get_or_insert_default().fin = Some((start + rest, now_ns));
         }
-        let passed = self.next;
+        let passed = self.head.next;
         if rest > 0 {
             self.bytes(start, (bytes, rest), now_ns, handling, counters, on);
         }
@@ -240,10 +304,10 @@ impl Direction {
         on: On<'_>,
     ) {
         let end = start + len;
-        let first = self.late.as_ref().and_then(|late| late.held.first());
+        let first = self.rest.late.as_ref().and_then(|late| late.held.first());
         let touches = first.is_some_and(|first| first < end);
-        if start > self.next || touches {
-            if start > self.next && handling.contiguous && !self.continues(start, handling) {
+        if start > self.head.next || touches {
+            if start > self.head.next && handling.contiguous && !self.continues(start, handling) {
                 counters.refused += 1;
                 return;
             }
@@ -259,29 +323,30 @@ impl Direction {
 
     /// True if nothing is held, or if `start` follows the held bytes and there is room for a segment.
     fn continues(&self, start: u64, handling: &Handling) -> bool {
-        let Some(late) = &self.late else { return true };
+        let Some(late) = &self.rest.late else { return true };
         late.held.end().is_none_or(|end| end == start)
             && late.held.len() < handling.direction_segments
     }
 
     fn give(&mut self, bytes: &[u8], on: On<'_>) {
         if !bytes.is_empty() {
-            on(std::mem::take(&mut self.missing).into(), self.next, bytes);
-            self.next += bytes.len() as u64;
+            on(std::mem::take(&mut self.rest.missing).into(), self.head.next, bytes);
+            self.head.next += bytes.len() as u64;
         }
     }
 
     fn lose(&mut self, count: u64, counters: &mut Counters) {
         counters.gaps += 1;
         counters.missing_bytes += count;
-        self.missing = self.missing.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
-        self.next += count;
+        self.rest.missing =
+            self.rest.missing.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
+        self.head.next += count;
     }
 
     /// Holds bytes; where they overlap held bytes, one copy is dropped.
     fn hold(&mut self, start: u64, bytes: &[u8], now_ns: u64, counters: &mut Counters) {
         counters.copied_bytes += bytes.len() as u64;
-        let (policy, late) = (self.policy, self.late.get_or_insert_default());
+        let (policy, late) = (self.rest.policy, self.rest.late.get_or_insert_default());
         let prefers = |new, old| policy.prefers_new(new, old);
         let overlap = late.held.insert(start, bytes, now_ns, prefers);
         counters.repeated_bytes += overlap.repeated;
@@ -290,12 +355,12 @@ impl Direction {
 
     /// Delivers held bytes that are in order.
     fn drain(&mut self, on: On<'_>) {
-        while let Some(late) = &mut self.late
+        while let Some(late) = &mut self.rest.late
             && let Some(at) = late.held.first()
-            && at <= self.next
+            && at <= self.head.next
             && let Some(bytes) = late.held.take(at)
         {
-            let known = (self.next - at) as usize;
+            let known = (self.head.next - at) as usize;
             self.give(bytes.get(known..).unwrap_or_default(), on);
         }
     }
@@ -303,10 +368,10 @@ impl Direction {
     /// Updates whether bytes are missing, and whether this is the end; `passed` is the previous
     /// value of `next`.
     fn judge(&mut self, now_ns: u64, passed: u64, counters: &mut Counters) {
-        let next = self.next;
-        let Some(late) = &mut self.late else { return };
+        let next = self.head.next;
+        let Some(late) = &mut self.rest.late else { return };
         if late.fin.is_some_and(|(end, _)| next >= end) {
-            self.flags |= OVER;
+            self.head.flags |= OVER;
             // Bytes held after the end are dropped.
             counters.dropped_bytes += self.abandon();
             return;
@@ -314,7 +379,7 @@ impl Direction {
         if late.held.is_empty() && late.fin.is_none() {
             late.since = None;
             if late.received <= next {
-                self.late = None;
+                self.rest.late = None;
             }
             return;
         }
@@ -325,12 +390,12 @@ impl Direction {
 
     /// Skips the bytes that are missing before the first held piece, or before the end.
     pub fn skip(&mut self, now_ns: u64, counters: &mut Counters, on: On<'_>) {
-        let Some(late) = &mut self.late else { return };
+        let Some(late) = &mut self.rest.late else { return };
         let Some(to) = late.held.first().or(late.fin.map(|(end, _)| end)) else {
-            self.late = None;
+            self.rest.late = None;
             return;
         };
-        let passed = self.next;
+        let passed = self.head.next;
         self.lose(to.saturating_sub(passed), counters);
         self.drain(on);
         self.judge(now_ns, passed, counters);
@@ -338,17 +403,17 @@ impl Direction {
 
     /// Ends the direction and drops the held bytes; returns their number.
     pub fn abandon(&mut self) -> u64 {
-        self.flags |= OVER;
-        let late = self.late.take();
+        self.head.flags |= OVER;
+        let late = self.rest.late.take();
         late.map_or(0, |late| late.held.byte_count())
     }
 
     /// Drops the held bytes and waits for nothing; returns their number. The direction has not ended.
     pub fn forget(&mut self) -> u64 {
-        let is_over = self.is_over();
+        let is_over = self.head.is_over();
         let dropped = self.abandon();
         if !is_over {
-            self.flags &= !OVER;
+            self.head.flags &= !OVER;
         }
         dropped
     }

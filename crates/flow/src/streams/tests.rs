@@ -348,3 +348,45 @@ fn of_two_syns_the_acknowledged_one_counts() {
     let (seen, _) = run(Policy::First, &[&syns[..2], &rest].concat());
     assert_eq!(seen.of(1, false), "first!");
 }
+
+/// States that are loaded ahead, the wrong ones included, change nothing.
+#[test]
+fn announced_segments_are_handled_as_others() {
+    let (mut random, seed) = Random::seeded(22);
+    println!("seed {seed}");
+    let pieces = |announced: bool, order: &[(u16, u32)]| {
+        let mut streams =
+            Streams::new(Limits { connections: 64, ..Limits::default() }, Policy::First);
+        let mut seen = Vec::new();
+        for batch in order.chunks(100) {
+            let made: Vec<_> = batch
+                .iter()
+                .map(|&(port, number)| Segment {
+                    source: end(port),
+                    ..segment(number, ACK, b"abcd")
+                })
+                .collect();
+            if announced {
+                let told = made.iter().copied().skip(usize::from(batch[0].0 % 3));
+                assert!(streams.warm(told) >= batch.len() - 2);
+            }
+            for one in &made {
+                streams.segment(one, SECOND, &mut |piece| {
+                    seen.push((piece.connection, piece.flow, piece.offset, piece.missing));
+                });
+            }
+        }
+        (seen, streams.counters())
+    };
+    let mut next = [0_u32; 100];
+    let order: Vec<_> = (0..5_000)
+        .map(|_| {
+            let port = random.below(100);
+            next[port] += 4 * (1 + random.below(2) as u32);
+            (2_000 + port as u16, next[port])
+        })
+        .collect();
+    let plain = pieces(false, &order);
+    assert!(plain.1.evicted > 0 && plain.0.len() > 1_000);
+    assert_eq!(plain, pieces(true, &order));
+}

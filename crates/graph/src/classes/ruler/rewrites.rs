@@ -12,10 +12,10 @@
 //! copy of each frame that changes or waits.
 
 use crate::node::{Arrival, BatchEvent, Counter, Emitted, FrameFlow, Node, NodeError, Pause};
-use crate::waiting::{Bounds, clock_ns, is_recent};
+use crate::waiting::{Bounds, Copied, clock_ns, is_recent};
 use fyke_flow::Fragment;
 use fyke_flow::streams::{Event, Piece};
-use fyke_frame::{Frame, LinkType, Mask, Meta, walk};
+use fyke_frame::{Frame, Mask, walk};
 use fyke_ruler::substitution::{Open, Substitution};
 use fyke_ruler::repair;
 use std::collections::{HashMap, VecDeque};
@@ -100,32 +100,14 @@ enum Fate {
 /// A frame that waits.
 #[derive(Debug)]
 struct Held {
-    data: Box<[u8]>,
-    source: u32,
+    copied: Copied,
     class: u32,
-    wire_len: u32,
-    timestamp_ns: u64,
-    link: LinkType,
-    interface: u32,
-    meta: Meta,
-    flow: FrameFlow,
     part: Option<Part>,
 }
 
 impl Held {
     fn cost(&self) -> usize {
-        self.data.len() + OVERHEAD_BYTES
-    }
-
-    fn frame(&self) -> Frame<'_> {
-        Frame {
-            data: &self.data,
-            wire_len: self.wire_len,
-            timestamp_ns: self.timestamp_ns,
-            link: self.link,
-            interface: self.interface,
-            meta: self.meta,
-        }
+        self.copied.len() + OVERHEAD_BYTES
     }
 }
 
@@ -333,18 +315,8 @@ impl StreamRewriter {
         self.is_live = is_recent(frame.timestamp_ns, self.counts.copied).unwrap_or(self.is_live);
         let known = part.as_ref().and_then(|part| self.known.get_mut(&part.connection));
         known.into_iter().for_each(|known| known.waiting += 1);
-        let held = Held {
-            data: frame.data.into(),
-            source: arrival.source(),
-            class: arrival.class(index),
-            wire_len: frame.wire_len,
-            timestamp_ns: frame.timestamp_ns,
-            link: frame.link,
-            interface: frame.interface,
-            meta: frame.meta,
-            flow: arrival.flow(index),
-            part,
-        };
+        let copied = Copied::new(arrival.source(), frame, arrival.flow(index));
+        let held = Held { copied, class: arrival.class(index), part };
         self.bytes += held.cost();
         self.counts.copied += 1;
         self.queue.push_back(held);
@@ -353,9 +325,10 @@ impl StreamRewriter {
     /// Emits the decided frames at the front; lets go of undecided ones beyond the limits, or all at the end.
     fn release(&mut self, emitted: &mut Emitted, now_ns: Option<u64>, is_end: bool) {
         while let Some(held) = self.queue.pop_front() {
+            let frame = held.copied.frame();
             let fate = held.part.as_ref().map_or(Fate::Pass, |part| self.fate(part));
             let is_old = now_ns
-                .is_some_and(|now| now.saturating_sub(held.timestamp_ns) > self.bounds.wait_ns);
+                .is_some_and(|now| now.saturating_sub(frame.timestamp_ns) > self.bounds.wait_ns);
             match fate {
                 Fate::Wait if !is_end && !is_old && self.bytes <= self.bounds.bytes => {
                     return self.queue.push_front(held);
@@ -363,15 +336,15 @@ impl StreamRewriter {
                 Fate::Wait => self.counts.let_go += 1,
                 Fate::Refuse => self.counts.refused += 1,
                 Fate::Pass => {
-                    let frame = held.frame();
                     let has_changed =
                         held.part.as_ref().is_some_and(|part| self.rewrite(&frame, part));
                     let value = self.rules.class().unwrap_or(0);
                     let (data, class) = match has_changed {
                         true => (&self.spare[..], held.class),
-                        false => (&held.data[..], value),
+                        false => (frame.data, value),
                     };
-                    emitted.push_late(held.source, &Frame { data, ..frame }, class, held.flow);
+                    let Copied { source, flow, .. } = held.copied;
+                    emitted.push_late(source, &Frame { data, ..frame }, class, flow);
                 }
             }
             self.bytes -= held.cost();

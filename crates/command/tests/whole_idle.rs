@@ -1,5 +1,5 @@
-//! A capture without frames sleeps, and still answers at once. What a capture says that may not open enough
-//! files. The built command on a real interface, in namespaces of its own. Needs root.
+//! A capture without frames sleeps, and still answers at once; the error of one that may not open enough files names
+//! the limit. The built command on a real interface, in namespaces of its own. Needs root.
 
 mod common;
 

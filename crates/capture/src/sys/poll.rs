@@ -120,7 +120,7 @@ const CHANGE: u64 = 0;
 const CALL: u64 = 1;
 
 /// Ends the waits of sources early, from any thread ([`Source::listen`](crate::Source::listen)). A ring before a wait
-/// ends that wait, so none is missed. Cost: a system call.
+/// ends that wait, too. Cost: a system call.
 #[derive(Debug)]
 pub struct Bell(OwnedFd);
 

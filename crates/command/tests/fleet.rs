@@ -205,7 +205,7 @@ fn two_captures_are_edited_together() {
     group.edited("anna", "set", &["udp"]);
     assert_eq!((texts(&first), texts(&second)), (vec!["udp".to_owned()], vec!["udp".to_owned()]));
 
-    // A filter that a fyke does not understand is refused there, and the command says so.
+    // A filter that a fyke does not understand is refused there, and the command reports it.
     let wrong = group.edit("anna", "add", &["udp prt 5"]);
     assert_eq!(wrong.status.code(), Some(1));
     let told = String::from_utf8_lossy(&wrong.stdout);

@@ -31,7 +31,7 @@ const MAX_ANSWERS: i64 = 1_000_000;
 /// Messages that are requested at once.
 const AT_ONCE: usize = 64;
 
-/// How to reach the broker.
+/// Address and rights at the broker.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// Its address: `nats://HOST:PORT`, `tls://HOST:PORT`.
@@ -46,7 +46,7 @@ pub struct Options {
     pub replicas: usize,
 }
 
-/// Why the broker does not do something.
+/// A failure at the broker.
 #[derive(Debug, thiserror::Error)]
 pub enum BrokerError {
     /// There is no connection.
@@ -63,7 +63,7 @@ pub enum BrokerError {
     /// It refuses, or does not answer.
     #[error("the broker: {what}: {why}")]
     Failed {
-        /// What was asked.
+        /// The request.
         what: &'static str,
         /// The reason.
         why: String,
@@ -89,7 +89,11 @@ impl Broker {
     ///
     /// # Errors
     /// The broker cannot be reached, does not accept us, or has no JetStream.
-    pub async fn connect(options: &Options, group: Name, name: &str) -> Result<Broker, BrokerError> {
+    pub async fn connect(
+        options: &Options,
+        group: Name,
+        name: &str,
+    ) -> Result<Broker, BrokerError> {
         let mut connecting = ConnectOptions::new()
             .name(name)
             .connection_timeout(LIMIT)

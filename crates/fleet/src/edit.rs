@@ -117,7 +117,7 @@ struct Signed {
     signature: String,
 }
 
-/// An edit whose signature is valid.
+/// An edit with a valid signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Accepted {
     /// The edit.
@@ -173,7 +173,10 @@ impl Edit {
             return Err(format!("it was signed for the group {:?}", edit.group));
         }
         if edit.after != after {
-            return Err(format!("it was signed for the place after {}, not after {after}", edit.after));
+            return Err(format!(
+                "it was signed for the place after {}, not after {after}",
+                edit.after
+            ));
         }
         if edit.changes.len() > MAX_CHANGES {
             return Err(format!("it has {} changes; at most {MAX_CHANGES}", edit.changes.len()));
@@ -212,7 +215,10 @@ mod tests {
         };
         let message = edit.signed(&anna).unwrap();
         let read = |message: &[u8], after| Edit::read(message, &trusted, &edge, after);
-        assert_eq!(read(&message, 11).unwrap(), Accepted { edit: edit.clone(), author: "anna".into() });
+        assert_eq!(
+            read(&message, 11).unwrap(),
+            Accepted { edit: edit.clone(), author: "anna".into() }
+        );
         // Repeated elsewhere, or in another group.
         assert!(read(&message, 12).unwrap_err().contains("after 11, not after 12"));
         let other = Edit { group: "core".into(), ..edit.clone() }.signed(&anna).unwrap();

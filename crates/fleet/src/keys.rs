@@ -20,7 +20,7 @@ const MAX_BYTES: u64 = 1 << 20;
 /// Most authors that a sensor trusts.
 const MAX_AUTHORS: usize = 1_000;
 
-/// Why a file with keys is not taken.
+/// Reason why a file with keys is not taken.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     /// The error of the system.
@@ -96,7 +96,9 @@ impl Author {
         let wrong = |why: &str| KeyError::Line { path: shown.clone(), line: 1, why: why.into() };
         let words: Vec<&str> = text.split_whitespace().collect();
         let [PRIVATE, name, digits] = words[..] else {
-            return Err(wrong("no private key: make one with `fyke fleet key new FILE --name NAME`"));
+            return Err(wrong(
+                "no private key: make one with `fyke fleet key new FILE --name NAME`",
+            ));
         };
         let name = Name::new(name).map_err(|why| wrong(&why))?;
         let bytes = hex::read(digits).ok_or_else(|| wrong("the key has other characters"))?;
@@ -174,7 +176,8 @@ impl Trusted {
     /// # Errors
     /// The author is not known, or the signature is not the author's.
     pub(crate) fn check(&self, author: &str, bytes: &[u8], signature: &[u8]) -> Result<(), String> {
-        let key = self.0.get(author).ok_or_else(|| format!("{author:?} is not a trusted author"))?;
+        let key =
+            self.0.get(author).ok_or_else(|| format!("{author:?} is not a trusted author"))?;
         UnparsedPublicKey::new(&ED25519, key)
             .verify(bytes, signature)
             .map_err(|_| format!("the signature is not that of {author}"))

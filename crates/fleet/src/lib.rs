@@ -11,7 +11,7 @@
 //! never overwrite each other.
 //!
 //! A sensor is a process beside a running fyke. It keeps the filters of its group in force there, and answers each
-//! sequence with the local epoch that it began, or says by which later sequence it was superseded. While the broker is
+//! sequence with the local epoch that it began, or names the later sequence that superseded it. While the broker is
 //! away everything local continues; afterwards the sensor catches up.
 //!
 //! The broker is not trusted: edits are signed, the signature covers group and place in the order, and an edit can only
@@ -24,7 +24,7 @@
 //! | [`keys`] | keys of authors, and the list that a sensor trusts |
 //! | [`state`] | the filters of a group after its edits |
 //! | [`broker`] | streams and buckets of a group |
-//! | [`message`] | what sensors tell |
+//! | [`message`] | messages of sensors |
 //! | [`local`] | the fyke beside a sensor |
 //! | [`sensor`] | applies edits and answers |
 //! | [`operator`] | makes edits and waits for the answers |

@@ -20,7 +20,7 @@ pub struct Edited {
     pub ids: Vec<Vec<u64>>,
 }
 
-/// Why a local call failed.
+/// Reason why a local call failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LocalError {
     /// The fyke refuses the edit, which changed nothing.
@@ -70,8 +70,8 @@ impl Controlled {
         let client = match &mut self.client {
             Some(client) => client,
             None => {
-                let mut client =
-                    Client::connect(self.pid).map_err(|error| LocalError::Gone(error.to_string()))?;
+                let mut client = Client::connect(self.pid)
+                    .map_err(|error| LocalError::Gone(error.to_string()))?;
                 client.set_answer_limit(LIMIT);
                 client.hello(&self.program).map_err(|error| LocalError::Gone(error.to_string()))?;
                 self.client.insert(client)
@@ -104,7 +104,9 @@ impl Local for Controlled {
     fn describe(&mut self) -> Result<message::Local, LocalError> {
         let description = match self.call(Request::Describe)? {
             Response::Description(description) => description,
-            other => return Err(LocalError::Gone(format!("expected a description, got {other:?}"))),
+            other => {
+                return Err(LocalError::Gone(format!("expected a description, got {other:?}")));
+            }
         };
         let stats = self.stats()?;
         Ok(message::Local {

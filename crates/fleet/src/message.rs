@@ -1,4 +1,4 @@
-//! What sensors tell: their entry in the list of sensors, answers to edits, and answers to questions.
+//! Messages of sensors: their entry in the list of sensors, answers to edits, and answers to questions.
 
 use crate::edit::Labels;
 use serde::{Deserialize, Serialize};
@@ -25,7 +25,7 @@ pub struct Entry {
     pub refused: u64,
     /// The fyke beside it; `None` while there is none.
     pub fyke: Option<Local>,
-    /// Why it does not follow the group at the moment.
+    /// Reason why it does not follow the group at the moment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
 }
@@ -69,12 +69,12 @@ pub struct Answers {
 pub struct Answer {
     /// The sequence of the edit.
     pub sequence: u64,
-    /// What became of it.
+    /// Its outcome.
     #[serde(flatten)]
     pub outcome: Outcome,
 }
 
-/// What became of an edit at a sensor.
+/// Outcome of an edit at a sensor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum Outcome {
@@ -105,7 +105,7 @@ pub enum Outcome {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Ask {
-    /// How many of the latest frames a filter that is not in force would accept.
+    /// Number of the latest frames that a filter which is not in force would accept.
     Try {
         /// Its text.
         text: String,
@@ -129,7 +129,7 @@ pub struct Tried {
     pub accepted: u64,
     /// Those of them that no filter in force accepts.
     pub new: u64,
-    /// Why there is no answer.
+    /// Reason why there is no answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
 }

@@ -17,7 +17,7 @@ const READING: u64 = 4_096;
 /// Time for answers to a question.
 const ASKING: Duration = Duration::from_secs(2);
 
-/// Why an edit was not made.
+/// Reason why an edit was not made.
 #[derive(Debug, thiserror::Error)]
 pub enum OperatorError {
     /// The broker refuses, or does not answer.
@@ -75,7 +75,9 @@ impl Report {
     /// Number of sensors at which it is in force.
     pub fn in_force(&self) -> usize {
         let answers = self.sensors.values().flatten().map(|(outcome, _)| outcome);
-        answers.filter(|it| matches!(it, Outcome::InForce { .. } | Outcome::Superseded { .. })).count()
+        answers
+            .filter(|it| matches!(it, Outcome::InForce { .. } | Outcome::Superseded { .. }))
+            .count()
     }
 }
 
@@ -148,7 +150,8 @@ impl Operator {
         let failed = |why: String| BrokerError::Failed { what: "reading the list of sensors", why };
         let store = self.broker.sensors();
         let keys = store.keys().await.map_err(|error| failed(error.to_string()))?;
-        let keys: Vec<String> = keys.try_collect().await.map_err(|error| failed(error.to_string()))?;
+        let keys: Vec<String> =
+            keys.try_collect().await.map_err(|error| failed(error.to_string()))?;
         let mut entries = Vec::new();
         for key in keys {
             let value = store.get(&key).await.map_err(|error| failed(error.to_string()))?;
@@ -183,7 +186,8 @@ impl Operator {
         };
         let refused = |why: String| OperatorError::Refused(why);
         let found = self.log.iter().rev().find(own);
-        let found = found.ok_or_else(|| refused("there is no such edit to take back".to_owned()))?;
+        let found =
+            found.ok_or_else(|| refused("there is no such edit to take back".to_owned()))?;
         let sequence = found.sequence;
         let edit = match &found.edit {
             Ok(edit) if undone(sequence) => {
@@ -273,7 +277,7 @@ impl Operator {
                 let group = self.broker.group();
                 let other = Edit::read(&there, &self.trusted, group, self.state.sequence);
                 let (author, changes) = other.map_or_else(
-                    |why| ("somebody".to_owned(), format!("refused: {why}")),
+                    |why| ("an unknown author".to_owned(), format!("refused: {why}")),
                     |other| (other.author, shown(&other.edit.changes)),
                 );
                 Err(OperatorError::Conflict { author, sequence: next, changes })

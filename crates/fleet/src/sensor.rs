@@ -13,8 +13,8 @@ use crate::message::{Answer, Answers, Ask, Entry, Outcome, Tried};
 use crate::state::{State, has};
 use crate::unix_ms;
 use async_nats::jetstream::kv::{CreateErrorKind, UpdateErrorKind};
-use fyke_control::Change as LocalChange;
 use futures_util::StreamExt;
+use fyke_control::Change as LocalChange;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::time::Duration;
@@ -33,25 +33,27 @@ const ANSWERS: usize = 1_000;
 /// Most answers that wait for the broker.
 const MAX_WAITING: usize = 100_000;
 
-/// What a sensor is.
+/// Name, labels and trust of a sensor.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Its name, which no other sensor of the group has.
     pub name: Name,
     /// Its labels.
     pub labels: Labels,
-    /// The authors whose edits it accepts.
+    /// The authors of the edits that it accepts.
     pub trusted: Trusted,
 }
 
-/// Why a sensor ends.
+/// Reason why a sensor ends.
 #[derive(Debug, thiserror::Error)]
 pub enum SensorError {
     /// The broker refuses something at the start.
     #[error(transparent)]
     Broker(#[from] BrokerError),
     /// Another sensor has its name.
-    #[error("the name {name} is that of a sensor on {host} (run {instance}): choose another one with --name")]
+    #[error(
+        "the name {name} is that of a sensor on {host} (run {instance}): choose another one with --name"
+    )]
     Taken {
         /// The name.
         name: Name,
@@ -114,8 +116,9 @@ impl<L: Local> Sensor<L> {
     /// The name is taken, now or later, or the broker refuses something at the start.
     pub async fn run(mut self, stop: impl Future<Output = ()>) -> Result<(), SensorError> {
         let client = self.broker.client().clone();
-        let subscribed = |error: async_nats::SubscribeError| {
-            BrokerError::Failed { what: "subscribing", why: error.to_string() }
+        let subscribed = |error: async_nats::SubscribeError| BrokerError::Failed {
+            what: "subscribing",
+            why: error.to_string(),
         };
         let mut edits = client.subscribe(self.broker.subject("edits")).await.map_err(subscribed)?;
         let mut asks = client.subscribe(self.broker.subject("ask")).await.map_err(subscribed)?;
@@ -133,7 +136,8 @@ impl<L: Local> Sensor<L> {
                 }
                 Some(_) = edits.next() => self.follow().await,
                 Some(message) = asks.next() => {
-                    if let (Some(reply), Some(answer)) = (message.reply, self.asked(&message.payload)) {
+                    let answer = self.asked(&message.payload);
+                    if let (Some(reply), Some(answer)) = (message.reply, answer) {
                         let _lost = client.publish(reply, answer.into()).await;
                     }
                 }
@@ -314,7 +318,9 @@ impl<L: Local> Sensor<L> {
         self.refused_filters.clear();
         self.pid = pid;
         let Ok(local) = found else {
-            (self.notes)("the fyke beside this sensor has ended; waiting for another one".to_owned());
+            (self.notes)(
+                "the fyke beside this sensor has ended; waiting for another one".to_owned(),
+            );
             return;
         };
         (self.notes)(format!("beside the fyke with process id {}, {}", local.pid, local.source));

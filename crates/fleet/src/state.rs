@@ -36,14 +36,16 @@ pub struct State {
     bytes: usize,
 }
 
-/// Why an edit does not fit the filters before it.
+/// Reason why an edit does not fit the filters before it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StateError {
     /// It removes a filter that is not there.
     #[error("the group has no filter {0}")]
     NoFilter(FilterId),
     /// There would be too many.
-    #[error("the group would have more than {MAX_FILTERS} filters, or {MAX_TEXT_BYTES} bytes of text")]
+    #[error(
+        "the group would have more than {MAX_FILTERS} filters, or {MAX_TEXT_BYTES} bytes of text"
+    )]
     TooMany,
 }
 
@@ -126,18 +128,25 @@ impl State {
     }
 }
 
-/// True if a sensor has all labels that are asked for.
-pub fn has(labels: &Labels, asked: &Labels) -> bool {
-    asked.iter().all(|(name, value)| labels.get(name) == Some(value))
+/// True if a sensor has all wanted labels.
+pub fn has(labels: &Labels, wanted: &Labels) -> bool {
+    wanted.iter().all(|(name, value)| labels.get(name) == Some(value))
 }
 
 /// The changes that take an edit back.
 ///
 /// # Errors
 /// A later edit has removed what it added, or it removed everything that sensors had besides the group's filters.
-pub fn undo(before: &State, edit: &Accepted, sequence: u64, now: &State) -> Result<Vec<Change>, String> {
+pub fn undo(
+    before: &State,
+    edit: &Accepted,
+    sequence: u64,
+    now: &State,
+) -> Result<Vec<Change>, String> {
     let mut after = before.clone();
-    after.apply(sequence, edit).map_err(|error| format!("edit {sequence} had no effect: {error}"))?;
+    after
+        .apply(sequence, edit)
+        .map_err(|error| format!("edit {sequence} had no effect: {error}"))?;
     if after.cleared != before.cleared {
         return Err(format!(
             "edit {sequence} removed what the sensors had besides the group's filters, which the group does not know"
@@ -146,7 +155,9 @@ pub fn undo(before: &State, edit: &Accepted, sequence: u64, now: &State) -> Resu
     let mut changes = Vec::new();
     for id in after.filters.keys().filter(|id| !before.filters.contains_key(id)) {
         if !now.filters.contains_key(id) {
-            return Err(format!("a later edit has removed filter {id}, which edit {sequence} added"));
+            return Err(format!(
+                "a later edit has removed filter {id}, which edit {sequence} added"
+            ));
         }
         changes.push(Change::Delete { id: *id });
     }
@@ -211,7 +222,9 @@ mod tests {
         let changes = undo(&before, &second, 2, &now).unwrap();
         now.apply(3, &edit(&[], &changes)).unwrap();
         assert_eq!(texts(&now), ["b", "a"]);
-        assert!(undo(&before, &second, 2, &now).unwrap_err().contains("filter 2, which edit 2 added"));
+        assert!(
+            undo(&before, &second, 2, &now).unwrap_err().contains("filter 2, which edit 2 added")
+        );
         let all = edit(&[], &[Change::Clear]);
         assert!(undo(&before, &all, 2, &State::default()).is_err());
     }

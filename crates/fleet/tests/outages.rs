@@ -2,6 +2,7 @@
 //! order, and each has exactly one answer of each sensor. `FYKE_EDITS` and `FYKE_KILLS` set larger numbers, and
 //! `--nocapture` prints the times.
 
+use futures_util::StreamExt;
 use fyke_control::Change as LocalChange;
 use fyke_fleet::Name;
 use fyke_fleet::broker::{Broker, Options};
@@ -11,7 +12,6 @@ use fyke_fleet::local::{Edited, Local, LocalError};
 use fyke_fleet::message::{self, Answers, Outcome, Tried};
 use fyke_fleet::operator::{Operator, OperatorError};
 use fyke_fleet::sensor::{self, Sensor};
-use futures_util::StreamExt;
 use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::path::Path;
@@ -112,7 +112,7 @@ async fn edit(operator: &mut Operator, author: &Author, number: usize) -> u64 {
         let made = operator.edit(author, &only, changes.clone(), None, Duration::ZERO);
         match made.await {
             Ok(report) => return report.sequence,
-            // Nobody else edits: the edit was taken, and its answer was lost with the server.
+            // There is no other author; the edit may have been taken and only its answer lost.
             Err(OperatorError::Conflict { sequence, .. }) => panic!("edit {sequence} is foreign"),
             Err(error) => assert!(start.elapsed() < LIMIT, "{error}"),
         }
@@ -168,9 +168,7 @@ async fn no_edit_is_lost_while_the_broker_is_killed() {
         let options = sensor::Options { name, labels, trusted };
         let sensor = Sensor::new(options, broker, Fake(Arc::clone(&kept)), |_| {});
         let mut stopped = stopped.clone();
-        running.push(tokio::spawn(async move {
-            sensor.run(ends(&mut stopped)).await
-        }));
+        running.push(tokio::spawn(async move { sensor.run(ends(&mut stopped)).await }));
         fykes.push(kept);
     }
     let broker = Broker::connect(&options, edge(), "operator").await.unwrap();
@@ -232,9 +230,7 @@ async fn times(operator: &mut Operator, author: &Author, options: &Options) {
         let fake = Fake(Arc::default());
         let sensor = Sensor::new(sensor_options, broker.unwrap(), fake, |_| {});
         let mut stopped = stopped.clone();
-        running.push(tokio::spawn(async move {
-            sensor.run(ends(&mut stopped)).await
-        }));
+        running.push(tokio::spawn(async move { sensor.run(ends(&mut stopped)).await }));
     }
     let start = Instant::now();
     while operator.sensors().await.unwrap().len() < SENSORS {

@@ -10,7 +10,7 @@ use super::{Tree, Violation};
 const LEVELS: &[&[&str]] = &[
     &["frame", "privilege"],
     &["control", "flow", "table", "print", "ring", "ruler"],
-    &["filter", "machine", "capture", "ids", "web"],
+    &["filter", "fleet", "machine", "capture", "ids", "web"],
     &["pass"],
     &["kernel"],
     &["filters"],

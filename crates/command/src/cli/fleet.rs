@@ -16,9 +16,9 @@ The broker is a NATS server with JetStream, version 2.9 or later (Debian: nats-s
 Examples:
   nats-server -js -sd /var/lib/nats
   fyke dump -i eth0 -w /data/%Y-%m-%d-%H.pcapng -G 3600 'port 1 and port 2' &
-  fyke sensor --server nats://10.0.0.9:4222 --group edge --name oslo-1 --label site=oslo --trust authors")]
+  fyke sensor --server nats://10.0.0.9:4222 --group edge --label site=oslo --trust authors")]
 pub struct SensorArgs {
-    /// How to reach the group
+    /// The group and its broker
     #[command(flatten)]
     pub group: GroupArgs,
     /// Name of this sensor, which no other one of the group has (the name of this machine)
@@ -42,7 +42,7 @@ pub struct GroupArgs {
     /// Name of the group
     #[arg(long, value_name = "NAME", default_value = "fleet")]
     pub group: String,
-    /// File with the authors whose edits count: lines `NAME KEY`, as `fyke fleet key` prints them
+    /// File with the trusted authors of edits: lines `NAME KEY`, as `fyke fleet key` prints them
     #[arg(long, value_name = "FILE")]
     pub trust: Option<PathBuf>,
     /// User at the broker
@@ -61,7 +61,8 @@ pub struct GroupArgs {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
     /// Number of servers that keep each message, when the group is new
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=5))]
+    #[arg(long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u8).range(1..=5))]
     pub replicas: u8,
 }
 
@@ -81,7 +82,7 @@ Examples:
   fyke fleet log --group edge --trust authors --last 5
   fyke fleet undo --group edge --trust authors --key anna.key")]
 pub struct FleetArgs {
-    /// What to do
+    /// The action
     #[command(subcommand)]
     pub action: FleetAction,
 }
@@ -89,7 +90,7 @@ pub struct FleetArgs {
 /// Arguments of edits.
 #[derive(Debug, Args)]
 pub struct FleetEditArgs {
-    /// How to reach the group
+    /// The group and its broker
     #[command(flatten)]
     pub group: GroupArgs,
     /// File with your private key (`fyke fleet key`)
@@ -109,7 +110,7 @@ pub struct FleetEditArgs {
 /// Arguments of what only reads.
 #[derive(Debug, Args)]
 pub struct FleetReadArgs {
-    /// How to reach the group
+    /// The group and its broker
     #[command(flatten)]
     pub group: GroupArgs,
     /// Print JSON lines
@@ -134,7 +135,7 @@ pub enum FleetAction {
     Show(FleetReadArgs),
     /// Replace the filters; without --only also those that the sensors have besides the group's
     Set {
-        /// How
+        /// Key, labels and waiting time
         #[command(flatten)]
         edit: FleetEditArgs,
         /// The filter; none removes all
@@ -143,7 +144,7 @@ pub enum FleetAction {
     },
     /// Add a filter
     Add {
-        /// How
+        /// Key, labels and waiting time
         #[command(flatten)]
         edit: FleetEditArgs,
         /// The filter
@@ -152,7 +153,7 @@ pub enum FleetAction {
     },
     /// Remove filters by their ids
     Del {
-        /// How
+        /// Key, labels and waiting time
         #[command(flatten)]
         edit: FleetEditArgs,
         /// The ids, as `show` prints them
@@ -161,7 +162,7 @@ pub enum FleetAction {
     },
     /// Take an edit back by a new one
     Undo {
-        /// How
+        /// Key, labels and waiting time
         #[command(flatten)]
         edit: FleetEditArgs,
         /// Sequence of the edit (your last one)
@@ -170,7 +171,7 @@ pub enum FleetAction {
     },
     /// Ask the sensors how many of their latest frames a filter would accept
     Try {
-        /// How
+        /// The group, and the form of the output
         #[command(flatten)]
         read: FleetReadArgs,
         /// Only sensors with this label; may be repeated
@@ -185,7 +186,7 @@ pub enum FleetAction {
     },
     /// List the edits of the group
     Log {
-        /// How
+        /// The group, and the form of the output
         #[command(flatten)]
         read: FleetReadArgs,
         /// Number of edits, the latest (20)

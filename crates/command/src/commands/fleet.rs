@@ -57,7 +57,9 @@ pub fn run(args: FleetArgs) -> Result<(), Failure> {
             let author = Author::create(&file, named("--name", &name)?)?;
             writeln!(out, "{}", author.public_line())?;
             let file = file.display();
-            note!("fyke: the private key is in {file}; the line above is for the file of trusted authors");
+            note!(
+                "fyke: the private key is in {file}; the line above is for the file of trusted authors"
+            );
         }
         FleetAction::List(args) => {
             let sensors = read(&args, async |operator| Ok(operator.sensors().await?))?;
@@ -109,7 +111,7 @@ pub fn run(args: FleetArgs) -> Result<(), Failure> {
 /// Labels, changes, and the edit that they take back.
 type Wanted = (Labels, Vec<Change>, Option<u64>);
 
-/// Makes an edit, and prints where it is in force; repeats it at most so many times after edits of others.
+/// Makes an edit, and prints where it is in force; repeats it at most `attempts` times after edits of others.
 fn change(
     args: &FleetEditArgs,
     attempts: usize,
@@ -199,7 +201,7 @@ fn wait_for<T>(what: impl Future<Output = anyhow::Result<T>>) -> Result<T, Failu
     runtime.block_on(what).map_err(Failure::Running)
 }
 
-/// Ready once a signal has asked for the end.
+/// Ready once a signal has stopped the program.
 async fn stopped(stop: Arc<AtomicBool>) {
     while !stop.load(Ordering::Relaxed) {
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -213,7 +215,8 @@ fn named(option: &str, name: &str) -> Result<Name, Failure> {
 fn trusted(args: &GroupArgs) -> Result<Trusted, Failure> {
     let Some(file) = &args.trust else {
         return Err(Failure::Usage(
-            "--trust FILE is missing: the authors whose edits count, lines as `fyke fleet key` prints them".to_owned(),
+            "--trust FILE is missing: the trusted authors of edits (`fyke fleet key` prints their lines)"
+                .to_owned(),
         ));
     };
     Ok(Trusted::read(file)?)

@@ -56,7 +56,11 @@ pub fn filters(out: &mut impl Write, state: &State, json: bool) -> io::Result<()
             continue;
         }
         let (id, author, text) = (filter.id, &filter.author, &filter.text);
-        writeln!(out, "{}", one_line(&format!("{id:>8}  {author}{}  {text}", labels(&filter.only))))?;
+        writeln!(
+            out,
+            "{}",
+            one_line(&format!("{id:>8}  {author}{}  {text}", labels(&filter.only)))
+        )?;
     }
     Ok(())
 }
@@ -93,7 +97,7 @@ pub fn log(out: &mut impl Write, log: &[Logged], json: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Where an edit is in force.
+/// The sensors at which an edit is in force.
 pub fn report(out: &mut impl Write, report: &Report, json: bool) -> io::Result<()> {
     if json {
         let sensors = report.sensors.iter().map(|(name, told)| match told {
@@ -112,7 +116,11 @@ pub fn report(out: &mut impl Write, report: &Report, json: bool) -> io::Result<(
         }
         Some(time) => {
             let ms = time.as_secs_f64() * 1e3;
-            writeln!(out, "edit {}: in force everywhere, {all} sensors, after {ms:.1} ms", report.sequence)?;
+            writeln!(
+                out,
+                "edit {}: in force everywhere, {all} sensors, after {ms:.1} ms",
+                report.sequence
+            )?;
         }
         None => {
             let count = report.in_force();
@@ -130,7 +138,7 @@ pub fn report(out: &mut impl Write, report: &Report, json: bool) -> io::Result<(
     Ok(())
 }
 
-/// What a filter would accept.
+/// Frames that a filter would accept.
 pub fn tried(out: &mut impl Write, told: &[Tried], json: bool) -> io::Result<()> {
     for one in told {
         let line = match &one.failed {

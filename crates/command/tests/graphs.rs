@@ -94,7 +94,7 @@ fn track_and_count_are_graphs_and_others_say_that_they_are_not() {
 #[test]
 fn only_frames_that_go_to_a_file_and_nowhere_else_wait_for_others() {
     let waits =
-        |args: &[&str]| graph_of(&[&["dump", "-i", "lo"], args].concat()).contains("delay=80");
+        |args: &[&str]| graph_of(&[&["dump", "-i", "lo"], args].concat()).contains("delay=160");
     assert!(waits(&["-w", "x.pcap"]) && waits(&["-w", "x.pcap", "-c", "3", "udp"]));
     let soon: [&[&str]; 9] = [
         &[],

@@ -161,6 +161,34 @@ fn texts(capture: &Running) -> Vec<String> {
     filters.map(|filter| filter["text"].as_str().unwrap().to_owned()).collect()
 }
 
+fn edits_reach_their_sensors(group: &Group, first: &Running, second: &Running) {
+    // Only one site; then a replacement, which removes the captures' own filters, too.
+    group.edited("bert", "add", &["--only", "site=oslo", "udp port 5003"]);
+    assert_eq!(texts(first), ["udp port 7", "udp port 5001", "udp port 5003"]);
+    assert_eq!(texts(second), ["udp port 7", "udp port 5001"]);
+    group.edited("anna", "del", &["1"]);
+    assert_eq!(texts(second), ["udp port 7"]);
+    let said = group.edited("anna", "undo", &[]);
+    assert!(said.contains("edit 4: in force everywhere, 2 sensors"), "{said}");
+    assert_eq!(texts(second), ["udp port 7", "udp port 5001"]);
+    group.edited("anna", "set", &["udp"]);
+    assert_eq!((texts(first), texts(second)), (vec!["udp".to_owned()], vec!["udp".to_owned()]));
+}
+
+fn refused_edits_change_nothing(group: &Group, first: &Running) {
+    // A filter that a fyke does not understand is refused there, and the command reports it.
+    let wrong = group.edit("anna", "add", &["udp prt 5"]);
+    assert_eq!(wrong.status.code(), Some(1));
+    let told = String::from_utf8_lossy(&wrong.stdout);
+    assert!(told.contains("in force at 0 of 2 sensors") && told.contains("prt"), "{told}");
+    // An author that is not trusted changes nothing.
+    let foreign = group.edit("eve", "add", &["tcp"]);
+    assert_eq!(foreign.status.code(), Some(1));
+    let told = String::from_utf8_lossy(&foreign.stdout);
+    assert!(told.contains("\"eve\" is not a trusted author"), "{told}");
+    assert_eq!(texts(first), ["udp"]);
+}
+
 #[test]
 fn two_captures_are_edited_together() {
     if !inside("two_captures_are_edited_together") {
@@ -193,29 +221,8 @@ fn two_captures_are_edited_together() {
         });
         assert_eq!(sensor["fyke"]["accepted"], 200, "{sensor}");
     }
-    // Only one site; then a replacement, which removes the captures' own filters, too.
-    group.edited("bert", "add", &["--only", "site=oslo", "udp port 5003"]);
-    assert_eq!(texts(&first), ["udp port 7", "udp port 5001", "udp port 5003"]);
-    assert_eq!(texts(&second), ["udp port 7", "udp port 5001"]);
-    group.edited("anna", "del", &["1"]);
-    assert_eq!(texts(&second), ["udp port 7"]);
-    let said = group.edited("anna", "undo", &[]);
-    assert!(said.contains("edit 4: in force everywhere, 2 sensors"), "{said}");
-    assert_eq!(texts(&second), ["udp port 7", "udp port 5001"]);
-    group.edited("anna", "set", &["udp"]);
-    assert_eq!((texts(&first), texts(&second)), (vec!["udp".to_owned()], vec!["udp".to_owned()]));
-
-    // A filter that a fyke does not understand is refused there, and the command reports it.
-    let wrong = group.edit("anna", "add", &["udp prt 5"]);
-    assert_eq!(wrong.status.code(), Some(1));
-    let told = String::from_utf8_lossy(&wrong.stdout);
-    assert!(told.contains("in force at 0 of 2 sensors") && told.contains("prt"), "{told}");
-    // An author that is not trusted changes nothing.
-    let foreign = group.edit("eve", "add", &["tcp"]);
-    assert_eq!(foreign.status.code(), Some(1));
-    let told = String::from_utf8_lossy(&foreign.stdout);
-    assert!(told.contains("\"eve\" is not a trusted author"), "{told}");
-    assert_eq!(texts(&first), ["udp"]);
+    edits_reach_their_sensors(&group, &first, &second);
+    refused_edits_change_nothing(&group, &first);
 
     // While the server is away the captures continue, and local edits too; then the sensors catch up.
     broker.kill();

@@ -87,7 +87,7 @@ pub struct Operator {
     broker: Broker,
     trusted: Trusted,
     state: State,
-    /// Filters before the last edit, for `undo` of that one.
+    /// All edits, oldest first.
     log: Vec<Logged>,
 }
 

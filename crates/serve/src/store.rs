@@ -15,7 +15,7 @@
 //!
 //! The memory of rings cannot be written by another process, because it is sealed. So the next process makes new rings,
 //! in which the numbers of entries continue, and tells the readers
-//! ([`Response::Moved`](crate::message::Response::Moved)). A reader reads the old ring to its end first.
+//! ([`Response::Moved`]). A reader reads the old ring to its end first.
 //!
 //! Cost: nothing for a frame beyond the log; a message for each descriptor of a reader that comes or goes, and a write
 //! of its texts for an edit.

@@ -23,7 +23,7 @@
 //! Memory: at most [`Limits::data_connections`] and [`PER_CALL`] for a call, about 400 bytes each. Cost: one or two
 //! hash look-ups per frame, O(expectations of the call) for the first datagram of a host.
 //!
-//! PERF: a datagram at an expected end reads a bucket of the [table of ends](ends) and the 128 bytes of its slot,
+//! PERF: a datagram at an expected end reads a bucket of the table of ends and the 128 bytes of its slot,
 //! nothing of the call: the last host that was allowed and the time of the last frame are in the slot. What only
 //! announcements, first frames and the end read is in a box. `fyke bench calls --case frames` compares 100,000
 //! expectations with 100.

@@ -307,7 +307,7 @@ mod tests {
         assert_eq!(lens(usize::MAX), [30; 4]);
         assert_eq!(lens(31), [30; 2]);
         assert_eq!(lens(0), [0_usize; 0]);
-        kept.lock().add(std::iter::once(chunk(9, 1_000)), limits);
+        kept.lock().add(std::iter::once(chunk(9, 1_500)), limits);
         assert_eq!(lens(usize::MAX), [30, 30, 9]);
         kept.lock().add(std::iter::once(chunk(1, 50_000)), limits);
         assert_eq!(lens(usize::MAX), [0_usize; 0]);

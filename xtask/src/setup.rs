@@ -485,6 +485,7 @@ mod tests {
             "cc",
             "tcpdump",
             "ngrep",
+            "nats-server",
             "ip",
             "ethtool",
             "clang",

@@ -12,7 +12,7 @@
 
 use crate::Name;
 use crate::edit::MAX_BYTES;
-use async_nats::jetstream::context::PublishErrorKind;
+use async_nats::jetstream::context::{ContextBuilder, PublishErrorKind};
 use async_nats::jetstream::stream::{Config, DirectGetErrorKind, DiscardPolicy, Stream};
 use async_nats::jetstream::{self, Context, kv};
 use async_nats::{Client, ConnectOptions, HeaderMap};
@@ -22,6 +22,8 @@ use std::time::Duration;
 
 /// Time for an answer of the broker.
 pub const LIMIT: Duration = Duration::from_secs(5);
+/// Time for the acknowledgement of a message.
+const ACK_LIMIT: Duration = Duration::from_secs(1);
 /// An entry of the list of sensors disappears after this time.
 pub const ENTRY_AGE: Duration = Duration::from_secs(30);
 /// Most edits of a group.
@@ -116,8 +118,8 @@ impl Broker {
             connecting.require_tls(tls).connect(&options.server).await.map_err(|error| {
                 BrokerError::Connect { server: options.server.clone(), why: error.to_string() }
             })?;
-        let mut jet = jetstream::new(client.clone());
-        jet.set_timeout(LIMIT);
+        // The acknowledgement of a message may be lost with a server that is killed.
+        let jet = ContextBuilder::new().timeout(LIMIT).ack_timeout(ACK_LIMIT).build(client.clone());
         let replicas = options.replicas.max(1);
         let config = Config {
             name: format!("fyke-{group}"),

@@ -149,12 +149,14 @@ impl Operator {
     pub async fn sensors(&self) -> Result<Vec<Entry>, BrokerError> {
         let failed = |why: String| BrokerError::Failed { what: "reading the list of sensors", why };
         let store = self.broker.sensors();
-        let keys = store.keys().await.map_err(|error| failed(error.to_string()))?;
-        let keys: Vec<String> =
-            keys.try_collect().await.map_err(|error| failed(error.to_string()))?;
+        // Not the client's list of keys, which waits for ever if an entry is written again meanwhile.
+        let subjects = store.stream.info_with_subjects(">").await;
+        let subjects = subjects.map_err(|error| failed(error.to_string()))?;
+        let subjects: Vec<(String, usize)> =
+            subjects.try_collect().await.map_err(|error| failed(error.to_string()))?;
         let mut entries = Vec::new();
-        for key in keys {
-            let value = store.get(&key).await.map_err(|error| failed(error.to_string()))?;
+        for key in subjects.iter().filter_map(|(subject, _)| subject.rsplit('.').next()) {
+            let value = store.get(key).await.map_err(|error| failed(error.to_string()))?;
             entries.extend(value.and_then(|value| serde_json::from_slice::<Entry>(&value).ok()));
         }
         entries.sort_by(|one, other| one.name.cmp(&other.name));

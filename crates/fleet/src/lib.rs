@@ -15,8 +15,8 @@
 //! away everything local continues; afterwards the sensor catches up.
 //!
 //! The broker is not trusted: edits are signed, the signature covers group and place in the order, and an edit can only
-//! hold filter texts, which open nothing. A broker that is taken over can hold edits back. It cannot make, change,
-//! repeat or reorder them.
+//! hold filter texts, which open nothing. A broker that is taken over can hold edits back, or choose between two that
+//! were made for the same place. It cannot make, change, repeat or reorder them.
 //!
 //! | module | what |
 //! |---|---|

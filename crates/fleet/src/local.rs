@@ -1,7 +1,7 @@
 //! The fyke beside a sensor.
 
 use crate::message;
-use fyke_control::{CallError, Change, Client, Request, Response};
+use fyke_control::{CallError, Change, Client, EntryKind, Request, Response};
 use std::time::Duration;
 
 /// Longest wait for an answer of the fyke beside the sensor.
@@ -58,12 +58,14 @@ pub struct Controlled {
     pid: Option<u32>,
     program: String,
     client: Option<Client>,
+    /// True once it is known that its texts are no graphs.
+    checked: bool,
 }
 
 impl Controlled {
     /// The fyke with this process id, or the only live capture. `program` is the name in its log of edits.
     pub fn new(pid: Option<u32>, program: &str) -> Controlled {
-        Controlled { pid, program: program.to_owned(), client: None }
+        Controlled { pid, program: program.to_owned(), client: None, checked: false }
     }
 
     fn call(&mut self, request: Request) -> Result<Response, LocalError> {
@@ -85,9 +87,31 @@ impl Controlled {
             Err(CallError::Refused(message)) => Err(LocalError::Refused(message)),
             Err(error @ CallError::TooLong { .. }) => Err(LocalError::Refused(error.to_string())),
             Err(error) => {
-                self.client = None;
+                (self.client, self.checked) = (None, false);
                 Err(LocalError::Gone(error.to_string()))
             }
+        }
+    }
+
+    /// Refuses a fyke with texts that are graphs: the nodes of a graph may open files, devices and programs.
+    fn check_texts(&mut self) -> Result<(), LocalError> {
+        let filters = match self.call(Request::Show)? {
+            Response::Passes { filters, .. } => filters,
+            other => return Err(LocalError::Gone(format!("expected filters, got {other:?}"))),
+        };
+        let description = match self.call(Request::Describe)? {
+            Response::Description(description) => description,
+            other => {
+                return Err(LocalError::Gone(format!("expected a description, got {other:?}")));
+            }
+        };
+        let runs_graphs = description.command_line.get(1).is_some_and(|command| command == "run");
+        match runs_graphs || filters.iter().any(|filter| filter.kind == EntryKind::Graph) {
+            true => Err(LocalError::Refused(
+                "its filters are flow graphs, which may open files: a group edits dump, track, demux, exec and ids"
+                    .to_owned(),
+            )),
+            false => Ok(()),
         }
     }
 
@@ -123,6 +147,10 @@ impl Local for Controlled {
     }
 
     fn edit(&mut self, changes: Vec<Change>) -> Result<Edited, LocalError> {
+        if !self.checked {
+            self.check_texts()?;
+            self.checked = true;
+        }
         let added = changes.iter().filter(|change| matches!(change, Change::Add { .. })).count();
         let (epoch, ids, latency_ns) = match self.call(Request::Edit { changes })? {
             Response::Ok { epoch, ids, latency_ns, .. } => (epoch, ids, latency_ns),

@@ -189,6 +189,32 @@ fn refused_edits_change_nothing(group: &Group, first: &Running) {
     assert_eq!(texts(first), ["udp"]);
 }
 
+/// A text beside `fyke run` would be a graph, which could make the file.
+fn graphs_are_not_edited(group: &Group, file: &Path) {
+    let mut command = Command::new(FYKE);
+    command.args(["run", "-Z", "root", "(device, v1) > (bpf, \"udp\") > (packetcount)"]);
+    let mut run = Running::start(command.stdout(Stdio::null()));
+    until("the graph runs", || {
+        let shown = Command::new(FYKE)
+            .args(["ctl", "--pid", &run.child.id().to_string(), "show"])
+            .env("FYKE_RUNTIME_DIR", runtime())
+            .output()
+            .unwrap();
+        shown.status.success().then_some(())
+    });
+    let mut sensor = group.sensor("graphs", &run, &["--label", "kind=graph"]);
+    let text = format!("(device, v1) > (tofile, \"{}\")", file.display());
+    let told = group.edit("anna", "add", &["--only", "kind=graph", &text]);
+    assert_eq!(told.status.code(), Some(1));
+    let told = String::from_utf8_lossy(&told.stdout);
+    assert!(told.contains("its filters are flow graphs"), "{told}");
+    assert!(!file.exists());
+    sensor.signal("INT");
+    assert_eq!(sensor.end().code(), Some(0), "{}", sensor.said());
+    run.signal("INT");
+    run.end();
+}
+
 #[test]
 fn two_captures_are_edited_together() {
     if !inside("two_captures_are_edited_together") {
@@ -234,6 +260,8 @@ fn two_captures_are_edited_together() {
     group.follows("two", 8);
     assert_eq!(texts(&first), ["udp", "icmp", "tcp port 80"]);
     assert_eq!(texts(&second), ["udp", "tcp port 80"]);
+
+    graphs_are_not_edited(&group, &path("made.pcap"));
 
     // A second sensor of the same name is refused, while the first one runs.
     let mut command = Command::new(FYKE);

@@ -139,6 +139,9 @@ pub enum Command {
     /// Keep the filters of a group of machines in force at the fyke of this one.
     #[cfg(feature = "fleet")]
     Sensor(SensorArgs),
+    /// Do the jobs of `fyke fleet scan` over the capture files of a folder.
+    #[cfg(feature = "fleet")]
+    Worker(WorkerArgs),
     /// Show or edit the filters of a group of machines, in one order.
     #[cfg(feature = "fleet")]
     Fleet(FleetArgs),

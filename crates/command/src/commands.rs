@@ -15,6 +15,8 @@ pub mod explain;
 pub mod extcap;
 #[cfg(feature = "fleet")]
 pub mod fleet;
+#[cfg(any(feature = "fleet", feature = "web"))]
+mod foreign;
 mod graphs;
 pub mod ids;
 mod live;

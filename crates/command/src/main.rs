@@ -83,6 +83,8 @@ fn run(command: Command) -> Result<(), Failure> {
         #[cfg(feature = "fleet")]
         Command::Sensor(args) => commands::fleet::sensor(&args),
         #[cfg(feature = "fleet")]
+        Command::Worker(args) => commands::fleet::archive::worker(&args),
+        #[cfg(feature = "fleet")]
         Command::Fleet(args) => commands::fleet::run(args),
         Command::Lend(_) => Err(Failure::Usage(
             "there is no `fyke lend` any more: `fyke serve -i IF` serves the capture of an interface to many \

@@ -4,54 +4,14 @@
 mod common;
 
 use common::{FYKE, Running, folder, inside, runtime, send, tool, veth};
+use fyke_testkit::nats::NatsServer;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// Longest wait for something that comes soon.
 const LIMIT: Duration = Duration::from_secs(30);
-
-/// A server that keeps its streams in a folder.
-struct Broker {
-    child: Child,
-    folder: PathBuf,
-    port: u16,
-}
-
-impl Broker {
-    fn start(folder: &Path, port: u16) -> Broker {
-        let child = Command::new("nats-server")
-            .args(["-js", "-a", "127.0.0.1", "-p", &port.to_string(), "-sd"])
-            .arg(folder)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let broker = Broker { child, folder: folder.to_owned(), port };
-        until("the server listens", || {
-            std::net::TcpStream::connect(("127.0.0.1", port)).is_ok().then_some(())
-        });
-        broker
-    }
-
-    /// Starts the server again on the same folder after a kill.
-    fn start_again(&mut self) {
-        *self = Broker::start(&self.folder.clone(), self.port);
-    }
-
-    fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-impl Drop for Broker {
-    fn drop(&mut self) {
-        let _ended_already = self.child.kill();
-        let _ended_already = self.child.wait();
-    }
-}
 
 /// Repeats until there is a result.
 fn until<T>(what: &str, mut result: impl FnMut() -> Option<T>) -> T {
@@ -220,14 +180,14 @@ fn two_captures_are_edited_together() {
     if !inside("two_captures_are_edited_together") {
         return;
     }
-    if Command::new("nats-server").arg("--version").output().is_err() {
+    if !NatsServer::is_installed() {
         println!("skipped: nats-server is not installed");
         return;
     }
     veth();
     tool("ip link set lo up");
     let (_folder, path) = folder();
-    let mut broker = Broker::start(&path("store"), 4222);
+    let mut broker = NatsServer::start(&path("store"), 4222);
     std::fs::create_dir(path("keys")).unwrap();
     let group = Group::new(&path("keys"), 4222);
     let (mut first, mut second) = (capture(&path("1.pcapng")), capture(&path("2.pcapng")));

@@ -72,8 +72,39 @@ pub enum BrokerError {
     },
 }
 
-fn failed<E: std::fmt::Display>(what: &'static str) -> impl Fn(E) -> BrokerError {
+pub(crate) fn failed<E: std::fmt::Display>(what: &'static str) -> impl Fn(E) -> BrokerError {
     move |error| BrokerError::Failed { what, why: error.to_string() }
+}
+
+/// Connects to the broker as a client with this name.
+pub(crate) async fn client(options: &Options, name: &str) -> Result<Client, BrokerError> {
+    let mut connecting = ConnectOptions::new()
+        .name(name)
+        .connection_timeout(LIMIT)
+        .request_timeout(Some(LIMIT))
+        // At most a second between two attempts: a sensor has to catch up soon after the broker is back.
+        .reconnect_delay_callback(|attempt| {
+            Duration::from_millis((20u64 << attempt.min(6)).min(1_000))
+        });
+    if let Some((user, password)) = &options.user {
+        connecting = connecting.user_and_password(user.clone(), password.clone());
+    }
+    if let Some(ca) = &options.ca {
+        connecting = connecting.add_root_certificates(ca.clone());
+    }
+    if let Some((certificate, key)) = &options.certificate {
+        connecting = connecting.add_client_certificate(certificate.clone(), key.clone());
+    }
+    let tls = options.server.starts_with("tls://") || options.certificate.is_some();
+    connecting.require_tls(tls).connect(&options.server).await.map_err(|error| {
+        BrokerError::Connect { server: options.server.clone(), why: error.to_string() }
+    })
+}
+
+/// Requests to the streams of a client.
+pub(crate) fn streams(client: &Client) -> Context {
+    // The acknowledgement of a message may be lost with a server that is killed.
+    ContextBuilder::new().timeout(LIMIT).ack_timeout(ACK_LIMIT).build(client.clone())
 }
 
 /// The broker, and what it keeps for a group.
@@ -96,30 +127,8 @@ impl Broker {
         group: Name,
         name: &str,
     ) -> Result<Broker, BrokerError> {
-        let mut connecting = ConnectOptions::new()
-            .name(name)
-            .connection_timeout(LIMIT)
-            .request_timeout(Some(LIMIT))
-            // At most a second between two attempts: a sensor has to catch up soon after the broker is back.
-            .reconnect_delay_callback(|attempt| {
-                Duration::from_millis((20u64 << attempt.min(6)).min(1_000))
-            });
-        if let Some((user, password)) = &options.user {
-            connecting = connecting.user_and_password(user.clone(), password.clone());
-        }
-        if let Some(ca) = &options.ca {
-            connecting = connecting.add_root_certificates(ca.clone());
-        }
-        if let Some((certificate, key)) = &options.certificate {
-            connecting = connecting.add_client_certificate(certificate.clone(), key.clone());
-        }
-        let tls = options.server.starts_with("tls://") || options.certificate.is_some();
-        let client =
-            connecting.require_tls(tls).connect(&options.server).await.map_err(|error| {
-                BrokerError::Connect { server: options.server.clone(), why: error.to_string() }
-            })?;
-        // The acknowledgement of a message may be lost with a server that is killed.
-        let jet = ContextBuilder::new().timeout(LIMIT).ack_timeout(ACK_LIMIT).build(client.clone());
+        let client = client(options, name).await?;
+        let jet = streams(&client);
         let replicas = options.replicas.max(1);
         let config = Config {
             name: format!("fyke-{group}"),

@@ -7,7 +7,7 @@
 //! ```
 
 use crate::keys::{Author, Trusted};
-use crate::{Name, hex};
+use crate::{Name, signed};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -108,15 +108,6 @@ pub struct Edit {
     pub undoes: Option<u64>,
 }
 
-/// An edit as it is in the stream.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Signed {
-    author: String,
-    edit: String,
-    signature: String,
-}
-
 /// An edit with a valid signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Accepted {
@@ -133,9 +124,7 @@ impl Edit {
     /// It is longer than [`MAX_BYTES`].
     pub fn signed(&self, author: &Author) -> Result<Vec<u8>, String> {
         let edit = serde_json::to_string(self).map_err(|error| error.to_string())?;
-        let signature = hex::of(&author.sign(&covered(&edit)));
-        let signed = Signed { author: author.name().to_string(), edit, signature };
-        let bytes = serde_json::to_vec(&signed).map_err(|error| error.to_string())?;
+        let bytes = signed::seal(DOMAIN, author, edit)?;
         match bytes.len() <= MAX_BYTES && self.changes.len() <= MAX_CHANGES {
             true => Ok(bytes),
             false => Err(format!(
@@ -160,11 +149,8 @@ impl Edit {
         if message.len() > MAX_BYTES {
             return Err(format!("it has {} bytes; at most {MAX_BYTES}", message.len()));
         }
-        let signed: Signed =
-            serde_json::from_slice(message).map_err(|error| format!("it is no edit: {error}"))?;
-        let signature = hex::read(&signed.signature).ok_or("the signature is not hexadecimal")?;
-        trusted.check(&signed.author, &covered(&signed.edit), &signature)?;
-        let edit: Edit = serde_json::from_str(&signed.edit)
+        let (author, edit) = signed::open(DOMAIN, trusted, message)?;
+        let edit: Edit = serde_json::from_str(&edit)
             .map_err(|error| format!("this version does not know such an edit: {error}"))?;
         if edit.version != VERSION {
             return Err(format!("it has version {}, this fyke knows {VERSION}", edit.version));
@@ -181,13 +167,8 @@ impl Edit {
         if edit.changes.len() > MAX_CHANGES {
             return Err(format!("it has {} changes; at most {MAX_CHANGES}", edit.changes.len()));
         }
-        Ok(Accepted { edit, author: signed.author })
+        Ok(Accepted { edit, author })
     }
-}
-
-/// The bytes that a signature covers.
-fn covered(edit: &str) -> Vec<u8> {
-    [DOMAIN, edit.as_bytes()].concat()
 }
 
 #[cfg(test)]

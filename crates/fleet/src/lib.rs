@@ -28,18 +28,25 @@
 //! | [`local`] | the fyke beside a sensor |
 //! | [`sensor`] | applies edits and answers |
 //! | [`operator`] | makes edits and waits for the answers |
+//! | [`archive`] | jobs over capture files, and their results |
+//! | [`worker`] | does the jobs |
+//! | [`scan`] | makes jobs for many files, and adds the results up |
 #![forbid(unsafe_code)]
 
+pub mod archive;
 pub mod broker;
 pub mod edit;
 pub mod keys;
 pub mod local;
 pub mod message;
 pub mod operator;
+pub mod scan;
 pub mod sensor;
 pub mod state;
+pub mod worker;
 
 mod hex;
+mod signed;
 
 use std::fmt;
 

@@ -12,43 +12,14 @@ use fyke_fleet::local::{Edited, Local, LocalError};
 use fyke_fleet::message::{self, Answers, Outcome, Tried};
 use fyke_fleet::operator::{Operator, OperatorError};
 use fyke_fleet::sensor::{self, Sensor};
+use fyke_testkit::nats::NatsServer;
 use std::collections::BTreeMap;
 use std::net::TcpListener;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 const SENSORS: usize = 8;
 const LIMIT: Duration = Duration::from_secs(60);
-
-/// A server in a child process.
-struct Server(Child);
-
-impl Server {
-    async fn start(folder: &Path, port: u16) -> Server {
-        let child = Command::new("nats-server")
-            .args(["-js", "-a", "127.0.0.1", "-p", &port.to_string(), "-sd"])
-            .arg(folder)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let start = Instant::now();
-        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(start.elapsed() < LIMIT, "the server does not listen");
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        Server(child)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ended_already = self.0.kill();
-        let _ended_already = self.0.wait();
-    }
-}
 
 /// A fyke that only keeps its list of filters, and every list that it ever had by epoch.
 #[derive(Default)]
@@ -144,7 +115,7 @@ async fn answers(port: u16) -> BTreeMap<(String, u64), Vec<Outcome>> {
 
 #[tokio::test]
 async fn no_edit_is_lost_while_the_broker_is_killed() {
-    if Command::new("nats-server").arg("--version").output().is_err() {
+    if !NatsServer::is_installed() {
         println!("skipped: nats-server is not installed");
         return;
     }
@@ -153,7 +124,7 @@ async fn no_edit_is_lost_while_the_broker_is_killed() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = free.local_addr().unwrap().port();
     drop(free);
-    let mut server = Server::start(&folder.path().join("store"), port).await;
+    let mut server = NatsServer::start(&folder.path().join("store"), port);
     let author = Author::create(&folder.path().join("key"), Name::new("anna").unwrap()).unwrap();
     let trusted = Trusted::from_text(&author.public_line()).unwrap();
     let options = Options { server: format!("nats://127.0.0.1:{port}"), ..Options::default() };
@@ -177,9 +148,9 @@ async fn no_edit_is_lost_while_the_broker_is_killed() {
     let killed_at: Vec<usize> = (1..=kills).map(|kill| kill * edits / (kills + 1)).collect();
     for number in 0..edits {
         if killed_at.contains(&number) {
-            drop(server);
+            server.kill();
             tokio::time::sleep(Duration::from_millis(100)).await;
-            server = Server::start(&folder.path().join("store"), port).await;
+            server.start_again();
         }
         made.push(edit(&mut operator, &author, number).await);
     }

@@ -23,6 +23,7 @@ pub mod faults;
 pub mod filter_text;
 pub mod generate;
 pub mod namespace;
+pub mod nats;
 pub mod packet;
 pub mod pcap;
 pub mod pcapng;

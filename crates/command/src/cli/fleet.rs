@@ -87,6 +87,79 @@ pub struct FleetArgs {
     pub action: FleetAction,
 }
 
+/// `fyke worker`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A worker does the jobs of `fyke fleet scan`: it runs a graph over a capture file below its folder, and stores the counts.
+Only jobs that a trusted author has signed are done; their nodes open nothing but that file, which a process with a
+sandbox reads. A job that a worker does not finish is given to another one.
+
+Examples:
+  fyke worker --server nats://10.0.0.9:4222 --group archive --trust authors --root /srv/captures
+  fyke worker --group archive --trust authors --root /srv/captures --at-once 1")]
+pub struct WorkerArgs {
+    /// The group and its broker
+    #[command(flatten)]
+    pub group: GroupArgs,
+    /// Folder of the capture files; paths of jobs are below it
+    #[arg(long, value_name = "DIR")]
+    pub root: PathBuf,
+    /// Name of this worker in the results (the name of this machine and its process id)
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Number of files at a time (that of processors)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub at_once: Option<u16>,
+    /// Give a file up after this time
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
+    pub limit: u64,
+}
+
+/// `fyke fleet scan`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Standard output gets the exact sums, and how many files could not be read to their end; exit status 1 if there are any. Ctrl-C leaves
+the jobs to the workers: --resume reads their results later, --cancel removes those that no worker has begun.
+
+Examples:
+  cd /srv/captures && find . -name '*.pcap*' | fyke fleet scan --group archive --key anna.key -V - 'udp port 53'
+  fyke fleet scan --group archive --key anna.key -V list --rows dns.csv 'udp port 53'
+  fyke fleet scan --group archive --key anna.key -r a.pcap -r b.pcap \\
+      --graph '(pcapin, -) > [(bpf, \"tcp\") | (bpf, \"udp\")] > (bytecount, export=y)'
+  fyke fleet scan --group archive --resume 0123456789abcdef")]
+pub struct ScanArgs {
+    /// The group and its broker
+    #[command(flatten)]
+    pub group: GroupArgs,
+    /// File with your private key (`fyke fleet key`)
+    #[arg(long, value_name = "FILE", required_unless_present_any = ["resume", "cancel"])]
+    pub key: Option<PathBuf>,
+    /// Read this file, a path below the folder of the workers; may be repeated
+    #[arg(short, long, value_name = "FILE")]
+    pub read: Vec<String>,
+    /// Read the files named in LIST, one path on a line (`-` = standard input)
+    #[arg(short = 'V', long, value_name = "LIST")]
+    pub file_list: Option<PathBuf>,
+    /// Run this graph in place of a filter; its source is `(pcapin, -)`, and its nodes open nothing
+    #[arg(long, value_name = "GRAPH", conflicts_with = "expression")]
+    pub graph: Option<String>,
+    /// Write the result of each file into FILE: .csv, or else JSON lines
+    #[arg(long, value_name = "FILE")]
+    pub rows: Option<PathBuf>,
+    /// Print the sums as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Read the results of the scan with this number
+    #[arg(long, value_name = "ID", conflicts_with_all = ["expression", "graph", "read", "file_list"])]
+    pub resume: Option<String>,
+    /// Remove the jobs of the scan with this number that no worker has begun
+    #[arg(long, value_name = "ID", conflicts_with_all = ["expression", "graph", "read", "file_list", "resume"])]
+    pub cancel: Option<String>,
+    /// The filter; none counts all frames
+    #[arg(value_name = "EXPRESSION")]
+    pub expression: Vec<String>,
+}
+
 /// Arguments of edits.
 #[derive(Debug, Args)]
 pub struct FleetEditArgs {
@@ -193,6 +266,8 @@ pub enum FleetAction {
         #[arg(long, value_name = "N", default_value_t = 20, hide_default_value = true)]
         last: usize,
     },
+    /// Run a filter or a graph over many capture files by `fyke worker`, and add the counts up
+    Scan(ScanArgs),
     /// Print edits and the answers of sensors as they come, until Ctrl-C
     Watch(FleetReadArgs),
 }

@@ -1,5 +1,6 @@
-//! `fyke sensor` and `fyke fleet`: the filters of many fykes through a message system.
+//! `fyke sensor`, `fyke worker` and `fyke fleet`: filters and archives of many machines through a message system.
 
+pub mod archive;
 mod show;
 
 use super::Failure;
@@ -79,6 +80,7 @@ pub fn run(args: FleetArgs) -> Result<(), Failure> {
                 read(&args, async |operator| Ok(operator.try_filter(&text, last, &only).await?))?;
             show::tried(&mut out, &told, args.json)?;
         }
+        FleetAction::Scan(args) => archive::scan(&args)?,
         FleetAction::Watch(args) => watch(&args)?,
         FleetAction::Set { edit, expression } => {
             let text = expression.join(" ");

@@ -1,0 +1,192 @@
+//! `fyke worker` and `fyke fleet scan` with a real NATS server: the sums over an archive are exact, whatever is killed.
+#![cfg(feature = "fleet")]
+
+mod common;
+
+use common::{FYKE, Running, folder, inside, tool};
+use fyke_testkit::nats::NatsServer;
+use fyke_testkit::packet::Packet;
+use fyke_testkit::pcap;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const FILES: usize = 120;
+/// Longest wait for something that comes soon.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Writes capture files: file `n` has `n` frames to port 53 and one to port 80. Returns the list of their names.
+fn archive(root: &Path) -> PathBuf {
+    std::fs::create_dir_all(root.join("a")).unwrap();
+    let mut names = String::new();
+    for number in 0..FILES {
+        let name = format!("a/{number}.pcap");
+        let to = |port| {
+            let ip = Packet::ethernet().ipv4([10, 0, 0, 1], [10, 0, 0, 2]);
+            ip.udp(4000, port).payload(b"x").build()
+        };
+        let mut frames = vec![to(53); number];
+        frames.push(to(80));
+        std::fs::write(root.join(&name), pcap::file(1, &frames)).unwrap();
+        names += &format!("./{name}\n");
+    }
+    let list = root.join("list");
+    std::fs::write(&list, names).unwrap();
+    list
+}
+
+/// The files of a group.
+struct Group(PathBuf);
+
+impl Group {
+    fn new(folder: PathBuf) -> Group {
+        let mut authors = Vec::new();
+        for name in ["anna", "eve"] {
+            let key = folder.join(name);
+            let mut made = Command::new(FYKE);
+            made.args(["fleet", "key"]).arg(key).args(["--name", name]);
+            let made = made.output().unwrap();
+            assert!(made.status.success(), "{made:?}");
+            if name == "anna" {
+                authors = made.stdout;
+            }
+        }
+        std::fs::write(folder.join("authors"), authors).unwrap();
+        Group(folder)
+    }
+
+    fn worker(&self, name: &str, root: &Path) -> Running {
+        let mut command = Command::new(FYKE);
+        command.args(["worker", "--group", "archive", "--name", name, "--at-once", "2", "--trust"]);
+        command.arg(self.0.join("authors")).arg("--root").arg(root);
+        let worker = Running::start(command.stdout(Stdio::null()));
+        worker.hear("Ctrl-C ends fyke worker");
+        worker
+    }
+
+    fn scan(&self, author: &str) -> Command {
+        let mut command = Command::new(FYKE);
+        command.args(["fleet", "scan", "--group", "archive", "--json", "--key"]);
+        command.arg(self.0.join(author));
+        command
+    }
+}
+
+/// The sums that a scan printed.
+fn sums(output: &Output) -> Value {
+    let text = String::from_utf8_lossy(&output.stdout);
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+/// The counts of the filter: arrived, passed, rejected.
+fn filter_of(sums: &Value) -> [u64; 3] {
+    let nodes = sums["nodes"].as_array().unwrap();
+    let filter = nodes.iter().find(|node| node["node"] == "filter").unwrap();
+    ["arrived", "passed", "rejected"].map(|name| filter[name].as_u64().unwrap())
+}
+
+/// Waits until a file has this many lines.
+fn has_lines(path: &Path, lines: usize) {
+    let start = Instant::now();
+    while std::fs::read_to_string(path).unwrap_or_default().lines().count() < lines {
+        assert!(start.elapsed() < LIMIT, "{} has no {lines} lines", path.display());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A worker is killed while it works, and the server, too: the sums are those of all files, each counted once.
+fn nothing_is_lost_or_counted_twice(group: &Group, root: &Path, server: &mut NatsServer) {
+    let list = archive(root);
+    let (dns, all) = ((0..FILES as u64).sum::<u64>(), FILES as u64);
+    let mut first = group.worker("first", root);
+    let rows = group.0.join("rows.csv");
+    let mut scan = group.scan("anna");
+    scan.arg("-V").arg(&list).arg("--rows").arg(&rows).arg("udp port 53");
+    let scan = scan.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // Rows are written in blocks, so wait for the first block.
+    has_lines(&rows, 1);
+    first.child.kill().unwrap();
+    first.child.wait().unwrap();
+    server.start_again();
+    let mut second = group.worker("second", root);
+    let output = scan.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let told = sums(&output);
+    assert_eq!(filter_of(&told), [dns + all, dns, all], "{told}");
+    assert_eq!((&told["done"], &told["failed"]), (&FILES.into(), &0.into()));
+    let rows = std::fs::read_to_string(&rows).unwrap();
+    // A line for each of the three nodes of each file, besides the head.
+    assert_eq!(rows.lines().count(), 1 + 3 * FILES);
+    for number in [0, 7, FILES - 1] {
+        let line = rows.lines().find(|line| {
+            line.starts_with(&format!("a/{number}.pcap,")) && line.contains(",filter,")
+        });
+        let line = line.unwrap();
+        assert!(line.contains(&format!(",filter,{},{number},1,0,0,", number + 1)), "{line}");
+    }
+
+    // The rows can be read again.
+    let mut again = Command::new(FYKE);
+    again.args(["fleet", "scan", "--group", "archive", "--json", "--resume"]);
+    let again = again.arg(told["scan"].as_str().unwrap()).output().unwrap();
+    assert_eq!(filter_of(&sums(&again)), [dns + all, dns, all]);
+    second.signal("INT");
+    assert!(second.end().success(), "{}", second.said());
+}
+
+/// Files that are damaged, missing or outside, graphs that open files, and foreign authors.
+fn what_is_wrong_is_named(group: &Group, root: &Path) {
+    let worker = group.worker("third", root);
+    let whole = std::fs::read(root.join("a/9.pcap")).unwrap();
+    std::fs::write(root.join("cut.pcap"), &whole[..whole.len() - 5]).unwrap();
+    std::fs::write(root.join("../secret"), &whole).unwrap();
+    tool(&format!("mkfifo {}", root.join("fifo").display()));
+    let mut scan = group.scan("anna");
+    for name in ["cut.pcap", "../secret", "none", "fifo", "a/9.pcap"] {
+        scan.args(["-r", name]);
+    }
+    let output = scan.arg("udp port 53").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let told = sums(&output);
+    // Frames before the damage count.
+    assert_eq!(filter_of(&told), [9 + 10, 9 + 9, 1], "{told}");
+    assert_eq!((&told["done"], &told["failed"]), (&5.into(), &4.into()));
+    let said = String::from_utf8_lossy(&output.stderr);
+    for why in ["cut.pcap: ", "../secret: cannot open it", "none: cannot open", "no regular file"] {
+        assert!(said.contains(why), "{why}: {said}");
+    }
+
+    let graph = "(pcapin, -) > (tofile, /tmp/x)";
+    let refused = group.scan("anna").args(["-r", "a/1.pcap", "--graph", graph]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    let refused = group.scan("anna").args(["-r", "a/1.pcap", "udp prt 5"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("did you mean \"port\""));
+
+    // A job of an author that is not trusted is refused, so its scan does not end by itself.
+    let mut foreign = group.scan("eve");
+    foreign.args(["-r", "a/1.pcap", "udp"]).stdout(Stdio::null());
+    let mut foreign = Running::start(&mut foreign);
+    worker.hear("a job is refused: \"eve\" is not a trusted author");
+    foreign.signal("INT");
+    assert_eq!(foreign.end().code(), Some(1));
+    assert!(foreign.said().contains("0 of 1 files have a result"), "{}", foreign.said());
+}
+
+#[test]
+fn the_sums_of_an_archive_are_exact() {
+    if !inside("the_sums_of_an_archive_are_exact") {
+        return;
+    }
+    if !NatsServer::is_installed() {
+        println!("skipped: nats-server is not installed");
+        return;
+    }
+    tool("ip link set lo up");
+    let (_folder, path) = folder();
+    let mut server = NatsServer::start(&path("store"), 4222);
+    std::fs::create_dir(path("keys")).unwrap();
+    let group = Group::new(path("keys"));
+    nothing_is_lost_or_counted_twice(&group, &path("root"), &mut server);
+    what_is_wrong_is_named(&group, &path("root"));
+}

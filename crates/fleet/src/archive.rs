@@ -1,0 +1,369 @@
+//! Jobs over capture files: a graph for each file of an archive, done by any of many workers.
+//!
+//! | name | subjects | content |
+//! |---|---|---|
+//! | stream `fykejobs-GROUP` | `fyke.GROUP.jobs.SCAN` | signed jobs; each disappears once a worker has stored its row |
+//! | stream `fykerows-GROUP` | `fyke.GROUP.rows.SCAN` | the list of a scan's files, then a row for each; kept for 30 days |
+//!
+//! A job that a worker has not finished when it ends, is given to another one. So a file may have several rows, and the
+//! first one counts: the sums are exact, whatever is killed.
+//!
+//! A job names a path below the folder that a worker offers, and a graph whose nodes open nothing but that file. It is
+//! signed, as edits are, so a broker that is taken over cannot make or change jobs.
+
+use crate::broker::{BrokerError, Options, client, failed, streams};
+use crate::keys::{Author, Trusted};
+use crate::{Name, signed};
+use async_nats::jetstream::consumer::pull;
+use async_nats::jetstream::consumer::{AckPolicy, Consumer};
+use async_nats::jetstream::stream::{
+    Config, DirectGetErrorKind, DiscardPolicy, RetentionPolicy, Stream,
+};
+use async_nats::jetstream::{Context, message::StreamMessage};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Version of jobs.
+const VERSION: u32 = 1;
+/// Kind of the signature.
+const KIND: &[u8] = b"fyke fleet job 1\n";
+/// Most bytes of a message.
+pub const MAX_BYTES: usize = 1 << 20;
+/// Most bytes of a graph.
+pub const MAX_GRAPH: usize = 64 << 10;
+/// Most bytes of a path.
+pub const MAX_PATH: usize = 4_096;
+/// Most files of a scan.
+pub const MAX_FILES: usize = 1_000_000;
+/// Most bytes of all jobs, and of all rows.
+const MAX_STREAM: i64 = 4 << 30;
+/// Rows are kept for this time.
+const ROW_AGE: Duration = Duration::from_secs(30 * 86_400);
+/// A worker reports this often that it works on a job.
+pub(crate) const SIGN_OF_LIFE: Duration = Duration::from_secs(2);
+/// A job is given to another worker after this time without a sign of life.
+const SILENT: Duration = Duration::from_secs(10);
+
+/// Number of a scan: 16 hexadecimal digits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScanId(String);
+
+impl ScanId {
+    /// A number that no other scan has.
+    ///
+    /// # Errors
+    /// The system gives no random numbers.
+    pub fn random() -> Result<ScanId, String> {
+        let mut bytes = [0; 8];
+        ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut bytes)
+            .map_err(|_| "the system gives no random numbers".to_owned())?;
+        Ok(ScanId(crate::hex::of(&bytes)))
+    }
+
+    /// Takes a text as a number.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn new(text: &str) -> Result<ScanId, String> {
+        match text.len() == 16 && text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            true => Ok(ScanId(text.to_ascii_lowercase())),
+            false => Err(format!("{text:?} is no number of a scan: 16 hexadecimal digits")),
+        }
+    }
+
+    /// The digits.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A graph for a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Job {
+    /// Version of the message, [`VERSION`].
+    version: u32,
+    /// Its group, so that it is not valid for another one.
+    group: String,
+    /// Its scan.
+    pub scan: ScanId,
+    /// Place of the file in the list of the scan, from 0.
+    pub index: u32,
+    /// Path of the file below the folder of the worker.
+    pub path: String,
+    /// The graph; its source is `(pcapin, -)`, the file.
+    pub graph: String,
+}
+
+impl Job {
+    /// A job of a scan.
+    pub fn new(group: &Name, scan: &ScanId, index: u32, path: &str, graph: &str) -> Job {
+        let (group, path, graph) = (group.to_string(), path.to_owned(), graph.to_owned());
+        Job { version: VERSION, group, scan: scan.clone(), index, path, graph }
+    }
+
+    /// The message with the signature of its author.
+    ///
+    /// # Errors
+    /// It is too long.
+    pub fn signed(&self, author: &Author) -> Result<Vec<u8>, String> {
+        self.check_lengths()?;
+        let text = serde_json::to_string(self).map_err(|error| error.to_string())?;
+        signed::seal(KIND, author, text)
+    }
+
+    fn check_lengths(&self) -> Result<(), String> {
+        for (what, length, limit) in
+            [("graph", self.graph.len(), MAX_GRAPH), ("path", self.path.len(), MAX_PATH)]
+        {
+            if length > limit {
+                return Err(format!("the {what} has {length} bytes; at most {limit}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a message, and checks its signature and its group.
+    ///
+    /// # Errors
+    /// The message is no job, its author is not trusted, or it is for another group.
+    pub fn read(message: &[u8], trusted: &Trusted, group: &Name) -> Result<Job, String> {
+        if message.len() > MAX_BYTES {
+            return Err(format!("it has {} bytes; at most {MAX_BYTES}", message.len()));
+        }
+        let (_, text) = signed::open(KIND, trusted, message)?;
+        let job: Job = serde_json::from_str(&text)
+            .map_err(|error| format!("this version does not know such a job: {error}"))?;
+        if job.version != VERSION {
+            return Err(format!("it has version {}, this fyke knows {VERSION}", job.version));
+        }
+        if job.group != group.as_str() {
+            return Err(format!("it was signed for the group {:?}", job.group));
+        }
+        job.check_lengths()?;
+        Ok(job)
+    }
+}
+
+/// The exact counts of a node: arrived = passed + rejected + taken + lost.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct NodeCounts {
+    /// Its tag, or its class.
+    pub node: String,
+    /// Frames that came to it.
+    pub arrived: u64,
+    /// Frames that it passed.
+    pub passed: u64,
+    /// Frames that it rejected.
+    pub rejected: u64,
+    /// Frames that it took.
+    pub taken: u64,
+    /// Frames that it lost.
+    pub lost: u64,
+    /// Its other counters.
+    #[serde(default)]
+    pub counters: BTreeMap<String, f64>,
+}
+
+impl NodeCounts {
+    /// Adds the counts of the same node over another file.
+    pub fn add(&mut self, other: &NodeCounts) {
+        self.arrived += other.arrived;
+        self.passed += other.passed;
+        self.rejected += other.rejected;
+        self.taken += other.taken;
+        self.lost += other.lost;
+        for (name, value) in &other.counters {
+            *self.counters.entry(name.clone()).or_default() += value;
+        }
+    }
+}
+
+/// The result of a job.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// Place of the file in the list.
+    pub index: u32,
+    /// Its path.
+    pub path: String,
+    /// The worker.
+    pub worker: String,
+    /// Number of times that the job was given to a worker.
+    pub attempt: u64,
+    /// Seconds that it took.
+    pub seconds: f64,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Counts of the nodes of the graph, in their order; of a damaged file, over the frames before the damage.
+    pub nodes: Vec<NodeCounts>,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
+}
+
+/// What is stored under the subject of a scan's rows.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Stored {
+    /// The first message: what the scan is.
+    Scan {
+        /// The graph.
+        graph: String,
+        /// Number of files.
+        files: u32,
+    },
+    /// A result.
+    Row(Row),
+}
+
+/// The queue of a group's jobs and their rows.
+#[derive(Debug, Clone)]
+pub struct Queue {
+    group: Name,
+    jet: Context,
+    jobs: Stream,
+    rows: Stream,
+}
+
+impl Queue {
+    /// Connects, and makes the streams if they are not there.
+    ///
+    /// # Errors
+    /// The broker cannot be reached, does not accept us, or has no JetStream.
+    pub async fn connect(options: &Options, group: Name, name: &str) -> Result<Queue, BrokerError> {
+        let jet = streams(&client(options, name).await?);
+        let replicas = options.replicas.max(1);
+        let config = Config {
+            name: format!("fykejobs-{group}"),
+            subjects: vec![format!("fyke.{group}.jobs.*")],
+            retention: RetentionPolicy::WorkQueue,
+            max_bytes: MAX_STREAM,
+            max_message_size: MAX_BYTES as i32 + 1024,
+            discard: DiscardPolicy::New,
+            num_replicas: replicas,
+            ..Config::default()
+        };
+        let making = "making the queue of jobs (the server needs JetStream: nats-server -js)";
+        let jobs = jet.get_or_create_stream(config).await.map_err(failed(making))?;
+        let config = Config {
+            name: format!("fykerows-{group}"),
+            subjects: vec![format!("fyke.{group}.rows.*")],
+            max_bytes: MAX_STREAM,
+            max_age: ROW_AGE,
+            max_message_size: MAX_BYTES as i32 + 1024,
+            discard: DiscardPolicy::New,
+            allow_direct: true,
+            num_replicas: replicas,
+            ..Config::default()
+        };
+        let rows = jet.get_or_create_stream(config).await.map_err(failed("making the rows"))?;
+        Ok(Queue { group, jet, jobs, rows })
+    }
+
+    /// The group.
+    pub fn group(&self) -> &Name {
+        &self.group
+    }
+
+    /// Adds a job; a job that was added twice is done twice, which changes no sum.
+    ///
+    /// # Errors
+    /// The broker does not answer, or the queue is full.
+    pub async fn add_job(&self, scan: &ScanId, job: Vec<u8>) -> Result<(), BrokerError> {
+        let subject = format!("fyke.{}.jobs.{}", self.group, scan.as_str());
+        let sent = self.jet.publish(subject, job.into()).await;
+        sent.map_err(failed("adding a job"))?.await.map_err(failed("adding a job"))?;
+        Ok(())
+    }
+
+    /// Removes the jobs of a scan that no worker has begun; returns their number.
+    ///
+    /// # Errors
+    /// The broker does not answer.
+    pub async fn cancel(&self, scan: &ScanId) -> Result<u64, BrokerError> {
+        let subject = format!("fyke.{}.jobs.{}", self.group, scan.as_str());
+        let purged = self.jobs.purge().filter(subject).await.map_err(failed("removing jobs"))?;
+        Ok(purged.purged)
+    }
+
+    /// The consumer that all workers share.
+    ///
+    /// # Errors
+    /// The broker does not answer.
+    pub(crate) async fn jobs(&self) -> Result<Consumer<pull::Config>, BrokerError> {
+        let config = pull::Config {
+            durable_name: Some("workers".to_owned()),
+            ack_policy: AckPolicy::Explicit,
+            ack_wait: SILENT,
+            max_ack_pending: 100_000,
+            ..pull::Config::default()
+        };
+        let found = self.jobs.get_or_create_consumer("workers", config).await;
+        found.map_err(failed("making the consumer of the jobs"))
+    }
+
+    /// Stores something of a scan.
+    ///
+    /// # Errors
+    /// The broker does not answer.
+    pub(crate) async fn store(&self, scan: &ScanId, what: &Stored) -> Result<(), BrokerError> {
+        let subject = format!("fyke.{}.rows.{}", self.group, scan.as_str());
+        let bytes = serde_json::to_vec(what).map_err(failed("writing a row"))?;
+        let sent = self.jet.publish(subject, bytes.into()).await;
+        sent.map_err(failed("storing a row"))?.await.map_err(failed("storing a row"))?;
+        Ok(())
+    }
+
+    /// The first message of a scan from a sequence on, with its sequence; `None` if there is none yet.
+    ///
+    /// # Errors
+    /// The broker does not answer.
+    pub(crate) async fn stored(
+        &self,
+        scan: &ScanId,
+        from: u64,
+    ) -> Result<Option<(u64, Stored)>, BrokerError> {
+        let reading = "reading the rows";
+        let subject = format!("fyke.{}.rows.{}", self.group, scan.as_str());
+        match self.rows.direct_get_next_for_subject(subject, Some(from)).await {
+            Ok(StreamMessage { sequence, payload, .. }) => {
+                Ok(Some((sequence, serde_json::from_slice(&payload).map_err(failed(reading))?)))
+            }
+            Err(error) if error.kind() == DirectGetErrorKind::NotFound => Ok(None),
+            Err(error) => Err(failed(reading)(error)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_is_accepted_from_a_trusted_author_in_its_group_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let key = |name| Author::create(&folder.path().join(name), Name::new(name).unwrap());
+        let (anna, eve) = (key("anna").unwrap(), key("eve").unwrap());
+        let trusted = Trusted::from_text(&anna.public_line()).unwrap();
+        let edge = Name::new("edge").unwrap();
+        let scan = ScanId::random().unwrap();
+        assert_eq!(ScanId::new(scan.as_str()), Ok(scan.clone()));
+        let job = Job::new(&edge, &scan, 3, "a/b.pcap", "(pcapin, -) > (packetcount)");
+        let message = job.signed(&anna).unwrap();
+        let read = |message: &[u8], group| Job::read(message, &trusted, group);
+        assert_eq!(read(&message, &edge).unwrap(), job);
+        assert!(read(&message, &Name::new("core").unwrap()).unwrap_err().contains("\"edge\""));
+        let changed = String::from_utf8(message.clone()).unwrap().replace("b.pcap", "c.pcap");
+        assert!(read(changed.as_bytes(), &edge).unwrap_err().contains("not that of anna"));
+        assert!(read(&job.signed(&eve).unwrap(), &edge).unwrap_err().contains("not a trusted"));
+        for end in 0..message.len() {
+            assert!(read(&message[..end], &edge).is_err());
+        }
+        let long = Job { path: "x".repeat(MAX_PATH + 1), ..job };
+        assert!(long.signed(&anna).unwrap_err().contains("4097 bytes"));
+        for wrong in ["", "0123", "0123456789abcdeg", "0123456789abcdef0"] {
+            assert!(ScanId::new(wrong).is_err(), "{wrong}");
+        }
+    }
+}

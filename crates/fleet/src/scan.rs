@@ -1,0 +1,184 @@
+//! A scan: the same graph over many capture files, and the sums of its counts.
+
+use crate::archive::{Job, MAX_FILES, NodeCounts, Queue, Row, ScanId, Stored};
+use crate::broker::BrokerError;
+use crate::keys::Author;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// Jobs whose acknowledgements are waited for together.
+const AT_ONCE: usize = 64;
+/// Pause before the rows are asked for again.
+const PAUSE: Duration = Duration::from_millis(20);
+/// Most rows of one reading.
+const READING: usize = 1_000;
+
+/// Reason why a scan was not made, or is not known.
+#[derive(Debug, thiserror::Error)]
+pub enum ScanError {
+    /// The broker refuses, or does not answer.
+    #[error(transparent)]
+    Broker(#[from] BrokerError),
+    /// It cannot be made.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// Results of a scan so far.
+#[derive(Debug, Clone, Default)]
+pub struct Sums {
+    /// Files with a result.
+    pub done: u32,
+    /// Files that could not be read to their end.
+    pub failed: u32,
+    /// Bytes of the files.
+    pub bytes: u64,
+    /// Workers that gave results.
+    pub workers: BTreeSet<String>,
+    /// Counts of each node, over all frames that were read.
+    pub nodes: Vec<NodeCounts>,
+}
+
+impl Sums {
+    fn add(&mut self, row: &Row) {
+        self.done += 1;
+        self.failed += u32::from(row.failed.is_some());
+        self.bytes += row.bytes;
+        self.workers.insert(row.worker.clone());
+        for (at, node) in row.nodes.iter().enumerate() {
+            match self.nodes.get_mut(at) {
+                Some(sum) => sum.add(node),
+                None => self.nodes.push(node.clone()),
+            }
+        }
+    }
+}
+
+/// A scan whose rows are read.
+#[derive(Debug)]
+pub struct Scan {
+    queue: Queue,
+    id: ScanId,
+    graph: String,
+    /// The sequence from which on rows are read.
+    from: u64,
+    /// True for files with a row.
+    known: Vec<bool>,
+    sums: Sums,
+}
+
+impl Scan {
+    /// Makes the jobs of a scan.
+    ///
+    /// # Errors
+    /// There are too many files, or the broker does not answer; jobs that were made already are removed then.
+    pub async fn start(
+        queue: Queue,
+        author: &Author,
+        graph: &str,
+        files: &[String],
+    ) -> Result<Scan, ScanError> {
+        if files.is_empty() || files.len() > MAX_FILES {
+            return Err(ScanError::Refused(format!(
+                "{} files; a scan has 1 to {MAX_FILES}",
+                files.len()
+            )));
+        }
+        let id = ScanId::random().map_err(ScanError::Refused)?;
+        let count = files.len() as u32;
+        queue.store(&id, &Stored::Scan { graph: graph.to_owned(), files: count }).await?;
+        let added = stream::iter((0..count).zip(files))
+            .map(|(index, path)| {
+                let job = Job::new(queue.group(), &id, index, path, graph).signed(author);
+                let (queue, id) = (&queue, &id);
+                async move { Ok(queue.add_job(id, job.map_err(ScanError::Refused)?).await?) }
+            })
+            .buffer_unordered(AT_ONCE)
+            .try_for_each(|()| async { Ok(()) })
+            .await;
+        if let Err(error) = added {
+            // If the broker is gone, its error is the one to show.
+            let _best_effort = queue.cancel(&id).await;
+            return Err(error);
+        }
+        Scan::resume(queue, id).await
+    }
+
+    /// Reads the rows of a scan that was made before, from the first one on.
+    ///
+    /// # Errors
+    /// The broker does not answer, or knows no such scan.
+    pub async fn resume(queue: Queue, id: ScanId) -> Result<Scan, ScanError> {
+        match queue.stored(&id, 1).await? {
+            Some((sequence, Stored::Scan { graph, files })) => {
+                let known = vec![false; (files as usize).min(MAX_FILES)];
+                Ok(Scan { queue, id, graph, from: sequence + 1, known, sums: Sums::default() })
+            }
+            _ => Err(ScanError::Refused(format!(
+                "the group {} has no scan {}",
+                queue.group(),
+                id.as_str()
+            ))),
+        }
+    }
+
+    /// Its number.
+    pub fn id(&self) -> &ScanId {
+        &self.id
+    }
+
+    /// Its graph.
+    pub fn graph(&self) -> &str {
+        &self.graph
+    }
+
+    /// Number of its files.
+    pub fn files(&self) -> usize {
+        self.known.len()
+    }
+
+    /// The results so far.
+    pub fn sums(&self) -> &Sums {
+        &self.sums
+    }
+
+    /// True once each file has a result.
+    pub fn is_complete(&self) -> bool {
+        self.sums.done as usize == self.known.len()
+    }
+
+    /// Reads rows that are new; waits a little if there is none.
+    ///
+    /// # Errors
+    /// The broker does not answer.
+    pub async fn read(&mut self) -> Result<Vec<Row>, ScanError> {
+        let mut rows = Vec::new();
+        while rows.len() < READING {
+            let Some((sequence, stored)) = self.queue.stored(&self.id, self.from).await? else {
+                break;
+            };
+            self.from = sequence + 1;
+            let Stored::Row(row) = stored else { continue };
+            // A second row of a file comes from a worker that ended before the queue knew.
+            match self.known.get_mut(row.index as usize) {
+                Some(known) if !*known => *known = true,
+                _ => continue,
+            }
+            self.sums.add(&row);
+            rows.push(row);
+        }
+        if rows.is_empty() {
+            tokio::time::sleep(PAUSE).await;
+        }
+        Ok(rows)
+    }
+
+    /// Removes the jobs that no worker has begun; returns their number.
+    ///
+    /// # Errors
+    /// The broker does not answer.
+    pub async fn cancel(&self) -> Result<u64, ScanError> {
+        Ok(self.queue.cancel(&self.id).await?)
+    }
+}

@@ -1,0 +1,223 @@
+//! A worker: does jobs over the capture files below a folder, several at once.
+
+use crate::archive::{Job, NodeCounts, Queue, Row, SIGN_OF_LIFE, Stored};
+use crate::broker::BrokerError;
+use crate::keys::Trusted;
+use async_nats::jetstream::consumer::Consumer;
+use async_nats::jetstream::consumer::pull::Config;
+use async_nats::jetstream::{AckKind, Message};
+use futures_util::StreamExt;
+use futures_util::future::join_all;
+use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// A file that so many workers have begun and not finished is given up.
+const ATTEMPTS: u64 = 5;
+/// Longest wait for a job before the worker looks if it has to stop.
+const WAIT: Duration = Duration::from_millis(500);
+/// Pause after a failure of the broker.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Runs graphs over files.
+pub trait Judge: Send + Sync + 'static {
+    /// The counts of a graph's nodes over a file. It ends soon after `stop` is true.
+    fn judge(&self, graph: &str, file: File, stop: &AtomicBool) -> Judged;
+}
+
+/// The outcome of a graph over a file.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Judged {
+    /// Counts of its nodes; of a file that is damaged, over the frames before the damage.
+    pub nodes: Vec<NodeCounts>,
+    /// Why the graph was refused, or the file not read to its end.
+    pub failed: Option<String>,
+}
+
+impl Judged {
+    /// A failure without counts.
+    pub fn failure(why: String) -> Judged {
+        Judged { failed: Some(why), ..Judged::default() }
+    }
+}
+
+/// Files of a worker that are done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Done {
+    /// Files with counts.
+    pub files: u64,
+    /// Files that could not be read to their end, and graphs that were refused.
+    pub failed: u64,
+}
+
+/// A worker.
+pub struct Worker<J> {
+    /// Its name in rows.
+    pub name: String,
+    /// The authors of the jobs that it accepts.
+    pub trusted: Trusted,
+    /// The folder of the files.
+    pub root: File,
+    /// Runs graphs.
+    pub judge: Arc<J>,
+    /// Told of what goes wrong.
+    pub note: Box<dyn Fn(&str)>,
+}
+
+impl<J> std::fmt::Debug for Worker<J> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Worker").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl<J: Judge> Worker<J> {
+    /// Does jobs, `at_once` at a time, until `stop` is true; what is begun then is given to other workers.
+    ///
+    /// # Errors
+    /// The broker refuses the queue at the start. Later failures only make the worker wait.
+    pub async fn run(
+        &self,
+        queue: &Queue,
+        at_once: usize,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Done, BrokerError> {
+        let jobs = queue.jobs().await?;
+        let lines = (0..at_once.max(1)).map(|_| self.line(queue, &jobs, stop));
+        let done = join_all(lines).await;
+        Ok(done.iter().fold(Done::default(), |sum, done| Done {
+            files: sum.files + done.files,
+            failed: sum.failed + done.failed,
+        }))
+    }
+
+    /// Does one job after the other.
+    async fn line(&self, queue: &Queue, jobs: &Consumer<Config>, stop: &Arc<AtomicBool>) -> Done {
+        let mut done = Done::default();
+        while !stop.load(Ordering::Relaxed) {
+            let message = match jobs.batch().max_messages(1).expires(WAIT).messages().await {
+                Ok(mut messages) => messages.next().await,
+                Err(error) => Some(Err(error.into())),
+            };
+            match message {
+                None => {}
+                Some(Err(error)) => {
+                    (self.note)(&format!("the queue: {error}"));
+                    tokio::time::sleep(PAUSE).await;
+                }
+                Some(Ok(message)) => self.take(queue, &message, stop, &mut done).await,
+            }
+        }
+        done
+    }
+
+    /// Does a job, and stores its row; then the queue forgets it.
+    async fn take(
+        &self,
+        queue: &Queue,
+        message: &Message,
+        stop: &Arc<AtomicBool>,
+        done: &mut Done,
+    ) {
+        let attempt = message.info().map_or(1, |info| info.delivered.unsigned_abs());
+        let job = match Job::read(&message.payload, &self.trusted, queue.group()) {
+            Ok(job) => job,
+            Err(why) => {
+                (self.note)(&format!("a job is refused: {why}"));
+                // If this is lost, it comes again and is refused again.
+                let _ignored = message.ack_with(AckKind::Term).await;
+                return;
+            }
+        };
+        let start = Instant::now();
+        let (bytes, judged) = match attempt > ATTEMPTS {
+            true => {
+                (0, Judged::failure(format!("{ATTEMPTS} workers began it, and none finished it")))
+            }
+            false => self.judged(&job, message, stop).await,
+        };
+        if stop.load(Ordering::Relaxed) {
+            let _comes_again_anyhow = message.ack_with(AckKind::Nak(None)).await;
+            return;
+        }
+        let Judged { nodes, failed } = judged;
+        match failed {
+            None => done.files += 1,
+            Some(_) => done.failed += 1,
+        }
+        let row = Stored::Row(Row {
+            index: job.index,
+            path: job.path,
+            worker: self.name.clone(),
+            attempt,
+            seconds: start.elapsed().as_secs_f64(),
+            bytes,
+            nodes,
+            failed,
+        });
+        while let Err(error) = queue.store(&job.scan, &row).await {
+            (self.note)(&error.to_string());
+            if stop.load(Ordering::Relaxed) {
+                return;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+        // If this is lost, another worker stores the row again, and the first one counts.
+        let _ignored = message.ack().await;
+    }
+
+    /// The size of a job's file and the counts of its graph; meanwhile the queue gets signs of life.
+    async fn judged(&self, job: &Job, message: &Message, stop: &Arc<AtomicBool>) -> (u64, Judged) {
+        let (file, bytes) = match open_below(&self.root, Path::new(&job.path)) {
+            Ok(found) => found,
+            Err(why) => return (0, Judged::failure(why)),
+        };
+        let (judge, graph, stop) = (Arc::clone(&self.judge), job.graph.clone(), Arc::clone(stop));
+        let mut judging = tokio::task::spawn_blocking(move || judge.judge(&graph, file, &stop));
+        loop {
+            match tokio::time::timeout(SIGN_OF_LIFE, &mut judging).await {
+                Ok(Ok(judged)) => return (bytes, judged),
+                Ok(Err(error)) => return (bytes, Judged::failure(error.to_string())),
+                // If this is lost, another worker may begin the same job.
+                Err(_) => drop(message.ack_with(AckKind::Progress).await),
+            }
+        }
+    }
+}
+
+/// Opens a regular file below a folder, never through a link that leads out of it.
+fn open_below(root: &File, path: &Path) -> Result<(File, u64), String> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let opened = openat2(root, path, flags, Mode::empty(), resolve);
+    let file = File::from(opened.map_err(|error| format!("cannot open it: {error}"))?);
+    let metadata = file.metadata().map_err(|error| format!("cannot read it: {error}"))?;
+    match metadata.is_file() {
+        true => Ok((file, metadata.len())),
+        false => Err("it is no regular file".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_regular_files_below_the_folder_are_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("root");
+        std::fs::create_dir_all(root.join("a")).unwrap();
+        std::fs::write(root.join("a/b.pcap"), b"12345").unwrap();
+        std::fs::write(folder.path().join("secret"), b"x").unwrap();
+        std::os::unix::fs::symlink("../../secret", root.join("a/out")).unwrap();
+        std::os::unix::fs::symlink("b.pcap", root.join("a/in")).unwrap();
+        let root = File::open(&root).unwrap();
+        let open = |path: &str| open_below(&root, Path::new(path)).map(|(_, bytes)| bytes);
+        assert_eq!((open("a/b.pcap"), open("a/in")), (Ok(5), Ok(5)));
+        for wrong in ["../secret", "/etc/passwd", "a/out", "a", "", "a/none"] {
+            assert!(open(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -2,8 +2,8 @@
 //!
 //! | name | subjects | content |
 //! |---|---|---|
-//! | stream `fykejobs-GROUP` | `fyke.GROUP.jobs.SCAN` | signed jobs; each disappears once a worker has stored its row |
-//! | stream `fykerows-GROUP` | `fyke.GROUP.rows.SCAN` | the list of a scan's files, then a row for each; kept for 30 days |
+//! | stream `fykejobs-GROUP` | `fyke.GROUP.jobs.SCAN` | signed jobs; each is removed once its row is stored |
+//! | stream `fykerows-GROUP` | `fyke.GROUP.rows.SCAN` | graph and number of files, then rows; kept for 30 days |
 //!
 //! A job that a worker has not finished when it ends, is given to another one. So a file may have several rows, and the
 //! first one counts: the sums are exact, whatever is killed.
@@ -197,12 +197,12 @@ pub struct Row {
     pub bytes: u64,
     /// Counts of the nodes of the graph, in their order; of a damaged file, over the frames before the damage.
     pub nodes: Vec<NodeCounts>,
-    /// Why it failed.
+    /// The reason if it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
 }
 
-/// What is stored under the subject of a scan's rows.
+/// A message under the subject of a scan's rows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Stored {

@@ -7,9 +7,9 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Jobs whose acknowledgements are waited for together.
+/// Number of jobs that wait for their acknowledgements at the same time.
 const AT_ONCE: usize = 64;
-/// Pause before the rows are asked for again.
+/// Pause before the next request for rows.
 const PAUSE: Duration = Duration::from_millis(20);
 /// Most rows of one reading.
 const READING: usize = 1_000;
@@ -55,7 +55,7 @@ impl Sums {
     }
 }
 
-/// A scan whose rows are read.
+/// A scan, and the sums of its rows so far.
 #[derive(Debug)]
 pub struct Scan {
     queue: Queue,

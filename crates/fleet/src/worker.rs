@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// A file that so many workers have begun and not finished is given up.
+/// Number of workers that may begin a file without finishing it; then it has failed.
 const ATTEMPTS: u64 = 5;
 /// Longest wait for a job before the worker looks if it has to stop.
 const WAIT: Duration = Duration::from_millis(500);
@@ -33,7 +33,7 @@ pub trait Judge: Send + Sync + 'static {
 pub struct Judged {
     /// Counts of its nodes; of a file that is damaged, over the frames before the damage.
     pub nodes: Vec<NodeCounts>,
-    /// Why the graph was refused, or the file not read to its end.
+    /// The reason if the graph was refused, or the file not read to its end.
     pub failed: Option<String>,
 }
 
@@ -63,7 +63,7 @@ pub struct Worker<J> {
     pub root: File,
     /// Runs graphs.
     pub judge: Arc<J>,
-    /// Told of what goes wrong.
+    /// Takes a line about a failure.
     pub note: Box<dyn Fn(&str)>,
 }
 

@@ -90,9 +90,9 @@ pub struct FleetArgs {
 /// `fyke worker`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A worker does the jobs of `fyke fleet scan`: it runs a graph over a capture file below its folder, and stores the counts.
-Only jobs that a trusted author has signed are done; their nodes open nothing but that file, which a process with a
-sandbox reads. A job that a worker does not finish is given to another one.
+A worker does the jobs of `fyke fleet scan`: it runs a graph over a capture file below its folder, and stores the
+counts. Only jobs that a trusted author has signed are done; their nodes open nothing but that file, which a process
+with a sandbox reads. A job that a worker does not finish is given to another one.
 
 Examples:
   fyke worker --server nats://10.0.0.9:4222 --group archive --trust authors --root /srv/captures
@@ -115,14 +115,19 @@ pub struct WorkerArgs {
     pub limit: u64,
 }
 
+/// Arguments that make a new scan.
+const OTHERS: [&str; 4] = ["expression", "graph", "read", "file_list"];
+
 /// `fyke fleet scan`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Standard output gets the exact sums, and how many files could not be read to their end; exit status 1 if there are any. Ctrl-C leaves
-the jobs to the workers: --resume reads their results later, --cancel removes those that no worker has begun.
+Standard output gets the exact sums, and how many files could not be read to their end; exit status 1 if there are
+any. Ctrl-C leaves the jobs to the workers: --resume reads their results later, --cancel removes those that no
+worker has begun.
 
 Examples:
-  cd /srv/captures && find . -name '*.pcap*' | fyke fleet scan --group archive --key anna.key -V - 'udp port 53'
+  cd /srv/captures && find . -name '*.pcap*' |
+      fyke fleet scan --group archive --key anna.key -V - 'udp port 53'
   fyke fleet scan --group archive --key anna.key -V list --rows dns.csv 'udp port 53'
   fyke fleet scan --group archive --key anna.key -r a.pcap -r b.pcap \\
       --graph '(pcapin, -) > [(bpf, \"tcp\") | (bpf, \"udp\")] > (bytecount, export=y)'
@@ -150,10 +155,10 @@ pub struct ScanArgs {
     #[arg(long)]
     pub json: bool,
     /// Read the results of the scan with this number
-    #[arg(long, value_name = "ID", conflicts_with_all = ["expression", "graph", "read", "file_list"])]
+    #[arg(long, value_name = "ID", conflicts_with_all = OTHERS)]
     pub resume: Option<String>,
     /// Remove the jobs of the scan with this number that no worker has begun
-    #[arg(long, value_name = "ID", conflicts_with_all = ["expression", "graph", "read", "file_list", "resume"])]
+    #[arg(long, value_name = "ID", conflicts_with_all = OTHERS, conflicts_with = "resume")]
     pub cancel: Option<String>,
     /// The filter; none counts all frames
     #[arg(value_name = "EXPRESSION")]

@@ -72,13 +72,13 @@ fn permitted(node: &NodeText, known: &Classes) -> Result<(), String> {
     }
 }
 
-/// What a graph did with a file.
+/// The outcome of a graph over a file.
 pub struct Ran {
     /// The JSON objects of its nodes; of a damaged file, over the frames before the damage.
     pub nodes: Vec<serde_json::Value>,
     /// Other lines.
     pub notes: String,
-    /// Why it failed.
+    /// The reason if it failed.
     pub failed: Option<String>,
 }
 
@@ -96,14 +96,14 @@ pub fn run(graph: &str, file: File, limit: Duration, stop: &AtomicBool) -> Ran {
     Ran { nodes, notes: notes.join("\n"), failed: failed.or(unread) }
 }
 
-/// What a process printed.
+/// The output of a process.
 #[derive(Default)]
 pub struct Printed {
     /// Its standard output.
     pub out: String,
     /// Its standard error.
     pub err: String,
-    /// Why it failed, took too long or could not be started.
+    /// The reason if it failed, took too long or could not be started.
     pub failed: Option<String>,
 }
 
@@ -143,7 +143,7 @@ fn last_message(err: &str) -> String {
     message[start..].strip_prefix("fyke: ").unwrap_or(&message[start..]).to_owned()
 }
 
-/// Reads what a process prints, up to the limit; the process ends when it prints more.
+/// Reads the output of a process, up to the limit; the process ends when it prints more.
 fn collect(from: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, receiver) = sync_channel(1);
     std::thread::spawn(move || {

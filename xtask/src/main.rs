@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod ci;
+mod fleet;
 mod fuzz;
 mod header;
 mod install;
@@ -48,6 +49,8 @@ cargo xtask: everything around the code of fyke
   package [--from DIR] [--to DIR] [--fast]
                  build the Debian package and the list of its parts (SBOM, CycloneDX) in TARGET/package; --fast
                  compresses less
+  fleet [--sensors N] [--edits N] [--from DIR]
+                 sensors and workers with a real NATS server in a namespace; prints times
   header         write the C header of the memory that user space and the kernel program share
   docs           build the API documents, warnings are errors
   setup [--all]  search the programs that the project needs; as root on Debian also install them
@@ -104,6 +107,7 @@ fn dispatch(args: &[String]) -> Result<ExitCode, String> {
             python::prepare(&workspace)?;
             ci::run(&workspace)
         }
+        ("fleet", rest) => fleet::run(&workspace, rest),
         ("fuzz", []) => fuzz::run(&workspace, None),
         ("kernels", packages) => kernels(&workspace, packages),
         ("portable", []) => portable::run(&workspace),

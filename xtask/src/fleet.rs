@@ -26,7 +26,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 const FILES: usize = 100;
 const FRAMES: usize = 50_000;
 
-/// What the arguments say.
+/// The arguments.
 struct Options {
     sensors: usize,
     edits: usize,

@@ -3,15 +3,16 @@
 //! All frames after the first one that waits wait too, so they leave in the order in which they came. The first one
 //! leaves when it is decided, or if a limit is reached: then an undecided one is let go and does not pass. A flow that
 //! holds too much lets go of its own oldest frames. Waiting frames are copies, so they keep nothing of the capture's
-//! ring. Memory: at most the bytes of [`Bounds`], 112 more for each frame. Cost: a copy of each frame, O(1) besides.
+//! ring. Memory: at most the bytes of [`Bounds`], those of the queue and of the flows included. Cost: a copy of each frame,
+//! O(1) besides.
 
 use crate::node::{Counter, Emitted, FrameFlow, MakeError, Parameter, Settings};
 use fyke_flow::clock;
 use fyke_frame::Frame;
 use std::collections::{HashMap, VecDeque};
 
-/// Memory of a frame besides its bytes.
-const OVERHEAD_BYTES: usize = 112;
+/// Memory of a frame besides its bytes: its place in a queue that doubles, and that of its flow in a map that does.
+const OVERHEAD_BYTES: usize = 2 * size_of::<Held>() + 64;
 /// No frame.
 const NONE: u64 = u64::MAX;
 /// Added to the numbers of packets of fragments, so that they differ from those of connections.

@@ -169,7 +169,10 @@ impl Table {
                 table.take(&one, &mut |_, _| ());
                 continue;
             };
-            let flow = streams.segment(&one, 1, &mut |_| ());
+            // A second segment, because flows of one are in a list of their own.
+            let second = Segment { sequence: 1, flags: ACK, ..one };
+            streams.segment(&one, 1, &mut |_| ());
+            let flow = streams.segment(&second, 1, &mut |_| ());
             if let Some(flow) = flow.filter(|_| settled) {
                 streams.settle(flow.number, flow.connection, true, 1);
             }

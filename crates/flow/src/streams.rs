@@ -351,7 +351,8 @@ impl Streams {
         self.counters.connections + self.counters.datagram_flows
     }
 
-    /// Returns the connection at the place where its key was found, or makes it; `None` if the segment is useless for a stream.
+    /// Returns the connection at the place where its key was found, or makes it; `None` if the segment is useless for
+    /// a stream.
     fn open(
         &mut self,
         (found, key): (Option<u32>, &Key),
@@ -409,8 +410,8 @@ impl Streams {
         place
     }
 
-    /// Removes a flow that has ended, else one that has had one segment if these are many, else the oldest of those that
-    /// have been silent since the last look at them.
+    /// Removes a flow that has ended, else one that has had one segment if these are many, else the oldest of those
+    /// that have been silent since the last look at them.
     fn evict(&mut self, on: On<'_>) {
         if let Some(place) = self.table.oldest(List::Ended) {
             return self.end(place, on);

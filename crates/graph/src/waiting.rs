@@ -3,8 +3,8 @@
 //! All frames after the first one that waits wait too, so they leave in the order in which they came. The first one
 //! leaves when it is decided, or if a limit is reached: then an undecided one is let go and does not pass. A flow that
 //! holds too much lets go of its own oldest frames. Waiting frames are copies, so they keep nothing of the capture's
-//! ring. Memory: at most the bytes of [`Bounds`], those of the queue and of the flows included. Cost: a copy of each frame,
-//! O(1) besides.
+//! ring. Memory: at most the bytes of [`Bounds`], those of the queue and of the flows included. Cost: a copy of each
+//! frame, O(1) besides.
 
 use crate::node::{Counter, Emitted, FrameFlow, MakeError, Parameter, Settings};
 use fyke_flow::clock;

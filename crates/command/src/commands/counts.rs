@@ -8,7 +8,7 @@ use fyke_filters::FilterCounts;
 use fyke_graph::node::{Counter, NodeError};
 use fyke_graph::plan::Feed;
 use fyke_graph::runtime::{NodeView, Outcome, SourceView};
-use fyke_graph::{GraphView, REJECTED_IN_KERNEL};
+use fyke_graph::{GraphView, REJECTED_IN_KERNEL, UNFIT};
 use std::fmt::Write;
 
 /// Most words of a memory buffer that are shown.
@@ -270,7 +270,7 @@ pub fn entry(id: u64, kind: EntryKind) -> String {
 /// Formats the counters of a node that are not zero: `connections 23, gaps 1`; empty if all are. The counts of frames
 /// without a fitting link type have a line of their own.
 pub fn counters(node: &NodeView) -> String {
-    let counted = |counter: &&Counter| counter.value != 0.0 && !super::graphs::is_unfit(counter);
+    let counted = |counter: &&Counter| counter.value != 0.0 && !counter.name.starts_with(UNFIT);
     let all: Vec<_> = node.counters.iter().filter(counted).collect();
     let (shown, more) = all.split_at(all.len().min(MAX_COUNTERS));
     let one = |counter: &&Counter| format!("{} {}", super::one_line(&counter.name), counter.value);

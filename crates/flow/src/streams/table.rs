@@ -2,11 +2,11 @@
 //!
 //! States are in chunks, so growth moves nothing. The index has at least four buckets of 4 bytes per flow and never
 //! grows: its pages are touched only if used. Keys come from packets, so they are hashed with a seed of this table.
-//! Flows that have ended are removed first; then those that have had one segment so far, as those of a SYN flood, if they
-//! are more than a quarter; of the others those without a segment since the last look at them, the oldest first (second
-//! chance). Memory: 128 bytes a flow, and its share of the index; both are in large pages where
-//! the kernel has some. Cost: a look-up is one load from the index and one from the chunk, and a segment that is next
-//! in order needs one cache line of it; O(1) per change. Look-ups of a batch overlap ([`Ahead`]).
+//! Flows that have ended are removed first; then those that have had one segment so far, as those of a SYN flood, if
+//! they are more than a quarter; of the others those without a segment since the last look at them, the oldest first
+//! (second chance). Memory: 128 bytes a flow, and its share of the index; both are in large pages where the kernel has
+//! some. Cost: a look-up is one load from the index and one from the chunk, and a segment that is next in order, or not
+//! wanted any more, needs one cache line of it; O(1) per change. Look-ups of a batch overlap ([`Ahead`]).
 
 use super::Segment;
 use super::direction::{Direction, Head, Rest};

@@ -12,7 +12,7 @@
 //!
 //! Engines: `fyke`; `fyke-one`, without the look-ups of a batch in flight; `textbook`, a hash map of the standard
 //! library with a tree of early segments per direction, as in many programs ([`textbook`]); `smoltcp`, the reassembler
-//! of a TCP stack that others keep, behind such a map ([`smoltcp`]). Before anything is measured, the bytes of each
+//! of a TCP stack that others keep, with such a map ([`smoltcp`]). Before anything is measured, the bytes of each
 //! connection are compared. A segment has 512 bytes, the same ones when it is measured, so that the time is that of the
 //! tables and not that of loading payload.
 

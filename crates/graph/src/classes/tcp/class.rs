@@ -216,7 +216,8 @@ impl Node for Tcp {
             let streams = &mut self.0.streams;
             match pause {
                 Some(Pause::Tick) if self.0.is_live => {
-                    streams.expire_events(clock::system_ns(), &mut |event| flows.add(0, &[], &event));
+                    let mut add = |event: Event<'_>| flows.add(0, &[], &event);
+                    streams.expire_events(clock::system_ns(), &mut add);
                 }
                 Some(Pause::End) => {
                     streams.finish_events(&mut |_, event| flows.add(0, &[], &event));

@@ -123,10 +123,10 @@ impl Search {
     /// Number of streams with the pattern.
     fn found(&mut self) -> usize {
         match self {
-            Search::Fyke(matcher, room, all) => all
-                .iter_mut()
-                .filter(|stream| matcher.feed(stream, room, &[]) == Progress::Settled)
-                .count(),
+            Search::Fyke(matcher, room, all) => {
+                let progress = all.iter_mut().map(|stream| matcher.feed(stream, room, &[]));
+                progress.filter(|progress| *progress == Progress::Settled).count()
+            }
             Search::Dfa(dfa, all) => {
                 let is_match = |state: &&StateID| {
                     dfa.is_match_state(**state) || dfa.is_match_state(dfa.next_eoi_state(**state))

@@ -379,7 +379,7 @@ impl Streams {
                 if known.heads.iter().any(|head| head.is_late()) {
                     self.skip_overdue(place, now_ns, on);
                 }
-                if is_new {
+                if is_new && self.table.at(place).is_some_and(|known| known.list() == List::New) {
                     self.table.renew(place, List::Open);
                 }
                 return Some((place, flow));

@@ -66,7 +66,7 @@ impl Item {
     fn contents(self) -> [u8; PAYLOAD.len()] {
         let mut random = Random::new(u64::from(self.flow) << 32 | u64::from(self.place));
         let seed = random.below(1 << 16);
-        std::array::from_fn(|at| (seed * (at + 7) >> 5) as u8)
+        std::array::from_fn(|at| ((seed * (at + 7)) >> 5) as u8)
     }
 }
 

@@ -357,3 +357,42 @@ fn a_live_capture_ends_with_its_statistics() {
     }
     assert_eq!(sums, [1500; 3], "the files together have the counts of the capture");
 }
+
+/// Counters of nodes are shown with `--stats`, those that are not zero; as JSON, of all nodes.
+#[test]
+fn counters_of_streams_are_shown_and_their_counts_close() {
+    let folder = tempfile::tempdir().unwrap();
+    let segment = |sequence: u32, payload: &[u8]| {
+        let packet = Packet::ethernet().ipv4([10, 0, 0, 1], [10, 0, 0, 2]).tcp(4000, 80);
+        packet.seq_ack(sequence, 0).flags(0x18).payload(payload).build()
+    };
+    let mut frames = vec![segment(100, b"abc"), segment(110, b"later"), segment(115, b"needle")];
+    frames.extend(datagrams(2, 5001));
+    std::fs::write(folder.path().join("in.pcap"), pcap::file(1, &frames)).unwrap();
+    let graph = "(pcapin, in.pcap) > (tcp) > (strsearch, needle, stream=y) > (flows, records.json)";
+    let run = |options: &[&str]| {
+        let mut command = Command::new(FYKE);
+        command.current_dir(folder.path()).args(["run", "--no-control", graph]).args(options);
+        command.output().unwrap()
+    };
+    let output = run(&["--stats"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    let lines: Vec<_> = said.lines().collect();
+    let at = lines.iter().position(|line| line.starts_with("tcp ")).unwrap();
+    assert!(lines[at].ends_with("5 arrived = 5 passed + 0 rejected + 0 taken + 0 lost"), "{said}");
+    let expected = "  connections 1, midstream 1, datagram_flows 1, most_flows 2, ";
+    assert!(lines[at + 1].starts_with(expected), "{said}");
+    assert!(lines[at + 1].contains("gaps 1, missing_bytes 7, copied_bytes 11"), "{said}");
+    assert!(!lines[at + 1].contains(" 0,"), "{said}");
+    let output = run(&["--stats", "--json"]);
+    std::fs::write(folder.path().join("nodes"), &output.stdout).unwrap();
+    let nodes = read_json(folder.path(), "nodes");
+    let names: Vec<_> = nodes.iter().map(|node| node["node"].as_str().unwrap()).collect();
+    assert_eq!(names, ["pcapin", "tcp", "strsearch", "flows"]);
+    for node in &nodes {
+        let parts = ["passed", "rejected", "taken", "lost"].map(|part| number(node, part));
+        assert_eq!(number(node, "arrived"), parts.iter().sum::<u64>(), "{node}");
+    }
+    assert_eq!(number(&nodes[1]["counters"], "missing_bytes"), 7);
+    assert_eq!(number(&nodes[1]["counters"], "refused"), 0);
+}

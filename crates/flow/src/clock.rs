@@ -10,6 +10,27 @@
 //! assert_eq!(clock.advance(4_000), 5_000); // never goes back
 //! ```
 
+use std::time::{Duration, SystemTime};
+
+/// Largest age of a frame on arrival in a live capture.
+const LIVE_NS: u64 = 5_000_000_000;
+
+/// The system's clock, in nanoseconds since 1970.
+pub fn system_ns() -> u64 {
+    system_before_ns(Duration::ZERO)
+}
+
+/// The time that is this long before the system's clock, in nanoseconds since 1970.
+pub fn system_before_ns(before: Duration) -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.saturating_sub(before).as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// True if a frame is so recent by the system's clock that it comes from a live capture.
+pub fn is_live(timestamp_ns: u64) -> bool {
+    system_ns().checked_sub(timestamp_ns).is_some_and(|age_ns| age_ns <= LIVE_NS)
+}
+
 /// Largest step forward that a single packet may cause, in nanoseconds; a larger step is taken only
 /// if the next packet is as late or later.
 const LEAP_NS: u64 = 3_600_000_000_000;
@@ -55,6 +76,13 @@ impl Clock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn live_frames_are_as_recent_as_the_system() {
+        let now_ns = system_ns();
+        assert!(is_live(now_ns) && is_live(system_before_ns(Duration::from_secs(4))));
+        assert!(!is_live(now_ns - 6_000_000_000) && !is_live(now_ns + 60_000_000_000));
+    }
 
     #[test]
     fn time_goes_forward_and_leaps_need_a_witness() {

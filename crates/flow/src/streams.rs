@@ -17,7 +17,8 @@
 //! too, and no pieces ([`Streams::datagram`]).
 //!
 //! Memory: at most [`Limits`]; 145 bytes for a flow that waits for nothing. If the table is full,
-//! flows that have ended are removed first, then those that have had one segment for longest. Cost:
+//! flows that have ended are removed first, then those that have had one segment if they are more than
+//! a quarter, then those that have been silent for longest. Cost:
 //! one look-up per segment, O(log n) for an early segment. Source: RFC 9293; overlaps as in
 //! Suricata's table.
 
@@ -179,12 +180,21 @@ impl Streams {
         timestamp_ns: u64,
         on: On<'_>,
     ) -> Option<Flow> {
-        self.ahead.step(&self.table);
-        self.clock.advance(timestamp_ns);
+        let near = self.ahead.step(&self.table);
         let (key, from) = Key::new(TCP, segment.source, segment.destination);
-        let hash = self.table.hash(&key);
         self.counters.segments += u64::from(segment.payload_len > 0);
-        let (place, flow) = self.open((hash, &key), from, segment, timestamp_ns, on)?;
+        let mut found = None;
+        if let Some(known) = self.table.at_if(near, &key) {
+            if known.is_unwanted(from, segment, timestamp_ns, self.limits.idle_ns) {
+                known.note_segment(timestamp_ns);
+                let forward = known.forward() == from;
+                return Some(Flow { number: near + 1, connection: known.number, forward });
+            }
+            found = Some(near);
+        }
+        self.clock.advance(timestamp_ns);
+        let found = found.or_else(|| self.table.find(self.table.hash(&key), &key));
+        let (place, flow) = self.open((found, &key), from, segment, timestamp_ns, on)?;
         let known = self.table.at_mut(place)?;
         if let Some(number) = segment.acknowledged
             && !known.heads[1 - from].is_settled()
@@ -266,8 +276,13 @@ impl Streams {
         {
             if timestamp_ns.saturating_sub(known.last_ns) <= self.limits.idle_ns {
                 known.note_segment(timestamp_ns);
+                let is_new = known.list() == List::New;
                 let forward = known.forward() == from;
-                return Flow { number: place + 1, connection: known.number, forward };
+                let flow = Flow { number: place + 1, connection: known.number, forward };
+                if is_new {
+                    self.table.renew(place, List::Open);
+                }
+                return flow;
             }
             self.end(place, on);
         }
@@ -336,17 +351,18 @@ impl Streams {
         self.counters.connections + self.counters.datagram_flows
     }
 
-    /// Finds or makes the connection; `None` if the segment is useless for a stream.
+    /// Returns the connection at the place where its key was found, or makes it; `None` if the segment is useless for
+    /// a stream.
     fn open(
         &mut self,
-        (hash, key): (u32, &Key),
+        (found, key): (Option<u32>, &Key),
         from: usize,
         segment: &Segment<'_>,
         now_ns: u64,
         on: On<'_>,
     ) -> Option<(u32, Flow)> {
         let opens = segment.flags & (SYN | RST) == SYN;
-        if let Some(place) = self.table.find(hash, key)
+        if let Some(place) = found
             && let Some(known) = self.table.at_mut(place)
         {
             let silent = now_ns.saturating_sub(known.last_ns) > self.limits.idle_ns;
@@ -357,10 +373,14 @@ impl Streams {
             }
             if !silent && !renews {
                 known.note_segment(now_ns);
+                let is_new = known.list() == List::New;
                 let forward = known.forward() == from;
                 let flow = Flow { number: place + 1, connection: known.number, forward };
                 if known.heads.iter().any(|head| head.is_late()) {
                     self.skip_overdue(place, now_ns, on);
+                }
+                if is_new && self.table.at(place).is_some_and(|known| known.list() == List::New) {
+                    self.table.renew(place, List::Open);
                 }
                 return Some((place, flow));
             }
@@ -376,7 +396,7 @@ impl Streams {
         self.counters.midstream += u64::from(!opens);
         let both_syn = segment.flags & (SYN | ACK) == SYN | ACK;
         let first = if both_syn { 1 - from } else { from };
-        let place = self.insert((hash, key), first, now_ns, on);
+        let place = self.insert((self.table.hash(key), key), first, now_ns, on);
         Some((place, Flow { number: place + 1, connection: self.number(), forward: !both_syn }))
     }
 
@@ -385,13 +405,22 @@ impl Streams {
         while self.table.len() >= self.limits.connections {
             self.evict(on);
         }
-        self.table.insert(hash, Connection::new(*key, self.number(), first, now_ns))
+        let place = self.table.insert(hash, Connection::new(*key, self.number(), first, now_ns));
+        self.counters.most_flows = self.counters.most_flows.max(self.table.len() as u64);
+        place
     }
 
-    /// Removes a flow that has ended, else the oldest of those that have been silent since the last look at them.
+    /// Removes a flow that has ended, else one that has had one segment if these are many, else the oldest of those
+    /// that have been silent since the last look at them.
     fn evict(&mut self, on: On<'_>) {
         if let Some(place) = self.table.oldest(List::Ended) {
             return self.end(place, on);
+        }
+        let are_many = self.table.len_of(List::New) > self.table.len() / 4;
+        if let Some(place) = self.table.oldest(List::New)
+            && (are_many || self.table.len_of(List::Open) == 0)
+        {
+            return self.end_early(place, on);
         }
         // Each flow is moved at most once, because that makes it inactive.
         while let Some(place) = self.table.oldest(List::Open) {
@@ -400,10 +429,16 @@ impl Streams {
                 self.table.renew(place, List::Open);
                 continue;
             }
-            let last = oldest.last_ns.saturating_add(self.limits.idle_ns);
-            self.counters.evicted += u64::from(last >= self.clock.now_ns());
-            return self.end(place, on);
+            return self.end_early(place, on);
         }
+    }
+
+    /// Removes a flow for lack of room.
+    fn end_early(&mut self, place: u32, on: On<'_>) {
+        let Some(known) = self.table.at(place) else { return };
+        let last = known.last_ns.saturating_add(self.limits.idle_ns);
+        self.counters.evicted += u64::from(last >= self.clock.now_ns());
+        self.end(place, on);
     }
 
     /// Skips gaps of a connection that have lasted too long.
@@ -489,7 +524,7 @@ impl Streams {
     /// Moves a connection to those that are removed first if both directions have ended.
     fn note_end(&mut self, place: u32) {
         let Some(known) = self.table.at(place) else { return };
-        if known.list() == List::Open && known.is_over() {
+        if known.list() != List::Ended && known.is_over() {
             self.table.renew(place, List::Ended);
         }
     }
@@ -513,7 +548,7 @@ impl Streams {
         {
             self.skip(place, from, now_ns, on);
         }
-        for list in [List::Ended, List::Open] {
+        for list in List::ALL {
             while let Some(place) = self.table.oldest(list)
                 && let Some(oldest) = self.table.at(place)
             {

@@ -3,17 +3,16 @@
 //! All frames after the first one that waits wait too, so they leave in the order in which they came. The first one
 //! leaves when it is decided, or if a limit is reached: then an undecided one is let go and does not pass. A flow that
 //! holds too much lets go of its own oldest frames. Waiting frames are copies, so they keep nothing of the capture's
-//! ring. Memory: at most the bytes of [`Bounds`], 112 more for each frame. Cost: a copy of each frame, O(1) besides.
+//! ring. Memory: at most the bytes of [`Bounds`], those of the queue and of the flows included. Cost: a copy of each
+//! frame, O(1) besides.
 
 use crate::node::{Counter, Emitted, FrameFlow, MakeError, Parameter, Settings};
+use fyke_flow::clock;
 use fyke_frame::Frame;
 use std::collections::{HashMap, VecDeque};
-use std::time::{Duration, SystemTime};
 
-/// Memory of a frame besides its bytes.
-const OVERHEAD_BYTES: usize = 112;
-/// Largest age of a frame on arrival in a live capture.
-const LIVE: Duration = Duration::from_secs(5);
+/// Memory of a frame besides its bytes: its place in a queue that doubles, and that of its flow in a map that does.
+const OVERHEAD_BYTES: usize = 2 * size_of::<Held>() + 64;
 /// No frame.
 const NONE: u64 = u64::MAX;
 /// Added to the numbers of packets of fragments, so that they differ from those of connections.
@@ -185,7 +184,7 @@ impl Waiting {
 
     /// The system's clock, in nanoseconds since 1970, if the last frame was as recent.
     pub fn clock_ns(&self) -> Option<u64> {
-        self.is_live.then(clock_ns)
+        self.is_live.then(clock::system_ns)
     }
 
     /// Lets a frame wait: for the verdict about its flow, or, if it is accepted already, for the frames before it.
@@ -335,17 +334,10 @@ fn owner(flow: FrameFlow) -> Option<u64> {
     }
 }
 
-/// The system's clock, in nanoseconds since 1970.
-pub(crate) fn clock_ns() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
-}
-
 /// True if a frame is as recent as the system's clock; looks only at one frame of 64.
 pub(crate) fn is_recent(timestamp_ns: u64, number: u64) -> Option<bool> {
     if !number.is_multiple_of(64) {
         return None;
     }
-    let age = clock_ns().checked_sub(timestamp_ns).map(Duration::from_nanos);
-    Some(age.is_some_and(|age| age <= LIVE))
+    Some(clock::is_live(timestamp_ns))
 }

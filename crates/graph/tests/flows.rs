@@ -1,5 +1,10 @@
-//! Flow records of real captures: packets and bytes compared with tshark's, and IPFIX messages read by tshark.
+//! Flow records of real captures: packets and bytes compared with tshark's, IPFIX messages read by tshark, and Arrow
+//! files and streams compared with the JSON lines.
 
+use arrow_array::RecordBatch;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{TimestampNanosecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type};
+use arrow_ipc::reader::{FileReader, StreamReader};
 use fyke_capture::{WriteOptions, create_file};
 use fyke_frame::{Frame, LinkType};
 use fyke_graph::{Classes, GraphHandle, GraphView};
@@ -203,7 +208,8 @@ fn contradicting_settings_are_refused() {
         ("(flows, udp:127.0.0.1:1, format=json)", "a collector gets IPFIX"),
         ("(flows, x.json, idle=0)", "idle"),
         ("(flows, x.json, format=xml)", "not one of"),
-        ("(flows, x.parquet)", "not written as `.parquet`"),
+        ("(flows, x.parquet)", "not written as `.parquet`; expected .arrow"),
+        ("(flows, udp:127.0.0.1:1, format=arrow)", "a collector gets IPFIX"),
         ("(flows, udp:127.0.0.1)", "127.0.0.1"),
         ("(flows, /nowhere/x.json)", "/nowhere/x.json"),
     ] {
@@ -244,4 +250,112 @@ fn records_have_missing_bytes_and_rules() {
     let matching = graph(" > (strsearch, needle, stream=y)");
     assert!(matching.contains("\"packets\":2,"), "{matching}");
     assert!(matching.contains("\"missing_bytes\":7") && matching.contains("\"rules\":[1]"));
+}
+
+/// The lines of a batch, as the class writes them as JSON.
+fn lines(batch: &RecordBatch) -> Vec<String> {
+    let column = |name: &str| batch.column_by_name(name).unwrap();
+    let text = |name: &str, row| column(name).as_string::<i32>().value(row);
+    let port = |name: &str, row| column(name).as_primitive::<UInt16Type>().value(row);
+    let time = |name: &str, row| column(name).as_primitive::<TimestampNanosecondType>().value(row);
+    let side = |name: &str, row| {
+        let side = column(name).as_struct();
+        let count =
+            |name: &str| side.column_by_name(name).unwrap().as_primitive::<UInt64Type>().value(row);
+        let flags = side.column_by_name("tcp_flags").unwrap().as_string::<i32>().value(row);
+        let missing = match count("missing_bytes") {
+            0 => String::new(),
+            missing => format!(",\"missing_bytes\":{missing}"),
+        };
+        let (packets, bytes) = (count("packets"), count("bytes"));
+        format!(
+            "\"{name}\":{{\"packets\":{packets},\"bytes\":{bytes},\"tcp_flags\":\"{flags}\"{missing}}}"
+        )
+    };
+    let line = |row| {
+        let rules = column("rules").as_list::<i32>().value(row);
+        let rules: Vec<_> =
+            rules.as_primitive::<UInt32Type>().values().iter().map(u32::to_string).collect();
+        let rules = match rules.len() {
+            0 => String::new(),
+            _ => format!(",\"rules\":[{}]", rules.join(",")),
+        };
+        format!(
+            "{{\"start_ns\":{},\"end_ns\":{},\"protocol\":{},\"source\":\"{}\",\"source_port\":{},\
+             \"destination\":\"{}\",\"destination_port\":{},\"end\":\"{}\",{},{}{rules}}}",
+            time("start_ns", row),
+            time("end_ns", row),
+            column("protocol").as_primitive::<UInt8Type>().value(row),
+            text("source", row),
+            port("source_port", row),
+            text("destination", row),
+            port("destination_port", row),
+            text("end", row),
+            side("forward", row),
+            side("backward", row),
+        )
+    };
+    (0..batch.num_rows()).map(line).collect()
+}
+
+/// A capture of this many datagrams, each of another conversation, and of a connection with a gap.
+fn many(path: &Path, count: u32) {
+    let packet = |number: u32| {
+        let [_, high, a, b] = number.to_be_bytes();
+        Packet::ethernet().ipv4([10, high, a, b], [10, 0, 0, 2])
+    };
+    let mut frames: Vec<_> =
+        (1..=count).map(|number| packet(number).udp(4000, 53).payload(b"x").build()).collect();
+    for sequence in [100, 200] {
+        let segment = packet(0).tcp(4000, 80).seq_ack(sequence, 0).flags(0x18);
+        frames.push(segment.payload(b"needle").build());
+    }
+    std::fs::write(path, fyke_testkit::pcap::file(1, &frames)).unwrap();
+}
+
+#[test]
+fn arrow_has_what_the_json_lines_have() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    many(folder.path().join("in.pcap").as_path(), 9_000);
+    let names = ["r.json", "r.arrow", "r.arrows", "other"].map(at);
+    let [json, file, stream, other] = &names;
+    let view = run(&format!(
+        "(pcapin, {}) > (tcp) > (strsearch, needle, stream=y) > (flows, {json})",
+        at("in.pcap")
+    ));
+    assert_eq!(view.nodes[3].counts.passed, 2);
+    let rules = std::fs::read_to_string(json).unwrap();
+    assert!(rules.contains("\"rules\":[1]"), "{rules}");
+    let text = format!(
+        "(pcapin, {}) > (tcp) > (flows, {json}) > (flows, {file}) > (flows, {stream}) > \
+         (flows, {other}, format=arrow-stream)",
+        at("in.pcap")
+    );
+    let view = run(&text);
+    let mut expected: Vec<_> =
+        std::fs::read_to_string(json).unwrap().lines().map(str::to_owned).collect();
+    assert_eq!(expected.len(), 9_001);
+    assert!(expected.iter().any(|line| line.contains("\"missing_bytes\":94")));
+    expected.sort();
+    let open = |path: &str| std::fs::File::open(path).unwrap();
+    let batches: Vec<RecordBatch> =
+        FileReader::try_new(open(file), None).unwrap().map(Result::unwrap).collect();
+    let sizes: Vec<_> = batches.iter().map(RecordBatch::num_rows).collect();
+    assert_eq!(sizes, [4_096, 4_096, 809]);
+    let sorted = |batches: &[RecordBatch]| {
+        let mut all: Vec<_> = batches.iter().flat_map(lines).collect();
+        all.sort();
+        all
+    };
+    assert_eq!(sorted(&batches), expected);
+    for path in [stream, other] {
+        let batches = StreamReader::try_new(open(path), None).unwrap();
+        let batches: Vec<RecordBatch> = batches.map(Result::unwrap).collect();
+        assert_eq!(sorted(&batches), expected, "{path}");
+    }
+    for node in &view.nodes[2..] {
+        let counter = |name: &str| node.counters.iter().find(|one| one.name == name).unwrap().value;
+        assert_eq!((counter("records"), counter("lost_writes")), (9_001.0, 0.0));
+    }
 }

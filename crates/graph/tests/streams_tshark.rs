@@ -111,7 +111,7 @@ fn theirs(path: &Path) -> Option<Followed> {
 }
 
 /// Captures that the two read differently: the number of such streams, and the reason.
-const KNOWN: [(&str, i32, &str); 9] = [
+const KNOWN: [(&str, i32, &str); 13] = [
     ("zeek__fragmented-4.pcap", 1, "fragments overlap; tshark keeps others than `first`"),
     (
         "stopddos__amp.dns.RRSIG.fragmented.pcap",
@@ -122,6 +122,18 @@ const KNOWN: [(&str, i32, &str); 9] = [
     ("zeek__nflog-http.pcap", 1, "a link type that the header walk does not read"),
     ("nflog.pcap", 1, "a link type that the header walk does not read"),
     ("ppp-ether.pcap", 1, "a link type that the header walk does not read"),
+    ("ndpi__capwap_data.pcapng", 1, "IEEE 802.11 in CAPWAP, which the header walk does not read"),
+    ("zeek__gre-aruba.pcap", 18, "IEEE 802.11 in GRE, which the header walk does not read"),
+    (
+        "ndpi__KakaoTalk_chat.pcap",
+        1,
+        "a second SYN has another number: its receiver keeps the first, tshark takes the second",
+    ),
+    (
+        "pfl__pcap_flow_lab_showcase.pcap",
+        3,
+        "segments captured after the end of the connection, which has acknowledged them; a gap here",
+    ),
     ("ndpi__heuristic_tcp_ack_payload.pcap", 4, "padding that the IP header counts as payload"),
     ("tcpdump__of13_ericsson.pcapng", 1, "both ends have one address; tshark mixes them up"),
     ("ndpi__pinterest.pcap", 2, "bytes sent to an end that has reset the connection"),

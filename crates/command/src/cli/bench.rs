@@ -22,7 +22,8 @@ pub enum BenchName {
     Graph,
     /// Rules of Snort and Suricata on traffic: search beside Hyperscan, whole, edits of rules, pre-filter
     Ids,
-    /// TCP streams put together, from 1,000 to 1,000,000 connections: in order, reordered, lost, dropped
+    /// TCP streams put together, from 1,000 to 1,000,000 connections: in order, reordered, lost, dropped; patterns that
+    /// are resumed, and rewriting across segments
     Streams,
     /// One worker compared with several on the same frames: F5, F6, D1000
     Workers,

@@ -43,7 +43,8 @@ pub struct RunArgs {
     /// Print counters as one JSON object per line
     #[arg(long)]
     pub json: bool,
-    /// Print exact counts per node, and frames that the interface dropped, at the end
+    /// Print exact counts and the counters of each node, and frames that the interface dropped, at the end. With
+    /// `--json`, print all nodes
     #[arg(long)]
     pub stats: bool,
     /// Publish the frames that each node with `export=y` passes, as the ring DIR/NAME: the tag of the node, or its

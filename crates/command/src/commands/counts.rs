@@ -5,14 +5,17 @@ use fyke_control::{
     Accounting, EntryKind, FilterCount, InterfaceAccounting, NOT_COUNTED, NodeCount, NodeFeed,
 };
 use fyke_filters::FilterCounts;
-use fyke_graph::node::NodeError;
+use fyke_graph::node::{Counter, NodeError};
 use fyke_graph::plan::Feed;
 use fyke_graph::runtime::{NodeView, Outcome, SourceView};
-use fyke_graph::{GraphView, REJECTED_IN_KERNEL};
+use fyke_graph::{GraphView, REJECTED_IN_KERNEL, UNFIT};
 use std::fmt::Write;
 
 /// Most words of a memory buffer that are shown.
 const MAX_WORDS: usize = 4096;
+
+/// Most counters of a node on one line.
+const MAX_COUNTERS: usize = 40;
 
 /// Part of the words for frames that the policy of a service rejects.
 const BEYOND: &str = " beyond the policy of ";
@@ -262,6 +265,20 @@ pub fn entry(id: u64, kind: EntryKind) -> String {
         EntryKind::Reader => format!("reader {id}"),
         EntryKind::Other => "other".to_owned(),
     }
+}
+
+/// Formats the counters of a node that are not zero: `connections 23, gaps 1`; empty if all are. The counts of frames
+/// without a fitting link type have a line of their own.
+pub fn counters(node: &NodeView) -> String {
+    let counted = |counter: &&Counter| counter.value != 0.0 && !counter.name.starts_with(UNFIT);
+    let all: Vec<_> = node.counters.iter().filter(counted).collect();
+    let (shown, more) = all.split_at(all.len().min(MAX_COUNTERS));
+    let one = |counter: &&Counter| format!("{} {}", super::one_line(&counter.name), counter.value);
+    let mut texts: Vec<_> = shown.iter().map(one).collect();
+    if !more.is_empty() {
+        texts.push(format!("and {} more (--all)", more.len()));
+    }
+    texts.join(", ")
 }
 
 /// Formats the counts of a node.

@@ -19,6 +19,9 @@ use std::sync::Arc;
 /// Number of filters above which it takes more than about a millisecond to write their counts.
 const MANY_FILTERS: usize = 1_000;
 
+/// Classes about streams, of which `--stats` shows the counters.
+const OF_STREAMS: [&str; 3] = ["tcp", "strsearch", "ruler"];
+
 /// Filters and counts of one run, shared between the packet loop and the control socket.
 pub struct Live {
     filters: FilterSet,
@@ -101,6 +104,12 @@ impl Live {
         }
         if let Some(more) = more {
             let _infallible = writeln!(text, "  {more}");
+        }
+        for node in view.nodes.iter().filter(|node| OF_STREAMS.contains(&node.class)) {
+            let counters = counts::counters(node);
+            if !counters.is_empty() {
+                let _infallible = writeln!(text, "  {}: {counters}", super::one_line(&node.name));
+            }
         }
         text
     }

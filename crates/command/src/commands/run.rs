@@ -272,7 +272,8 @@ fn report(args: &RunArgs, view: &GraphView, live: bool, unseen: &Unseen) -> Resu
     say_clamped(view, None, "fyke");
     let mut out = super::output();
     let all = view.nodes.iter().zip(counts::nodes(view));
-    for (node, counted) in all.filter(|(node, _)| node.exported || args.all) {
+    let is_full = args.all || (args.json && args.stats);
+    for (node, counted) in all.filter(|(node, _)| node.exported || is_full) {
         if args.json {
             writeln!(out, "{}", serde_json::to_string(&counted)?)?;
             continue;
@@ -299,9 +300,14 @@ fn report(args: &RunArgs, view: &GraphView, live: bool, unseen: &Unseen) -> Resu
     Ok(())
 }
 
-/// Formats the sum, and the counts of several interfaces and of all nodes, one line each.
+/// Formats the sum, and the counts of several interfaces and of all nodes, one line each; the counters of a node that
+/// are not zero are on a line after it.
 pub fn accounts(view: &GraphView) -> String {
-    let nodes = view.nodes.iter().map(|node| counts::account(&counts::node(node)) + "\n");
+    let nodes = view.nodes.iter().map(|node| {
+        let counters = counts::counters(node);
+        let counters = if counters.is_empty() { counters } else { format!("  {counters}\n") };
+        counts::account(&counts::node(node)) + "\n" + &counters
+    });
     let accounting = counts::accounting(view);
     let interfaces = counts::interface_lines(&accounting, "  ");
     let rings = counts::ring_lines(view, "  ");

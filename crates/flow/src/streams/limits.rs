@@ -84,6 +84,8 @@ pub struct Counters {
     pub evicted: u64,
     /// Flows of other protocols.
     pub datagram_flows: u64,
+    /// Most flows at a time so far.
+    pub most_flows: u64,
     /// Segments with payload.
     pub segments: u64,
     /// Bytes that were delivered.

@@ -2,14 +2,17 @@
 //!
 //! States are in chunks, so growth moves nothing. The index has at least four buckets of 4 bytes per flow and never
 //! grows: its pages are touched only if used. Keys come from packets, so they are hashed with a seed of this table.
-//! Flows that have ended are removed first; of the others, those with one segment since the last look at them, the
-//! oldest first (second chance). Memory: 128 bytes a flow, and its share of the index; both are in large pages where
-//! the kernel has some. Cost: a look-up is one load from the index and one from the chunk, and a segment that is next
-//! in order needs one cache line of it; O(1) per change. Look-ups of a batch overlap ([`Ahead`]).
+//! Flows that have ended are removed first; then those that have had one segment so far, as those of a SYN flood, if
+//! they are more than a quarter; of the others those without a segment since the last look at them, the oldest first
+//! (second chance). Memory: 128 bytes a flow, and its share of the index; both are in large pages where the kernel has
+//! some. Cost: a look-up is one load from the index and one from the chunk, and a segment that is next in order, or not
+//! wanted any more, needs one cache line of it; O(1) per change. Look-ups of a batch overlap ([`Ahead`]).
 
+use super::Segment;
 use super::direction::{Direction, Head, Rest};
+use fyke_frame::walk::view::tcp_flags::{FIN, RST, SYN};
 use fyke_frame::{BATCH_CAPACITY, arch};
-use of_connection::{ACTIVE, ENDED, IPV6, SECOND_IS_FORWARD};
+use of_connection::{ACTIVE, ENDED, IPV6, NEW, SECOND_IS_FORWARD};
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
 
@@ -71,8 +74,15 @@ fn words(address: IpAddr) -> [u64; 2] {
 pub enum List {
     /// Flows that have ended.
     Ended = 0,
+    /// Flows that have had one segment.
+    New = 1,
     /// Others.
-    Open = 1,
+    Open = 2,
+}
+
+impl List {
+    /// All lists, in the order of removal.
+    pub const ALL: [List; 3] = [List::Ended, List::New, List::Open];
 }
 
 /// A flow: the first cache line has all that a segment needs that is next in order, between IPv4 addresses.
@@ -104,6 +114,8 @@ mod of_connection {
     pub const ENDED: u8 = 8;
     /// A segment arrived since the last look at it.
     pub const ACTIVE: u8 = 16;
+    /// It has had one segment.
+    pub const NEW: u8 = 32;
 }
 
 impl Connection {
@@ -167,12 +179,36 @@ impl Connection {
     }
 
     pub fn list(&self) -> List {
-        if self.has(ENDED) { List::Ended } else { List::Open }
+        match self.bits & (ENDED | NEW) {
+            0 => List::Open,
+            NEW => List::New,
+            _ => List::Ended,
+        }
     }
 
     /// True if a segment arrived since the last look at it.
     pub fn is_active(&self) -> bool {
         self.has(ACTIVE)
+    }
+
+    /// True if a segment changes nothing but the time: the pieces of its direction are not wanted any more, it neither
+    /// begins nor ends anything, and the other direction learns nothing from it. Reads one cache line.
+    #[inline]
+    pub fn is_unwanted(
+        &self,
+        from: usize,
+        segment: &Segment<'_>,
+        now_ns: u64,
+        idle_ns: u64,
+    ) -> bool {
+        let other = self.heads[1 - from];
+        self.heads[from].is_settled()
+            && segment.flags & (SYN | FIN | RST) == 0
+            && (segment.acknowledged.is_none() || other.is_settled())
+            && !self.has(NEW)
+            && !self.heads[from].is_late()
+            && !other.is_late()
+            && now_ns.saturating_sub(self.last_ns) <= idle_ns
     }
 
     #[inline]
@@ -182,17 +218,20 @@ impl Connection {
     }
 }
 
-/// Hashes of segments that will arrive in this order, so that their states are loaded before.
+/// Segments that will arrive in this order, so that their states are found and loaded before.
 #[derive(Debug)]
 pub struct Ahead {
+    /// Hashes of their keys, and the places of flows with such a hash.
     hashes: [u32; BATCH_CAPACITY],
+    places: [u32; BATCH_CAPACITY],
     len: usize,
     next: usize,
 }
 
 impl Default for Ahead {
     fn default() -> Ahead {
-        Ahead { hashes: [0; BATCH_CAPACITY], len: 0, next: 0 }
+        let (hashes, places) = ([0; BATCH_CAPACITY], [NONE; BATCH_CAPACITY]);
+        Ahead { hashes, places, len: 0, next: 0 }
     }
 }
 
@@ -206,24 +245,28 @@ impl Ahead {
         }
         let first = &self.hashes[..self.len];
         first.iter().take(2 * AHEAD).for_each(|hash| table.load_bucket(*hash));
-        first.iter().take(AHEAD).for_each(|hash| table.load_flow(*hash));
+        for (place, hash) in self.places.iter_mut().zip(first).take(AHEAD) {
+            *place = table.load_flow(*hash);
+        }
         self.len
     }
 
-    /// Loads what a later segment needs. If other segments arrive than were told, the wrong states are loaded; that
-    /// costs time only.
+    /// Loads what a later segment needs; returns the place where the flow of the next one probably is. If other
+    /// segments arrive than were told, that is another flow's; it costs time only, because the key is compared.
     #[inline]
-    pub fn step(&mut self, table: &Table) {
-        let hashes = &self.hashes[..self.len];
-        if self.next < hashes.len() {
-            if let Some(hash) = hashes.get(self.next + 2 * AHEAD) {
-                table.load_bucket(*hash);
-            }
-            if let Some(hash) = hashes.get(self.next + AHEAD) {
-                table.load_flow(*hash);
-            }
-            self.next += 1;
+    pub fn step(&mut self, table: &Table) -> u32 {
+        let (hashes, next) = (&self.hashes[..self.len], self.next);
+        if next >= hashes.len() {
+            return NONE;
         }
+        if let Some(hash) = hashes.get(next + 2 * AHEAD) {
+            table.load_bucket(*hash);
+        }
+        if let Some(hash) = hashes.get(next + AHEAD) {
+            self.places[next + AHEAD] = table.load_flow(*hash);
+        }
+        self.next += 1;
+        self.places[next]
     }
 }
 
@@ -242,7 +285,9 @@ pub struct Table {
     seeds: [u64; 4],
     len: usize,
     /// Oldest and newest flow of each list.
-    ends: [(u32, u32); 2],
+    ends: [(u32, u32); 3],
+    /// Number of flows of each list.
+    lens: [usize; 3],
 }
 
 fn fold(one: u64, other: u64) -> u64 {
@@ -265,7 +310,8 @@ impl Table {
             places: (capacity + 1).next_power_of_two() as u32 - 1,
             seeds: [1, 2, 3, 4].map(|number: u64| random.hash_one(number)),
             len: 0,
-            ends: [(NONE, NONE); 2],
+            ends: [(NONE, NONE); 3],
+            lens: [0; 3],
         }
     }
 
@@ -297,20 +343,29 @@ impl Table {
         arch::prefetch(&self.buckets[self.bucket(hash)]);
     }
 
-    /// Begins to load the flow that most probably has a hash.
+    /// Begins to load the flow that most probably has a hash; returns its place.
     #[inline]
-    fn load_flow(&self, hash: u32) {
+    fn load_flow(&self, hash: u32) -> u32 {
         let mut at = self.bucket(hash);
         while self.buckets[at] != 0 {
             let entry = self.buckets[at];
             if (entry ^ hash) & !self.places == 0 {
-                if let Some(known) = self.at((entry & self.places) - 1) {
+                let place = (entry & self.places) - 1;
+                if let Some(known) = self.at(place) {
                     arch::prefetch(known);
                 }
-                return;
+                return place;
             }
             at = (at + 1) & (self.buckets.len() - 1);
         }
+        NONE
+    }
+
+    /// The flow at a place, if that has this key.
+    #[inline]
+    pub fn at_if(&mut self, place: u32, key: &Key) -> Option<&mut Connection> {
+        // A place that has become free keeps its key, and has no number.
+        self.at_mut(place).filter(|known| known.has_key(key) && known.number > 0)
     }
 
     /// Finds a flow.
@@ -375,7 +430,7 @@ impl Table {
         }
         self.buckets[at] = hash & !self.places | (place + 1);
         self.len += 1;
-        self.link(place, List::Open);
+        self.link(place, List::New);
         place
     }
 
@@ -426,6 +481,11 @@ impl Table {
         Some(self.ends[list as usize].0).filter(|place| *place != NONE)
     }
 
+    /// Number of flows of a list.
+    pub fn len_of(&self, list: List) -> usize {
+        self.lens[list as usize]
+    }
+
     /// Places of all flows, in the order of their numbers.
     pub fn all(&self) -> Vec<u32> {
         let count = self.chunks.iter().map(Vec::len).sum::<usize>() as u32;
@@ -440,6 +500,7 @@ impl Table {
         if let Some(known) = self.at_mut(place) {
             (known.older, known.newer) = (newest, NONE);
             known.set(ENDED, list == List::Ended);
+            known.set(NEW, list == List::New);
             known.set(ACTIVE, false);
         }
         match self.at_mut(newest) {
@@ -447,11 +508,13 @@ impl Table {
             None => self.ends[list as usize].0 = place,
         }
         self.ends[list as usize].1 = place;
+        self.lens[list as usize] += 1;
     }
 
     fn unlink(&mut self, place: u32) {
         let Some(known) = self.at(place) else { return };
         let (older, newer, list) = (known.older, known.newer, known.list() as usize);
+        self.lens[list] -= 1;
         match self.at_mut(older) {
             Some(before) => before.newer = newer,
             None => self.ends[list].0 = newer,
@@ -516,13 +579,18 @@ mod tests {
                 }
                 None if table.len() < 300 => {
                     let place = table.insert(hash, Connection::new(key, number, 0, 0));
+                    assert_eq!(
+                        (table.oldest(List::New), table.len_of(List::New)),
+                        (Some(place), 1)
+                    );
+                    table.renew(place, List::Open);
                     model.insert(port, (place, number));
                     order.push(place);
                 }
                 None => {}
             }
             assert_eq!(table.oldest(List::Open), order.first().copied());
-            assert_eq!(table.len(), model.len());
+            assert_eq!((table.len(), table.len_of(List::Open)), (model.len(), model.len()));
         }
         assert_eq!(table.all().len(), model.len());
     }

@@ -349,6 +349,42 @@ fn of_two_syns_the_acknowledged_one_counts() {
     assert_eq!(seen.of(1, false), "first!");
 }
 
+/// Flows of one segment leave before established ones, and are not the only ones that leave.
+#[test]
+fn a_flood_of_first_segments_keeps_established_flows() {
+    let limits = Limits { connections: 100, ..Limits::default() };
+    let mut streams = Streams::new(limits, Policy::First);
+    let mut add = |port: u16, number: u32, flags: u8| {
+        let one = Segment { source: end(port), ..segment(number, flags, b"") };
+        streams.segment(&one, SECOND, &mut |_| ()).map(|flow| flow.connection)
+    };
+    let mut known = Vec::new();
+    for port in 0..60 {
+        let connection = add(1_000 + port, 0, SYN);
+        assert_eq!(add(1_000 + port, 1, ACK), connection);
+        known.push(connection);
+    }
+    for port in 0..10_000 {
+        add(10_000 + port, 0, SYN);
+    }
+    for (port, connection) in (0..60).zip(&known) {
+        assert_eq!(add(1_000 + port, 1, ACK), *connection, "{port}");
+    }
+    // Where established flows take the room, new ones get a quarter of it.
+    for port in 0..30 {
+        add(30_000 + port, 0, SYN);
+        add(30_000 + port, 1, ACK);
+    }
+    let first = add(40_000, 0, SYN);
+    for port in 1..20 {
+        add(40_000 + port, 0, SYN);
+    }
+    assert_eq!(add(40_000, 1, ACK), first);
+    let counters = streams.counters();
+    assert_eq!((streams.len(), counters.most_flows), (100, 100));
+    assert_eq!(counters.evicted, counters.connections - 100);
+}
+
 /// States that are loaded ahead, the wrong ones included, change nothing.
 #[test]
 fn announced_segments_are_handled_as_others() {
@@ -363,7 +399,7 @@ fn announced_segments_are_handled_as_others() {
                 .iter()
                 .map(|&(port, number)| Segment {
                     source: end(port),
-                    ..segment(number, ACK, b"abcd")
+                    ..segment(number, if number % 97 == 0 { FIN | ACK } else { ACK }, b"abcd")
                 })
                 .collect();
             if announced {
@@ -371,9 +407,16 @@ fn announced_segments_are_handled_as_others() {
                 assert!(streams.warm(told) >= batch.len() - 2);
             }
             for one in &made {
-                streams.segment(one, SECOND, &mut |piece| {
+                let flow = streams.segment(one, SECOND, &mut |piece| {
                     seen.push((piece.connection, piece.flow, piece.offset, piece.missing));
                 });
+                let Some(Flow { number, connection, .. }) = flow else { continue };
+                seen.push((connection, number, 0, 0));
+                // Of some, enough was seen.
+                if connection.is_multiple_of(5) {
+                    streams.settle(number, connection, true, 1);
+                    streams.settle(number, connection, false, 1);
+                }
             }
         }
         (seen, streams.counters())
@@ -387,6 +430,6 @@ fn announced_segments_are_handled_as_others() {
         })
         .collect();
     let plain = pieces(false, &order);
-    assert!(plain.1.evicted > 0 && plain.0.len() > 1_000);
+    assert!(plain.1.evicted > 0 && plain.1.settled > 10 && plain.0.len() > 1_000);
     assert_eq!(plain, pieces(true, &order));
 }

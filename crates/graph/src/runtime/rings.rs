@@ -17,7 +17,7 @@ use fyke_capture::Next;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// Longest wait for frames or for outputs before a worker does its other work.
 const PATIENCE: Duration = Duration::from_millis(20);
@@ -220,6 +220,5 @@ impl Worker<'_> {
 
 /// Time before which a quiet ring has handed over all frames, in nanoseconds.
 fn settled_ns() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.saturating_sub(SETTLED).as_nanos()).unwrap_or(u64::MAX)
+    fyke_flow::clock::system_before_ns(SETTLED)
 }

@@ -1,4 +1,4 @@
-//! Class `flows`: writes a record for each conversation, as JSON lines or IPFIX, and passes every frame.
+//! Class `flows`: writes a record for each conversation, as JSON lines, Arrow or IPFIX, and passes every frame.
 //!
 //! [`fyke_flow::records`] tells what a flow is and when it ends. In a live capture, where frames are as recent as the
 //! system's clock, that clock ends silent flows if no frame arrives. If the records cannot be written, the node fails;
@@ -6,30 +6,50 @@
 //! missing in each direction's stream; after a node that classifies, the class values. Cost: a header walk and a hash
 //! look-up per frame.
 
+mod arrow;
 mod ipfix;
 
 use crate::node::{Arrival, Class, Counter, Emitted, FrameFlow, MakeError, Node, NodeError, Opens};
 use crate::node::{Parameter, Settings};
+use arrow::Batches;
 use fyke_capture::Output;
-use fyke_flow::Flows;
+use fyke_flow::{Flows, clock};
 use fyke_flow::records::{End, Limits, Packet, Record, Side};
 use fyke_flow::streams::{Event, Flow, Piece};
 use fyke_frame::{Mask, walk};
 use ipfix::Exporter;
 use std::io;
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// Bytes that wait before the node takes no more frames.
 const BUFFER: usize = 1 << 18;
-/// Largest age of a frame on arrival in a live capture.
-const LIVE_NS: u64 = 5_000_000_000;
-const FORMATS: [&str; 2] = ["json", "ipfix"];
+const FORMATS: [&str; 4] = ["json", "ipfix", "arrow", "arrow-stream"];
+
+/// Format of the records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Json,
+    Ipfix,
+    Arrow,
+    ArrowStream,
+}
+
+/// Formats in the order of [`FORMATS`].
+const ALL_FORMATS: [Format; 4] = [Format::Json, Format::Ipfix, Format::Arrow, Format::ArrowStream];
+/// Ends of file names that choose a format.
+const ENDS: [(&str, Format); 4] = [
+    (".ipfix", Format::Ipfix),
+    (".arrow", Format::Arrow),
+    (".feather", Format::Arrow),
+    (".arrows", Format::ArrowStream),
+];
 
 enum Target {
     Json(Output),
+    Arrow(Box<Batches>, Output),
     Ipfix(Exporter, Output),
     Collector(Exporter, UdpSocket),
 }
@@ -52,12 +72,6 @@ struct FlowNode {
     connections: Connections,
 }
 
-/// The system's clock, in nanoseconds since 1970.
-fn clock_ns() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
-}
-
 impl Records {
     fn add(&mut self, record: &Record) {
         self.written[record.end as usize - 1] += 1;
@@ -66,8 +80,9 @@ impl Records {
                 json(record, out.buffer());
                 out.mark(true);
             }
+            Target::Arrow(batches, out) => batches.add(record, clock::system_ns(), out),
             Target::Ipfix(exporter, _) | Target::Collector(exporter, _) => {
-                let full = exporter.add(record, clock_ns());
+                let full = exporter.add(record, clock::system_ns());
                 self.send(full);
             }
         }
@@ -76,7 +91,7 @@ impl Records {
     fn send(&mut self, message: Option<Vec<u8>>) {
         let Some(message) = message else { return };
         match &mut self.target {
-            Target::Json(_) => {}
+            Target::Json(_) | Target::Arrow(..) => {}
             Target::Ipfix(_, out) => {
                 out.buffer().extend(message);
                 out.mark(true);
@@ -87,23 +102,40 @@ impl Records {
         }
     }
 
-    /// Makes a message of the records that wait for others.
-    fn complete(&mut self) {
-        let (Target::Ipfix(exporter, _) | Target::Collector(exporter, _)) = &mut self.target else {
-            return;
-        };
-        let message = exporter.take(clock_ns());
-        self.send(message);
+    /// Hands over the records that have waited for others for long enough.
+    fn advance(&mut self) {
+        let now_ns = clock::system_ns();
+        match &mut self.target {
+            Target::Json(_) => {}
+            Target::Arrow(batches, out) => batches.advance(now_ns, out),
+            Target::Ipfix(exporter, _) | Target::Collector(exporter, _) => {
+                let message = exporter.take(now_ns);
+                self.send(message);
+            }
+        }
+    }
+
+    /// Hands over all records; there will be no more.
+    fn end(&mut self) {
+        match &mut self.target {
+            Target::Arrow(batches, out) => batches.end(out),
+            _ => self.advance(),
+        }
     }
 
     fn output(&mut self) -> Option<&mut Output> {
         match &mut self.target {
-            Target::Json(out) | Target::Ipfix(_, out) => Some(out),
+            Target::Json(out) | Target::Arrow(_, out) | Target::Ipfix(_, out) => Some(out),
             Target::Collector(..) => None,
         }
     }
 
     fn drain(&mut self, patience: Duration) -> Result<bool, NodeError> {
+        if let Target::Arrow(batches, _) = &mut self.target
+            && let Some(error) = batches.error()
+        {
+            return Err(NodeError::new(error));
+        }
         let Some(out) = self.output() else { return Ok(true) };
         out.drain(Some(patience)).map_err(NodeError::new)
     }
@@ -151,6 +183,12 @@ impl Connections {
 /// Letters of TCP flags, from the lowest bit.
 const FLAGS: &[u8; 8] = b"FSRPAUEC";
 
+/// The letters of TCP flags that are set.
+fn flags(tcp_flags: u8) -> impl Iterator<Item = char> {
+    let all = FLAGS.iter().enumerate();
+    all.filter(move |(bit, _)| tcp_flags >> bit & 1 == 1).map(|(_, letter)| char::from(*letter))
+}
+
 /// Writes a record as a line.
 fn json(record: &Record, out: &mut Vec<u8>) {
     let Record { protocol, source, destination, start_ns, end_ns, .. } = record;
@@ -168,8 +206,7 @@ fn json(record: &Record, out: &mut Vec<u8>) {
         let Side { packets, bytes, tcp_flags, missing_bytes } = side;
         let _ =
             write!(out, ",\"{name}\":{{\"packets\":{packets},\"bytes\":{bytes},\"tcp_flags\":\"");
-        let set = FLAGS.iter().enumerate().filter(|(bit, _)| tcp_flags >> bit & 1 == 1);
-        out.extend(set.map(|(_, letter)| letter));
+        out.extend(flags(tcp_flags).map(|letter| letter as u8));
         out.extend(b"\"");
         if missing_bytes > 0 {
             let _ = write!(out, ",\"missing_bytes\":{missing_bytes}");
@@ -215,8 +252,10 @@ impl Node for FlowNode {
         }
         missing(flows, connections, usize::MAX);
         if let Some((_, frame)) = arrival.frames().last() {
-            let age = clock_ns().checked_sub(frame.timestamp_ns);
-            *is_live = age.is_some_and(|age| age <= LIVE_NS);
+            *is_live = clock::is_live(frame.timestamp_ns);
+        }
+        if let Target::Arrow(..) = records.target {
+            records.advance();
         }
         if records.output().is_some_and(|out| out.waiting() >= BUFFER) {
             records.drain(Duration::ZERO)?;
@@ -227,9 +266,9 @@ impl Node for FlowNode {
     fn tick(&mut self, _: &mut Emitted) -> Result<(), NodeError> {
         let FlowNode { flows, records, is_live, .. } = self;
         if *is_live {
-            flows.expire(clock_ns(), &mut |record| records.add(record));
+            flows.expire(clock::system_ns(), &mut |record| records.add(record));
         }
-        records.complete();
+        records.advance();
         records.drain(Duration::ZERO).map(drop)
     }
 
@@ -247,7 +286,7 @@ impl Node for FlowNode {
     fn finish(&mut self, _: &mut Emitted) -> Result<(), NodeError> {
         let FlowNode { flows, records, .. } = self;
         flows.finish(&mut |record| records.add(record));
-        records.complete();
+        records.end();
         self.is_finished = true;
         Ok(())
     }
@@ -259,6 +298,10 @@ impl Node for FlowNode {
         let open = [("open", self.flows.open() as u64), ("not_ip", self.other)];
         let lost = match target {
             Target::Json(out) | Target::Ipfix(_, out) => ("lost_writes", out.lost()),
+            Target::Arrow(batches, out) => {
+                let waiting = if out.is_closed() { batches.waiting() } else { 0 };
+                ("lost_writes", out.lost() + waiting)
+            }
             Target::Collector(..) => ("refused_datagrams", *refused),
         };
         let all = [records].into_iter().chain(ends).chain(open).chain([lost]);
@@ -276,27 +319,32 @@ fn limits(settings: &Settings) -> Result<Limits, MakeError> {
     })
 }
 
-/// Reads the format: that of `format=`, else IPFIX for collectors and `.ipfix` files.
-fn is_ipfix(settings: &Settings) -> Result<bool, MakeError> {
+/// Reads the format: that of `format=`, else IPFIX for collectors, else that of the file's name.
+fn format(settings: &Settings) -> Result<Format, MakeError> {
     let target = settings.text("expression").unwrap_or("-");
-    let format = settings.choice("format", &FORMATS)?;
-    let other = [".parquet", ".arrow", ".feather"].into_iter().find(|end| target.ends_with(end));
-    if let (Some(end), None) = (other, settings.text("format")) {
-        let message = format!("records are not written as `{end}`; expected .json or .ipfix, or a format=");
+    let is_given = settings.text("format").is_some();
+    let chosen = ALL_FORMATS[settings.choice("format", &FORMATS)?];
+    if target.starts_with("udp:") {
+        return match is_given && chosen != Format::Ipfix {
+            true => Err(MakeError::new("format", "a collector gets IPFIX; write others to a file")),
+            false => Ok(Format::Ipfix),
+        };
+    }
+    if is_given {
+        return Ok(chosen);
+    }
+    if target.ends_with(".parquet") {
+        let message = "records are not written as `.parquet`; expected .arrow, .json or .ipfix, \
+            or a format=";
         return Err(MakeError::new("expression", message));
     }
-    let is_collector = target.starts_with("udp:");
-    if is_collector && format == 0 && settings.text("format").is_some() {
-        return Err(MakeError::new("format", "a collector gets IPFIX; write JSON to a file"));
-    }
-    Ok(is_collector
-        || format == 1
-        || (settings.text("format").is_none() && target.ends_with(".ipfix")))
+    let by_name = ENDS.iter().find(|(end, _)| target.ends_with(end));
+    Ok(by_name.map_or(Format::Json, |(_, format)| *format))
 }
 
 fn check(settings: &Settings) -> Result<(), MakeError> {
     limits(settings)?;
-    is_ipfix(settings)?;
+    format(settings)?;
     settings.number_or("domain", 0..=u64::from(u32::MAX), 1).map(drop)
 }
 
@@ -315,15 +363,25 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
     let domain = settings.number_or("domain", 0..=u64::from(u32::MAX), 1)? as u32;
     let refused = |error: &dyn std::fmt::Display| MakeError::refused("expression", error);
     let output = || fyke_capture::create_output(Path::new(text), fyke_capture::PRIVATE);
-    let target = match (is_ipfix(settings)?, text.strip_prefix("udp:")) {
+    let format = format(settings)?;
+    if text == "-" && format != Format::Json && io::stdout().is_terminal() {
+        let message = "this format is not for a terminal; give a file or a pipe, or format=json";
+        return Err(MakeError::new("expression", message));
+    }
+    let target = match (format, text.strip_prefix("udp:")) {
         (_, Some(end)) => Target::Collector(
             Exporter::new(domain),
             collector(end).map_err(|error| refused(&error))?,
         ),
-        (true, None) => {
+        (Format::Ipfix, None) => {
             Target::Ipfix(Exporter::new(domain), output().map_err(|error| refused(&error))?)
         }
-        (false, None) => Target::Json(output().map_err(|error| refused(&error))?),
+        (Format::Arrow | Format::ArrowStream, None) => {
+            let mut out = output().map_err(|error| refused(&error))?;
+            let batches = Batches::new(format == Format::Arrow, &mut out);
+            Target::Arrow(Box::new(batches.map_err(|error| refused(&error))?), out)
+        }
+        (Format::Json, None) => Target::Json(output().map_err(|error| refused(&error))?),
     };
     let records = Records { target, written: [0; End::ALL.len()], refused: 0 };
     Ok(Box::new(FlowNode {
@@ -340,12 +398,12 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
 pub const CLASS: Class = Class {
     name: "flows",
     aliases: &["netflow"],
-    summary: "writes a record for each conversation, as JSON lines or IPFIX; passes every frame",
+    summary: "writes a record for each conversation, as JSON lines, Arrow or IPFIX; passes every frame",
     parameters: &[
         Parameter { name: "expression", summary: "a file, - (default), or udp:HOST:PORT" },
         Parameter {
             name: "format",
-            summary: "json (default) or ipfix (default for .ipfix and udp)",
+            summary: "json (default), arrow (.arrow), arrow-stream (.arrows) or ipfix (.ipfix, udp)",
         },
         Parameter { name: "idle", summary: "seconds of silence that end a flow (60)" },
         Parameter { name: "active", summary: "seconds after which a long flow is reported (300)" },

@@ -12,8 +12,8 @@
 //! copy of each frame that changes or waits.
 
 use crate::node::{Arrival, BatchEvent, Counter, Emitted, FrameFlow, Node, NodeError, Pause};
-use crate::waiting::{Bounds, Copied, clock_ns, is_recent};
-use fyke_flow::Fragment;
+use crate::waiting::{Bounds, Copied, is_recent};
+use fyke_flow::{Fragment, clock};
 use fyke_flow::streams::{Event, Piece};
 use fyke_frame::{Frame, Mask, walk};
 use fyke_ruler::substitution::{Open, Substitution};
@@ -419,7 +419,7 @@ impl Node for StreamRewriter {
     }
 
     fn tick(&mut self, emitted: &mut Emitted) -> Result<(), NodeError> {
-        let now_ns = self.is_live.then(clock_ns);
+        let now_ns = self.is_live.then(clock::system_ns);
         self.release(emitted, now_ns, false);
         Ok(())
     }

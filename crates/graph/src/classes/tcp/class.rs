@@ -22,12 +22,9 @@ use crate::node::{
 };
 use fyke_flow::records::Packet;
 use fyke_flow::streams::{Event, Flow, On, Piece, Segment};
-use fyke_flow::{Fragment, Reassembler, Streams};
+use fyke_flow::{Fragment, Reassembler, Streams, clock};
 use fyke_frame::{Frame, Mask, walk};
-use std::time::{Duration, SystemTime};
 
-/// Largest age of a frame on arrival in a live capture.
-const LIVE: Duration = Duration::from_secs(5);
 /// Number of flows from which the look-ups of a batch are made to overlap: their states do not fit the cache.
 const MANY: usize = 8_192;
 
@@ -41,12 +38,6 @@ struct Table {
     checks: bool,
 }
 
-/// The system's clock, in nanoseconds since 1970.
-fn clock_ns() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
-}
-
 impl Table {
     fn new(settings: &Settings) -> Result<Table, MakeError> {
         let (limits, handling) = settings::read(settings)?;
@@ -58,8 +49,7 @@ impl Table {
     /// Notes whether the last frame that arrives is recent.
     fn note_time(&mut self, arrival: &Arrival<'_>) {
         if let Some((_, frame)) = arrival.frames().last() {
-            let age = clock_ns().checked_sub(frame.timestamp_ns).map(Duration::from_nanos);
-            self.is_live = age.is_some_and(|age| age <= LIVE);
+            self.is_live = clock::is_live(frame.timestamp_ns);
         }
     }
 
@@ -71,6 +61,8 @@ impl Table {
             ("midstream", counters.midstream),
             ("evicted", counters.evicted),
             ("datagram_flows", counters.datagram_flows),
+            ("flows", self.streams.len() as u64),
+            ("most_flows", counters.most_flows),
             ("delivered_bytes", counters.delivered_bytes),
             ("repeated_bytes", counters.repeated_bytes),
             ("contradicting_bytes", counters.contradicting_bytes),
@@ -224,7 +216,8 @@ impl Node for Tcp {
             let streams = &mut self.0.streams;
             match pause {
                 Some(Pause::Tick) if self.0.is_live => {
-                    streams.expire_events(clock_ns(), &mut |event| flows.add(0, &[], &event));
+                    let mut add = |event: Event<'_>| flows.add(0, &[], &event);
+                    streams.expire_events(clock::system_ns(), &mut add);
                 }
                 Some(Pause::End) => {
                     streams.finish_events(&mut |_, event| flows.add(0, &[], &event));

@@ -9,7 +9,7 @@
 //! The time of a piece is that of the frame that completed it; the time of a piece emitted at the end of the graph is
 //! that of the last segment of its connection. Cost: a copy of each payload.
 
-use super::{Table, clock_ns};
+use super::Table;
 use crate::node::{Arrival, Counter, Emitted, Node, NodeError, PIECES};
 use fyke_flow::Fragment;
 use fyke_flow::streams::{Piece, Segment};
@@ -135,7 +135,7 @@ impl Node for Pieces {
     fn tick(&mut self, emitted: &mut Emitted) -> Result<(), NodeError> {
         let Pieces { table, numbers, source, .. } = self;
         if table.is_live {
-            let now_ns = clock_ns();
+            let now_ns = fyke_flow::clock::system_ns();
             let frame = Frame { timestamp_ns: now_ns, ..Frame::new(PIECES, &[]) };
             table.streams.expire(now_ns, &mut |piece| {
                 put(numbers, emitted, *source, &frame, &piece);

@@ -72,7 +72,7 @@ fn find<'a>(plan: &'a Plan, name: Option<&str>) -> Result<&'a PlanNode, String> 
     let listed = || all.iter().map(|node| node.name.as_str()).collect::<Vec<_>>().join(", ");
     match (name, &all[..]) {
         (_, []) => Err("no node of this graph has filters: put (bpf) into it".to_owned()),
-        (None, [one]) => Ok(one),
+        (None, [one]) => Ok(*one),
         (None, _) => Err(format!("several nodes have filters; name one with --node: {}", listed())),
         (Some(name), _) => {
             let is_named = |node: &&&PlanNode| node.name == name || node.tags.contains(name);

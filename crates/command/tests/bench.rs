@@ -109,10 +109,14 @@ fn share_measures_readers_beside_tcpdump() {
             assert_eq!(figure(&all, case, engine, "lost"), Some(0.0), "{case} {engine}");
         }
     }
-    // A frame of 100 bytes and its head, once for both readers.
-    let stored = figure(&all, "all-2", "fyke", "stored");
-    assert!(stored.is_some_and(|bytes| (100.0..150.0).contains(&bytes)), "{stored:?}");
     for engine in ["fyke", "serve"] {
+        // A frame of 100 bytes and its head, once for both readers.
+        let stored = figure(&all, "all-2", engine, "stored by the writer");
+        assert!(stored.is_some_and(|bytes| (100.0..150.0).contains(&bytes)), "{stored:?}");
+        let ratio = figure(&all, "all-2", engine, "stored, of one reader's");
+        assert!(ratio.is_some_and(|ratio| (0.99..1.01).contains(&ratio)), "{engine} {ratio:?}");
+        let idle = figure(&all, "all-2", engine, "while no frame arrives");
+        assert!(idle.is_some_and(|percent| (0.0..50.0).contains(&percent)), "{idle:?}");
         assert_eq!(figure(&all, "stop", engine, "lost by the others"), Some(0.0), "{engine}");
         assert_eq!(figure(&all, "join", engine, "lost by the others"), Some(0.0), "{engine}");
         assert!(figure(&all, "join", engine, "to connect, median") > Some(0.0), "{engine}");

@@ -14,6 +14,23 @@ fn capture(filter: &str) -> Running {
     running
 }
 
+/// Starts a graph that can be edited.
+fn graph(texts: &[&str]) -> Running {
+    let mut command = Command::new(FYKE);
+    command.arg("run").args(texts).stdout(Stdio::null());
+    let running = Running::start(&mut command);
+    running.hear("running");
+    running
+}
+
+/// The number of the pass with this text.
+fn number_of(of: &Running, text: &str) -> String {
+    let shown = of.ctl(&["show"]);
+    let line = shown.lines().find(|line| line.contains(text));
+    let line = line.unwrap_or_else(|| panic!("no {text}: {shown}"));
+    line.split_whitespace().nth(1).unwrap().to_owned()
+}
+
 fn pass(of: &Running, calls: &[&str]) -> Output {
     let mut command = Command::new(FYKE);
     command.args(["ctl", "--pid", &of.child.id().to_string(), "pass"]).args(calls);
@@ -103,4 +120,65 @@ fn a_refused_call_names_itself_and_nothing_has_changed() {
     assert!(said.contains("epoch 2 edited passes by hand"), "{said}");
     dump.signal("INT");
     assert!(dump.end().success(), "{}", dump.said());
+}
+
+#[test]
+fn passes_of_a_node_are_edited_while_a_graph_runs() {
+    if !inside("passes_of_a_node_are_edited_while_a_graph_runs") {
+        return;
+    }
+    veth();
+    let text = "(device, v1) > {kept}(bpf, expression=tcp, live=y) > (packetcount, export=y)";
+    let mut run = graph(&[text]);
+    send(100, 60);
+    run.settle(100);
+    let calls = ["new", "select 0 ether-ip-udp-nonfrag", "select 1 port-dst", "add 1 5002"];
+    let answer = run.ctl(&[&["pass"], &calls[..]].concat());
+    assert!(answer.contains("epoch 1"), "{answer}");
+    let id = number_of(&run, "destination port = 5002");
+    send(100, 60);
+    run.wait_for("200 seen = 50 accepted + 150 rejected");
+    // The node is named, and another text does not change its passes.
+    run.ctl(&["pass", "--node", "kept", &format!("add {id}.1 5001")]);
+    run.ctl(&["add", "(device, v1) > {other}(bpf, expression=icmp, live=y) > (packetcount)"]);
+    send(100, 60);
+    run.wait_for("300 seen = 150 accepted + 150 rejected");
+    for (calls, told) in [
+        (&["new"][..], "name one with --node: kept, other"),
+        (&["--node", "last", "new"], "no node \"last\" has filters"),
+        (&["--node", "kept", "del 999"], "999"),
+    ] {
+        let said = refused(&run, calls);
+        assert!(said.contains(told), "{calls:?}: {said}");
+    }
+    // An edit of the node's text leaves its passes as they are.
+    run.ctl(&["set", &text.replace("tcp", "arp")]);
+    run.ctl(&["pass", &format!("remove {id}.1 5001")]);
+    send(100, 60);
+    run.wait_for("400 seen = 200 accepted + 200 rejected");
+    let log = run.ctl(&["log"]);
+    assert!(log.contains("root (fyke ctl") && log.contains(", 4 calls on passes"), "{log}");
+    let epochs = log.lines().filter(|line| line.contains("call")).count();
+    assert_eq!(epochs, 3, "{log}");
+    run.ctl(&["pass", &format!("del {id}")]);
+    send(100, 60);
+    run.wait_for("500 seen = 200 accepted + 300 rejected");
+    run.signal("INT");
+    assert!(run.end().success(), "{}", run.said());
+}
+
+#[test]
+fn a_graph_without_passes_of_its_own_refuses_the_calls() {
+    if !inside("a_graph_without_passes_of_its_own_refuses_the_calls") {
+        return;
+    }
+    veth();
+    let mut run = graph(&["(device, v1) > (packetcount)"]);
+    let said = refused(&run, &["new"]);
+    assert!(said.contains("no node of this graph has filters"), "{said}");
+    run.ctl(&["set", "(device, v1) > (demux, expression=\"udp => 1\") -1-> (packetcount)"]);
+    let said = refused(&run, &["new"]);
+    assert!(said.contains("expected a node of class bpf"), "{said}");
+    run.signal("INT");
+    assert!(run.end().success(), "{}", run.said());
 }

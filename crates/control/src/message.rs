@@ -62,6 +62,9 @@ pub enum Request {
     Passes {
         /// The calls, in their order. At most [`MAX_CHANGES`].
         calls: Vec<PassCall>,
+        /// Tag or name of the node with the passes, for a fyke with several.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        node: Option<String>,
     },
     /// Takes an edit back by a new one: answered by [`Response::Ok`].
     Undo {

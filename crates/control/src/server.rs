@@ -429,7 +429,7 @@ fn check_limits(request: &Request) -> Result<(), String> {
             "{} changes are more than the {MAX_CHANGES} of one edit; make several edits",
             changes.len()
         )),
-        Request::Passes { calls } if calls.len() > MAX_CHANGES => Err(format!(
+        Request::Passes { calls, .. } if calls.len() > MAX_CHANGES => Err(format!(
             "{} calls are more than the {MAX_CHANGES} of one edit; make several edits",
             calls.len()
         )),

@@ -39,10 +39,11 @@ pub fn handle(
             Err(error) => (Err(error.to_string()), None),
         },
         Request::Log { last } => return Ok(log(filters, last)),
-        Request::Passes { calls } => {
-            return match filters.by_hand() {
-                Some(filters) => Ok(passes::edit(filters, &calls, author, started)),
-                None => Err(Request::Passes { calls }),
+        Request::Passes { calls, node } => {
+            return match filters.by_hand(node.as_deref()) {
+                Some(Ok(set)) => Ok(passes::edit((filters, &set), &calls, author, started)),
+                Some(Err(message)) => Ok(Response::Error { message }),
+                None => Err(Request::Passes { calls, node }),
             };
         }
         other => return Err(other),

@@ -41,9 +41,17 @@ pub trait Edits {
     /// Remarks on an edit that added these texts.
     fn remarks(&self, ids: &[u64]) -> Vec<String>;
 
-    /// The set of passes that can be edited one by one, if there is one.
-    fn by_hand(&self) -> Option<&FilterSet> {
+    /// The passes that can be edited one by one: those of a node, or the only ones. `None` if no passes can.
+    ///
+    /// # Errors
+    /// There is no such node, or there are several.
+    fn by_hand(&self, _node: Option<&str>) -> Option<Result<FilterSet, String>> {
         None
+    }
+
+    /// Notes an edit of these passes that began `epoch` of their set. Returns the epoch that it began here.
+    fn edited_by_hand(&self, epoch: u64, _author: Author, _calls: u64) -> u64 {
+        epoch
     }
 }
 
@@ -71,8 +79,11 @@ impl Edits for FilterSet {
         self.notes(ids).into_iter().chain(same).collect()
     }
 
-    fn by_hand(&self) -> Option<&FilterSet> {
-        Some(self)
+    fn by_hand(&self, node: Option<&str>) -> Option<Result<FilterSet, String>> {
+        Some(match node {
+            None => Ok(self.clone()),
+            Some(name) => Err(format!("node {name:?}: this fyke has one filter; name no node")),
+        })
     }
 }
 
@@ -101,6 +112,19 @@ pub trait Logged: Send + Sync {
     /// Remarks on the last edit.
     fn remarks(&self) -> Vec<String> {
         Vec::new()
+    }
+
+    /// As [`Edits::by_hand`].
+    ///
+    /// # Errors
+    /// There is no such node, or there are several.
+    fn by_hand(&self, _node: Option<&str>) -> Option<Result<FilterSet, String>> {
+        None
+    }
+
+    /// Counts an edit of passes by hand, and returns its epoch.
+    fn next_epoch(&self) -> u64 {
+        self.epoch()
     }
 }
 
@@ -364,5 +388,19 @@ impl<T: Logged> Edits for T {
 
     fn remarks(&self, _: &[u64]) -> Vec<String> {
         Logged::remarks(self)
+    }
+
+    fn by_hand(&self, node: Option<&str>) -> Option<Result<FilterSet, String>> {
+        Logged::by_hand(self, node)
+    }
+
+    fn edited_by_hand(&self, _: u64, author: Author, calls: u64) -> u64 {
+        let ledger = self.ledger();
+        let _one = lock(&ledger.editing);
+        let epoch = self.next_epoch();
+        let forgotten = lock(&ledger.state).journal.by_hand(epoch, author, calls);
+        // Freed without the lock.
+        drop(forgotten);
+        epoch
     }
 }

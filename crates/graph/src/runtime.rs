@@ -10,6 +10,7 @@
 //! per node and batch.
 //! Source: FFPF, sections 2.2 and 2.6.
 
+mod by_hand;
 mod engine;
 mod handle;
 mod merge;

@@ -155,11 +155,11 @@ impl Memory {
             return;
         }
         let before = into.len();
-        into.reserve(count * WORD);
-        for at in first..first + count {
+        into.resize(before + count * WORD, 0);
+        let (words, _) = into[before..].as_chunks_mut::<WORD>();
+        for (at, word) in (first..).zip(words) {
             // SAFETY: inside the mapping, as checked for all words; see `load`.
-            let word = unsafe { self.base.add(at).as_ref() }.load(Ordering::Relaxed);
-            into.extend_from_slice(&word.to_le_bytes());
+            *word = unsafe { self.base.add(at).as_ref() }.load(Ordering::Relaxed).to_le_bytes();
         }
         into.truncate(before + len);
     }

@@ -68,6 +68,8 @@ impl Meter {
 struct Reader {
     user: u32,
     group: Group,
+    /// Place of the group among the [`Groups`].
+    at: usize,
     index: Index,
     snaplen: usize,
     /// Numbers of the filters that it follows.
@@ -199,14 +201,61 @@ struct Shared {
     readers: usize,
 }
 
+/// The groups, each at a place that a frame finds without a search.
+#[derive(Debug, Default)]
+struct Groups {
+    places: HashMap<Group, usize>,
+    list: Vec<Option<Shared>>,
+}
+
+impl Groups {
+    /// The place of a group.
+    fn place(&self, group: &Group) -> Option<usize> {
+        self.places.get(group).copied()
+    }
+
+    fn get(&self, place: usize) -> Option<&Shared> {
+        self.list.get(place)?.as_ref()
+    }
+
+    fn get_mut(&mut self, place: usize) -> Option<&mut Shared> {
+        self.list.get_mut(place)?.as_mut()
+    }
+
+    /// Adds a group that is not there; returns its place.
+    fn add(&mut self, group: Group, shared: Shared) -> usize {
+        let free = self.list.iter().position(Option::is_none);
+        let place = free.unwrap_or_else(|| {
+            self.list.push(None);
+            self.list.len() - 1
+        });
+        self.list[place] = Some(shared);
+        self.places.insert(group, place);
+        place
+    }
+
+    fn remove(&mut self, group: &Group) -> Option<Shared> {
+        let place = self.places.remove(group)?;
+        self.list.get_mut(place)?.take()
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Shared> {
+        self.list.iter().flatten()
+    }
+
+    fn len(&self) -> usize {
+        self.places.len()
+    }
+}
+
 /// All readers.
 #[derive(Debug)]
 pub struct Table {
     interface: Interface,
     readers: BTreeMap<u64, Reader>,
     /// Readers that follow a filter.
-    followers: HashMap<u64, Vec<u64>>,
-    groups: HashMap<Group, Shared>,
+    followers: BTreeMap<u64, Vec<u64>>,
+    groups: Groups,
     /// Frames evaluated.
     evaluated: u64,
     /// Bytes copied for groups that are gone.
@@ -230,8 +279,8 @@ impl Table {
         Table {
             interface,
             readers: BTreeMap::new(),
-            followers: HashMap::new(),
-            groups: HashMap::new(),
+            followers: BTreeMap::new(),
+            groups: Groups::default(),
             evaluated: 0,
             copied: 0,
             last,
@@ -288,26 +337,18 @@ impl Table {
         from: Resuming,
     ) -> Result<Descriptors, RingError> {
         let mut index = Index::starting_at(PLACES, self.interface.link, from.pushed)?;
-        let shared = match self.groups.get_mut(group) {
-            Some(shared) => shared,
+        let at = match self.groups.place(group) {
+            Some(place) => place,
             None => {
                 let snaplen = self.interface.snaplen.min(group.snaplen);
                 let interface = Interface { snaplen, ..self.interface.clone() };
                 let buffer = Buffer::create(memory, &interface)?;
-                self.groups.entry(group.clone()).or_insert(Shared { buffer, readers: 0 })
+                self.groups.add(group.clone(), Shared { buffer, readers: 0 })
             }
         };
-        if let Some(origin) = shared.buffer.origin() {
-            index.comes_from(0, origin);
-        }
-        let copy = |fd: std::os::fd::BorrowedFd<'_>| fd.try_clone_to_owned().map_err(duplicating);
-        let descriptors = (copy(shared.buffer.packets().fd()), copy(index.fd()));
-        let (Ok(packets), Ok(own_index)) = descriptors else {
-            let error = descriptors.0.err().or(descriptors.1.err());
-            self.drop_empty_groups();
-            return Err(error.unwrap_or_else(|| duplicating(io::Error::last_os_error())));
-        };
-        shared.readers += 1;
+        let descriptors = self.descriptors(at, &mut index);
+        let [packets, own_index] = descriptors.inspect_err(|_| self.drop_if_empty(group))?;
+        self.groups.get_mut(at).into_iter().for_each(|shared| shared.readers += 1);
         self.last.fetch_max(from.number, Ordering::Relaxed);
         let slot = Some(from.slot).filter(|slot| *slot != usize::MAX);
         if let Some(slot) = slot {
@@ -322,6 +363,7 @@ impl Table {
         let reader = Reader {
             user,
             group: group.clone(),
+            at,
             index,
             snaplen,
             follows: Vec::new(),
@@ -344,19 +386,33 @@ impl Table {
         let of_user = || self.readers.values().filter(|one| one.user == user);
         let buffers: HashSet<&Group> = of_user().map(|one| &one.group).chain([group]).collect();
         let size = |group: &&Group| {
-            self.groups.get(*group).map_or(memory, |shared| shared.buffer.packets().bytes())
+            let shared = self.groups.place(group).and_then(|place| self.groups.get(place));
+            shared.map_or(memory, |shared| shared.buffer.packets().bytes())
         };
         (of_user().count() + 1) * INDEX_BYTES + buffers.iter().map(size).sum::<usize>()
     }
 
-    fn drop_empty_groups(&mut self) {
-        let copied = &mut self.copied;
-        self.groups.retain(|_, shared| {
-            if shared.readers == 0 {
-                *copied += shared.buffer.copied();
-            }
-            shared.readers > 0
-        });
+    /// What a reader maps: the packet buffer of its group, and its index.
+    fn descriptors(&self, at: usize, index: &mut Index) -> Result<Descriptors, RingError> {
+        let shared =
+            self.groups.get(at).ok_or_else(|| duplicating(io::ErrorKind::NotFound.into()))?;
+        if let Some(origin) = shared.buffer.origin() {
+            index.comes_from(0, origin);
+        }
+        let copy = |fd: BorrowedFd<'_>| fd.try_clone_to_owned().map_err(duplicating);
+        Ok([copy(shared.buffer.packets().fd())?, copy(index.fd())?])
+    }
+
+    /// Removes a group that has no reader; returns it, so that the caller frees it.
+    fn take_if_empty(&mut self, group: &Group) -> Option<Shared> {
+        let place = self.groups.place(group)?;
+        let shared = self.groups.get(place).filter(|shared| shared.readers == 0)?;
+        self.copied += shared.buffer.copied();
+        self.groups.remove(group)
+    }
+
+    fn drop_if_empty(&mut self, group: &Group) {
+        drop(self.take_if_empty(group));
     }
 
     /// Sets the filters that a reader follows, from the next batch on. Returns the number of its frames before that.
@@ -427,7 +483,7 @@ impl Table {
     /// that it has read and lost.
     pub fn behind(&self, reader: u64, told: u64) -> (u64, u64) {
         let Some(one) = self.readers.get(&reader) else { return (0, 0) };
-        let Some(shared) = self.groups.get(&one.group) else { return (0, 0) };
+        let Some(shared) = self.groups.get(one.at) else { return (0, 0) };
         let pushed = one.index.pushed();
         let position = one.waker.as_ref().map_or(0, Waker::position).max(told).min(pushed);
         let oldest = one.index.oldest_held(shared.buffer.packets());
@@ -451,13 +507,10 @@ impl Table {
         let gone = self.readers.remove(&reader);
         let mut empty = None;
         if let Some(one) = &gone
-            && let Some(shared) = self.groups.get_mut(&one.group)
+            && let Some(shared) = self.groups.get_mut(one.at)
         {
             shared.readers -= 1;
-            if shared.readers == 0 {
-                self.copied += shared.buffer.copied();
-                empty = self.groups.remove(&one.group);
-            }
+            empty = self.take_if_empty(&one.group);
         }
         (gone, empty)
     }
@@ -646,7 +699,7 @@ impl Table {
     /// Stores a frame, known by its batch and its index there, for a reader.
     fn give(&mut self, reader: u64, at: (u64, usize), frame: &Frame<'_>, mark: Mark) -> bool {
         let Some(one) = self.readers.get_mut(&reader) else { return false };
-        let Some(shared) = self.groups.get_mut(&one.group) else { return false };
+        let Some(shared) = self.groups.get_mut(one.at) else { return false };
         let mut frame = *frame;
         frame.data = &frame.data[..frame.data.len().min(one.snaplen)];
         let place = shared.buffer.place(at, &frame);
@@ -680,7 +733,7 @@ impl Table {
 
     /// Bytes of frames that were copied so far, for all groups.
     pub fn copied(&self) -> u64 {
-        self.copied + self.groups.values().map(|shared| shared.buffer.copied()).sum::<u64>()
+        self.copied + self.groups.all().map(|shared| shared.buffer.copied()).sum::<u64>()
     }
 }
 
@@ -688,7 +741,7 @@ fn duplicating(source: io::Error) -> RingError {
     RingError::Call { what: "duplicating a descriptor".to_owned(), source }
 }
 
-fn forget(followers: &mut HashMap<u64, Vec<u64>>, number: u64, reader: u64) {
+fn forget(followers: &mut BTreeMap<u64, Vec<u64>>, number: u64, reader: u64) {
     if let Some(list) = followers.get_mut(&number) {
         list.retain(|one| *one != reader);
         if list.is_empty() {

@@ -102,7 +102,8 @@ pub enum CtlAction {
     /// Without PASS, the pass that the last `new` or `dup` before has made. Operations: true, never, ether-ip,
     /// ether-ip6, ether-arp, ether-ip-tcp-nonfrag, ether-ip-udp-nonfrag, ip-src, ip-dst, ip-host (these three with a
     /// mask), port-src, port-dst, port, ether-type. Values: 80, 0x50, 10.0.0.1. Frames that such a pass accepts are
-    /// accepted beside those of the filters; the kernel passes all frames from then on. For `fyke dump` and `track`.
+    /// accepted beside those of the filters; the kernel passes all frames from then on. For `fyke dump`, `track` and
+    /// `run`: there, in the only node with filters, or in the one that --node names.
     ///
     ///   fyke ctl pass new 'select 0 ether-ip-udp-nonfrag' 'select 1 port-dst' 'add 1 5001'
     #[command(verbatim_doc_comment)]
@@ -110,6 +111,9 @@ pub enum CtlAction {
         /// The calls
         #[arg(value_name = "CALL", required = true)]
         calls: Vec<String>,
+        /// With `fyke run`: tag or name of the node with the passes
+        #[arg(long, value_name = "NAME")]
+        node: Option<String>,
     },
     /// Show the edits so far: epoch, time, author, filters, and the frames that these have accepted since
     ///

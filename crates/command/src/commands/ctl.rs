@@ -40,8 +40,8 @@ pub fn run(args: CtlArgs) -> Result<(), Failure> {
             let text = expression.join(" ");
             return save::run(&mut out, args.pid, &file, last, &text, shown);
         }
-        CtlAction::Pass { calls } => {
-            let request = pass::request(&calls)?;
+        CtlAction::Pass { calls, node } => {
+            let request = pass::request(&calls, node)?;
             let mut client = connect(args.pid)?;
             let response = pass::check(&calls, call(&mut client, request)?)?;
             return write_response(&mut out, &response, &Target::of(&client), shown);

@@ -7,8 +7,8 @@ pub const NO_LOG: &str = "this fyke keeps no log of edits: names, times, batch, 
                           `track`, `demux`, `run` and `exec`";
 
 /// Refusal of calls on passes where all passes are those of texts.
-pub const NO_PASSES: &str = "the passes of this fyke are those of its texts: calls on passes are for `fyke dump` and \
-                             `fyke track`";
+pub const NO_PASSES: &str = "the passes of this fyke are those of its texts: calls on passes are for `fyke dump`, \
+                             `track` and `run`";
 
 /// Refusal of a fyke that cannot be paused.
 pub const NO_PAUSE: &str =

@@ -16,7 +16,7 @@ use super::unseen::Unseen;
 use crate::cli::RunArgs;
 use anyhow::Context;
 use fyke_control::{Controlled, Description, EntryKind, Server};
-use fyke_filters::{GroupError, Planned};
+use fyke_filters::{FilterSet, GroupError, Planned};
 use fyke_graph::node::{COMMON, Kind};
 use fyke_graph::runtime::EditError;
 use fyke_graph::{Classes, Engine, GraphHandle, GraphView, Kept, KeptLimits, Made, Plan};
@@ -386,6 +386,10 @@ impl Texts for Graphs {
             check_files(old.values(), new.values()).map_err(wrong)?;
         }
         served.handle.put(after).map_err(|error| wrong(self.refusal(&error)))
+    }
+
+    fn by_hand(served: &Served<Graphs>, node: Option<&str>) -> Option<Result<FilterSet, String>> {
+        Some(served.handle.filters_of(node))
     }
 
     fn counted(&self, view: &GraphView) -> Vec<(u64, String, u64)> {

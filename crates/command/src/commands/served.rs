@@ -7,7 +7,8 @@ use fyke_control::{
     Controlled, Description, EntryKind, FilterCount, FilterPasses, PassCount, Peer, Request,
     Response, Stats,
 };
-use fyke_filters::{Edits, GroupError, Ledger, Logged, Planned};
+use fyke_filters::{Edits, FilterSet, GroupError, Ledger, Logged, PassDescription, Planned};
+use fyke_graph::runtime::NodeView;
 use fyke_graph::{GraphHandle, GraphView, Kept};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,6 +22,11 @@ pub trait Texts: Send + Sync + Sized + 'static {
 
     /// Puts an edit into force, all of it or nothing.
     fn put(&self, served: &Served<Self>, edit: &Planned<'_>) -> Result<(), GroupError>;
+
+    /// Running filters with passes that clients edit one by one; `None` if all passes are those of texts.
+    fn by_hand(_: &Served<Self>, _node: Option<&str>) -> Option<Result<FilterSet, String>> {
+        None
+    }
 
     /// The texts with their numbers and frame counts, in their order.
     fn counted(&self, view: &GraphView) -> Vec<(u64, String, u64)>;
@@ -68,12 +74,35 @@ impl<T: Texts> Served<T> {
 
     fn passes(&self, view: &GraphView, id: u64) -> Vec<PassCount> {
         let nodes = view.nodes.iter().filter(|node| T::HAS_NODES && node.texts.contains(&id));
-        let pass = |node: &fyke_graph::runtime::NodeView| PassCount {
+        let pass = |node: &NodeView| PassCount {
             id: node.id,
             text: node.text.to_string(),
             accepted: node.counts.passed,
         };
         nodes.map(pass).collect()
+    }
+
+    /// The passes that were edited by hand, of each node that has some.
+    fn edited_by_hand(&self, view: &GraphView) -> Vec<FilterPasses> {
+        let of_node = |node: &NodeView| {
+            let counts = node.filters.as_ref()?;
+            let tracked = self.handle.filters_at(node)?.tracked()?;
+            let hits: HashMap<_, _> =
+                counts.passes.iter().map(|&(link, id, accepted)| ((link, id), accepted)).collect();
+            let count = |pass: PassDescription| {
+                let accepted = *hits.get(&(pass.link, pass.id))?;
+                Some(PassCount { id: pass.id, text: pass.text, accepted })
+            };
+            Some(FilterPasses {
+                id: tracked.filter.id,
+                text: format!("{}: {}", node.name, tracked.filter.text),
+                kind: EntryKind::Tracker,
+                accepted: counts.tracker.as_ref().map_or(0, |(_, accepted)| *accepted),
+                label: None,
+                passes: tracked.passes.into_iter().filter_map(count).collect(),
+            })
+        };
+        view.nodes.iter().filter_map(of_node).collect()
     }
 
     fn answer(&self, request: Request, peer: Option<&Peer>) -> Response {
@@ -108,6 +137,14 @@ impl<T: Texts> Logged for Served<T> {
     fn remarks(&self) -> Vec<String> {
         self.handle.notes()
     }
+
+    fn by_hand(&self, node: Option<&str>) -> Option<Result<FilterSet, String>> {
+        T::by_hand(self, node)
+    }
+
+    fn next_epoch(&self) -> u64 {
+        self.handle.edited_by_hand()
+    }
 }
 
 impl<T: Texts> Editable for Served<T> {
@@ -131,7 +168,7 @@ impl<T: Texts> Editable for Served<T> {
         });
         Response::Passes {
             epoch: view.epoch,
-            filters: filters.collect(),
+            filters: filters.chain(self.edited_by_hand(&view)).collect(),
             nodes: if T::HAS_NODES { counts::nodes(&view) } else { Vec::new() },
             own_filter: None,
             no_counts: None,

@@ -1,7 +1,7 @@
 //! Calls on single passes, from the control socket.
 
 use crate::user::{HandEdit, HandError};
-use crate::{Author, FilterSet};
+use crate::{Author, Edits, FilterSet};
 use fyke_control::{PassCall, Response};
 use fyke_pass::{Operation, PassId};
 use std::time::Instant;
@@ -18,9 +18,9 @@ impl From<HandError> for Refused {
     }
 }
 
-/// Carries out the calls as one edit.
+/// Carries out the calls on a set of passes, as one edit of the program that owns it.
 pub(super) fn edit(
-    filters: &FilterSet,
+    (filters, set): (&dyn Edits, &FilterSet),
     calls: &[PassCall],
     author: Author,
     started: Instant,
@@ -28,7 +28,8 @@ pub(super) fn edit(
     if calls.is_empty() {
         return Response::Error { message: "there is no call in the request".to_owned() };
     }
-    let edited = filters.edit_by_hand(author, calls.len() as u64, |edit| {
+    let count = calls.len() as u64;
+    let edited = set.edit_by_hand(author.clone(), count, |edit| {
         let mut made = Vec::new();
         for (place, call) in calls.iter().enumerate() {
             let called = carry_out(edit, call, &mut made);
@@ -38,6 +39,7 @@ pub(super) fn edit(
     });
     match edited {
         Ok((epoch, ids)) => {
+            let epoch = filters.edited_by_hand(epoch, author, count);
             let latency_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
             Response::Ok { epoch, ids, latency_ns, notes: Vec::new() }
         }

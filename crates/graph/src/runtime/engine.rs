@@ -438,7 +438,7 @@ impl Engine {
             nodes,
             outcome,
             texts,
-            epoch: self.epoch,
+            epoch: self.epoch + self.shared.by_hand(),
             elapsed: self.started.elapsed(),
         })
     }

@@ -3,6 +3,7 @@
 //! The thread that requests an edit plans it and makes its nodes; the packet loop only moves nodes. An edit that is
 //! refused changes nothing.
 
+use super::by_hand;
 use super::nodes::Fresh;
 use super::view::GraphView;
 use super::workers::Crew;
@@ -101,6 +102,8 @@ pub(super) struct Shared {
     started: AtomicBool,
     closed: AtomicBool,
     epoch: AtomicU64,
+    /// Number of edits of passes by hand, which no edit of the graph hands over.
+    by_hand: AtomicU64,
     /// True while frames are not evaluated.
     pub paused: Arc<AtomicBool>,
     view: Mutex<Views>,
@@ -124,7 +127,7 @@ struct Views {
     not_before: Option<Instant>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -146,6 +149,16 @@ impl Shared {
         self.waiting.store(false, Ordering::Release);
         self.epoch.fetch_add(1, Ordering::Release);
         self.done.notify_all();
+    }
+
+    /// Number of edits of passes by hand.
+    pub fn by_hand(&self) -> u64 {
+        self.by_hand.load(Ordering::Acquire)
+    }
+
+    /// Counts an edit of passes by hand.
+    pub fn count_by_hand(&self) {
+        self.by_hand.fetch_add(1, Ordering::AcqRel);
     }
 
     fn ring(&self) {
@@ -247,8 +260,8 @@ impl Shared {
 /// Handle of a running graph; clones refer to the same graph.
 #[derive(Clone)]
 pub struct GraphHandle {
-    shared: Arc<Shared>,
-    editor: Arc<Mutex<Editor>>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) editor: Arc<Mutex<Editor>>,
 }
 
 /// A graph that is made but not connected: its sources and files are open, and no thread is started.
@@ -339,17 +352,19 @@ fn no_such_text(given: u64, texts: &BTreeMap<u64, Arc<str>>) -> EditError {
     EditError::NoSuchText { given, present: present.join(", ") }
 }
 
-struct Editor {
-    workers: usize,
+pub(super) struct Editor {
+    pub workers: usize,
     classes: Classes,
     texts: BTreeMap<u64, Arc<str>>,
     next_id: u64,
-    plan: Plan,
+    pub plan: Plan,
     notes: Vec<String>,
     placements: Vec<Placement>,
     held: Held,
     /// The frames that the only filter keeps.
     kept: Option<Kept>,
+    /// The running filters of nodes, by their keys.
+    pub filters: HashMap<u64, FilterSet>,
 }
 
 /// Reason why an edit of a graph with several workers is refused.
@@ -542,6 +557,7 @@ impl GraphHandle {
             placements: Vec::new(),
             held: placement::held(&made),
             kept: None,
+            filters: by_hand::filters_of(&made).collect(),
         };
         let sources = made.iter().filter(|(_, made)| !matches!(made, Made::Node(_)));
         let open: Open = sources.map(|(key, made)| (*key, made.interfaces().to_vec())).collect();
@@ -644,6 +660,7 @@ impl GraphHandle {
         }
         let held = editor.held_after(&stays, &made);
         let widened = placement::widen(&plan, &editor.placements, &stays, &made, &held);
+        let filters = by_hand::filters_after(&editor.filters, &stays, &made);
         let pending = Pending { plan: plan.clone(), made, more, stays, texts: texts.clone() };
         if let Err(refused) = self.shared.hand_over(pending) {
             widened.cancel(&editor.placements);
@@ -651,6 +668,7 @@ impl GraphHandle {
         }
         widened.narrow(&mut editor.placements);
         (editor.plan, editor.texts, editor.notes, editor.held) = (plan, texts, notes, held);
+        editor.filters = filters;
         Ok(())
     }
 
@@ -710,7 +728,7 @@ impl GraphHandle {
 
     /// Number of edits in force.
     pub fn epoch(&self) -> u64 {
-        self.shared.epoch.load(Ordering::Acquire)
+        self.shared.epoch.load(Ordering::Acquire) + self.shared.by_hand()
     }
 
     /// The counts, at most a tenth of a second old.

@@ -7,12 +7,12 @@ use std::net::Ipv4Addr;
 const EXPECTED: &str = "expected one of: new; dup PASS; del PASS; select [PASS.]INDEX OPERATION [MASK]; \
                         add [PASS.]INDEX VALUE; remove [PASS.]INDEX VALUE; poke [PASS.]INDEX WORD VALUE";
 
-/// Reads the calls.
-pub fn request(calls: &[String]) -> Result<Request, Failure> {
+/// Reads the calls on passes of a node.
+pub fn request(calls: &[String], node: Option<String>) -> Result<Request, Failure> {
     let read =
         |(place, text): (usize, &String)| call(text).map_err(|error| refused(calls, place, &error));
     let calls = calls.iter().enumerate().map(read).collect::<Result<_, _>>()?;
-    Ok(Request::Passes { calls })
+    Ok(Request::Passes { calls, node })
 }
 
 /// Names the call that was refused.

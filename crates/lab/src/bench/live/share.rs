@@ -17,7 +17,9 @@
 //! | `join` | readers that come and go during the traffic: the time that it takes, frames that the others lose |
 //!
 //! In every run, what a reader accepted and lost must be what was sent for it. Bytes that the writer stores for all
-//! readers are compared with those of one reader (`all-N`) that gets the same frames.
+//! readers are compared with those of one reader (`all-N`) that gets the same frames; they are the position of the
+//! writer in the packet buffer, which it announces to all readers. After the traffic the processor time of all
+//! processes is measured while no frame arrives.
 
 use super::Start;
 use super::engines::{Counts, counts};
@@ -32,6 +34,7 @@ use fyke_serve::Connection;
 use fyke_serve::message::Text;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -47,7 +50,7 @@ const SHARED: [&str; 2] = ["fyke", "serve"];
 const CASES: [&str; 10] =
     ["own-1", "own-2", "own-4", "own-8", "all-1", "all-2", "all-4", "all-8", "stop", "join"];
 /// Cases at smoke size.
-const SMOKE_CASES: [&str; 4] = ["own-2", "all-2", "stop", "join"];
+const SMOKE_CASES: [&str; 5] = ["own-2", "all-1", "all-2", "stop", "join"];
 /// One frame in this number is accepted by the readers of `own-N` together.
 const SHARE: u64 = 4;
 /// Port of the frames for the first reader; the next ones have the next ports.
@@ -88,7 +91,12 @@ struct Run {
     accepted: u64,
     /// Bytes that the writer stored, per frame sent.
     stored: f64,
+    /// Share of a processor of all processes together while no frame arrives, in percent.
+    idle: f64,
 }
+
+/// Bytes per frame that the writer stores for a single reader (`all-1`), by engine.
+type Single = HashMap<&'static str, f64>;
 
 /// Runs the bench.
 ///
@@ -118,10 +126,13 @@ pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> 
     };
     let scale = Scale { rounds: options.rounds.unwrap_or(scale.rounds), ..scale };
     let bench = Bench { world, fyke, folder, scale };
+    let mut single = Single::new();
     for (index, case) in cases.iter().enumerate() {
         progress(case, index, cases.len());
         let done = match case.rsplit_once('-').map(|(kind, size)| (kind, size.parse())) {
-            Some((kind, Ok(readers))) => bench.cost(kind, readers, &engines, &mut report),
+            Some((kind, Ok(readers))) => {
+                bench.cost((kind, readers), &engines, &mut single, &mut report)
+            }
             _ if *case == "stop" => bench.each(&engines, |engine| bench.stop(engine, &mut report)),
             _ => bench.each(&engines, |engine| bench.join(engine, &mut report)),
         };
@@ -137,6 +148,11 @@ fn text(kind: &str, reader: usize) -> String {
         "all" => "greater 0".to_owned(),
         _ => format!("udp dst port {}", PORT + reader as u16),
     }
+}
+
+/// A text that accepts none of the frames.
+fn nothing() -> Text {
+    Text { id: 1, text: "udp dst port 7".to_owned() }
 }
 
 fn pattern(kind: &str, readers: usize) -> Arc<Pattern> {
@@ -180,8 +196,7 @@ impl Bench {
         }
         let name = self.service().display().to_string();
         let connection = Connection::open(&name, None).map_err(|error| error.to_string())?;
-        let texts = vec![Text { id: 1, text: "udp dst port 7".to_owned() }];
-        let reader = connection.buffers(texts, 0).map_err(|error| error.to_string())?;
+        let reader = connection.buffers(vec![nothing()], 0).map_err(|error| error.to_string())?;
         Ok(Box::new((connection, reader)))
     }
 
@@ -249,9 +264,9 @@ impl Bench {
     /// Measures the cost of a case with all engines.
     fn cost(
         &self,
-        kind: &str,
-        readers: usize,
+        (kind, readers): (&str, usize),
         engines: &[&'static str],
+        single: &mut Single,
         report: &mut Report,
     ) -> Result<(), String> {
         let case = format!("{kind}-{readers}");
@@ -272,6 +287,7 @@ impl Bench {
             }
         }
         publish(&case, &there, &runs, report);
+        stored(&case, &there, &runs, single, report);
         Ok(())
     }
 
@@ -304,16 +320,27 @@ impl Bench {
             lost,
             accepted,
             stored: stored as f64 / count as f64,
+            idle: idle.as_secs_f64() / settle.as_secs_f64() * 100.0,
         })
     }
 
     /// Bytes that the writer has stored so far.
     fn stored(&self, engine: &str) -> Result<u64, String> {
-        if engine != "fyke" {
-            return Ok(0);
+        match engine {
+            "fyke" => {
+                let reader = Reader::connect(&self.ring(0)).map_err(|error| error.to_string())?;
+                Ok(reader.stored_bytes())
+            }
+            // All readers are of one user, so this one shares their packet buffer.
+            "serve" => {
+                let name = self.service().display().to_string();
+                let connection =
+                    Connection::open(&name, None).map_err(|error| error.to_string())?;
+                let reader = connection.buffers(vec![nothing()], 0);
+                Ok(reader.map_err(|error| error.to_string())?.stored_bytes())
+            }
+            _ => Ok(0),
         }
-        let reader = Reader::connect(&self.ring(0)).map_err(|error| error.to_string())?;
-        Ok(reader.stored_bytes())
     }
 
     /// One of three readers is stopped while frames arrive, and continued.
@@ -458,9 +485,32 @@ fn publish(case: &str, engines: &[&str], runs: &[Vec<Run>], report: &mut Report)
         if let (Some(theirs), true) = (&theirs, SHARED.contains(engine)) {
             push("cost in all, of tcpdump's", all.over(theirs).median(), "ratio");
         }
-        if *engine == "fyke" {
-            let stored = samples(runs, &|_, run| run.stored).median();
-            push("stored by the writer", stored, "bytes/frame");
+        push("while no frame arrives", samples(runs, &|_, run| run.idle).median(), "%");
+    }
+}
+
+/// Reports the bytes that the writers store, and for `all-N` their ratio to those of `all-1`.
+fn stored(
+    case: &str,
+    engines: &[&'static str],
+    runs: &[Vec<Run>],
+    single: &mut Single,
+    report: &mut Report,
+) {
+    for (engine, runs) in engines.iter().zip(runs).filter(|(one, _)| SHARED.contains(*one)) {
+        let mut samples = Samples::default();
+        runs.iter().for_each(|run| samples.push(run.stored));
+        let stored = samples.median();
+        let mut push = |setting: &str, value: f64, unit: &str| {
+            let one = Measurement::value(BENCH, case, engine, setting, value, unit);
+            report.push(one.runs(runs.len()));
+        };
+        push("stored by the writer", stored, "bytes/frame");
+        if case == "all-1" {
+            single.insert(engine, stored);
+        }
+        if let Some(one) = single.get(engine).filter(|_| case.starts_with("all-")) {
+            push("stored, of one reader's", stored / one, "ratio");
         }
     }
 }

@@ -32,7 +32,7 @@ for row, line in zip(flows.to_pylist(), lines):
         assert row[name] == {"missing_bytes": 0, **line[name]}, (row, line)
     assert row["rules"] == line.get("rules", []), (row, line)
 query = "select count(*), sum(forward.packets + backward.packets), max(len(rules)) from flows"
-found = duckdb.sql(query).fetchone()
+found = duckdb.sql(query).fetchall()[0]
 packets = sum(line["forward"]["packets"] + line["backward"]["packets"] for line in lines)
 assert found == (len(lines), packets, 1), (found, packets)
 print(found)

@@ -17,22 +17,22 @@ import duckdb
 import pyarrow as pa
 import pyarrow.feather
 lines = [json.loads(line) for line in open("r.json")]
-table = pa.ipc.open_file("r.arrow").read_all()
-assert table == pa.feather.read_table("r.arrow")
-assert pa.types.is_timestamp(table.schema.field("start_ns").type), table.schema
-assert table.schema.field("start_ns").type.tz == "UTC"
+flows = pa.ipc.open_file("r.arrow").read_all()
+assert flows == pa.feather.read_table("r.arrow")
+assert pa.types.is_timestamp(flows.schema.field("start_ns").type), flows.schema
+assert flows.schema.field("start_ns").type.tz == "UTC"
 with open("r.arrows", "rb") as file:
-    assert pa.ipc.open_stream(file).read_all() == table
-assert table.num_rows == len(lines), (table.num_rows, len(lines))
-for row, line in zip(table.to_pylist(), lines):
+    assert pa.ipc.open_stream(file).read_all() == flows
+assert flows.num_rows == len(lines), (flows.num_rows, len(lines))
+for row, line in zip(flows.to_pylist(), lines):
     assert row["start_ns"].value == line["start_ns"], (row, line)
     for name in ["protocol", "source", "source_port", "destination", "destination_port", "end"]:
         assert row[name] == line[name], (row, line)
     for name in ["forward", "backward"]:
         assert row[name] == {"missing_bytes": 0, **line[name]}, (row, line)
     assert row["rules"] == line.get("rules", []), (row, line)
-query = "select count(*), sum(forward.packets + backward.packets), max(len(rules)) from table"
-found = duckdb.sql(query).fetchone()
+query = "select count(*), sum(forward.packets + backward.packets), max(len(rules)) from flows"
+found = duckdb.sql(query).fetchall()[0]
 packets = sum(line["forward"]["packets"] + line["backward"]["packets"] for line in lines)
 assert found == (len(lines), packets, 1), (found, packets)
 print(found)

@@ -52,6 +52,8 @@ pub struct Limits {
     pub idle_ns: u64,
     /// Judge streams without a captured beginning.
     pub midstream: bool,
+    /// Of some connections, only one direction is captured: their handshake is complete with its part of it.
+    pub one_direction: bool,
     /// Frames of one connection may have different VLAN tags.
     pub ignore_vlan: bool,
     /// Treatment of packets with a wrong checksum.
@@ -71,6 +73,7 @@ impl Default for Limits {
             bytes: 512 << 20,
             idle_ns: 600_000_000_000,
             midstream: false,
+            one_direction: false,
             ignore_vlan: false,
             checksums: Checksums::default(),
         }

@@ -57,8 +57,13 @@ pub fn line(alert: &Alert<'_>, options: Options) -> String {
             object["dest_port"] = packet.destination.1.into();
         }
     }
-    if matches!(rule.action, Action::Drop | Action::Reject) {
-        let action = if rule.action == Action::Drop { "would drop" } else { "would reject" };
+    let verdict = match rule.action {
+        Action::Alert => None,
+        Action::Pass => Some("pass"),
+        Action::Drop => Some("would drop"),
+        Action::Reject => Some("would reject"),
+    };
+    if let Some(action) = verdict {
         object["verdict"] = json!({ "action": action });
     }
     if !rule.metadata.is_empty() {

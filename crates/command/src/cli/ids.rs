@@ -54,6 +54,10 @@ pub struct IdsArgs {
     /// Judge the streams of connections without a captured beginning, too
     #[arg(long)]
     pub midstream: bool,
+    /// Take the handshake of a connection of which only one direction is captured for complete: rules with
+    /// flow:established judge it
+    #[arg(long)]
+    pub one_direction: bool,
     /// Take frames with the same addresses and ports for one connection, whatever their VLAN tags are
     #[arg(long)]
     pub ignore_vlan: bool,

@@ -100,6 +100,7 @@ fn limits(args: &IdsArgs) -> Limits {
     Limits {
         bytes: usize::try_from(args.memory).unwrap_or(usize::MAX).saturating_mul(1 << 20),
         midstream: args.midstream,
+        one_direction: args.one_direction,
         ignore_vlan: args.ignore_vlan,
         checksums: checksums(args),
         ..Limits::default()

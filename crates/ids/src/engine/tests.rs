@@ -1,5 +1,7 @@
 //! Packets, streams and messages of a conversation, with the rules that alert on them.
 
+mod names;
+
 use super::*;
 use crate::endpoints::Variables;
 use crate::translate::Translation;

@@ -172,6 +172,7 @@ fn limits(settings: &Settings) -> Result<Limits, MakeError> {
     Ok(Limits {
         bytes: (settings.number_or("memory", 1..=1 << 20, 512)? as usize) << 20,
         midstream: settings.flag("midstream")?,
+        one_direction: settings.flag("one_direction")?,
         ignore_vlan: settings.flag("ignore_vlan")?,
         checksums: checksums[settings.choice("checksums", &["auto", "yes", "no"])?],
         ..Limits::default()
@@ -239,6 +240,10 @@ pub const CLASS: Class = Class {
         Parameter { name: "set", summary: "a variable, such as HOME_NET=10.0.0.0/8; repeatable" },
         Parameter { name: "language", summary: "auto (default), suricata, snort2 or snort3" },
         Parameter { name: "midstream", summary: "y: judge streams without a beginning" },
+        Parameter {
+            name: "one_direction",
+            summary: "y: judge established connections of which one direction is captured",
+        },
         Parameter { name: "ignore_vlan", summary: "y: tags do not make connections different" },
         Parameter { name: "checksums", summary: "leave out wrong ones: auto (default), yes, no" },
         Parameter { name: "memory", summary: "most MiB of flows with what they hold (512)" },

@@ -150,6 +150,7 @@ impl Builder {
             sums: Vec::new(),
             silent: false,
             threshold: None,
+            tag: None,
             variables: 0,
             text: text.into(),
         };

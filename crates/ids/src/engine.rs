@@ -19,6 +19,8 @@ mod packet;
 mod records;
 mod state;
 mod sums;
+mod suspend;
+mod tags;
 
 pub use index::{Armed, Candidates, Index, Payload};
 pub use packet::{End, Packet};
@@ -41,6 +43,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use sums::{Parts, Sum};
+use tags::Tags;
 
 /// Limits of the engine.
 #[derive(Debug, Clone, Copy)]
@@ -116,6 +119,8 @@ pub struct Counters {
     pub verified: u64,
     /// Verifications that reached a limit.
     pub limited: u64,
+    /// Verifications that were left out, because the rule had reached a limit too often.
+    pub suspended: u64,
     /// Matches of rules, before limits of alerts.
     pub matches: u64,
     /// Matches that a limit of alerts held back.
@@ -171,6 +176,7 @@ pub struct Engine {
     counters: Counters,
     thresholds: Thresholds,
     names: HostNames,
+    tags: Tags,
     candidates: Candidates,
     /// Records that are wanted, and those that were not taken yet.
     wanted: Kinds,
@@ -204,6 +210,7 @@ impl Engine {
             counters: Counters::default(),
             thresholds: Thresholds::default(),
             names: HostNames::default(),
+            tags: Tags::default(),
             candidates: Candidates::default(),
             wanted: Kinds::default(),
             lines: Vec::new(),
@@ -300,6 +307,7 @@ impl Engine {
             }
             self.fragments = Some(fragments);
         }
+        self.record_frame(frame);
         match found {
             Found { damaged: true, .. } => self.counters.damaged += 1,
             Found { fragment: true, .. } => self.counters.fragments += 1,

@@ -5,6 +5,7 @@ use crate::buffer::{Application, Buffer};
 use crate::engine::flow::Flow;
 use crate::engine::{Alert, Counters};
 use crate::rule::Action;
+use fyke_frame::Frame;
 use serde_json::{Map, Value, json};
 
 /// Most bytes of a text in an alert.
@@ -321,6 +322,7 @@ pub fn stats(time_ns: u64, counters: &Counters, lost: u64) -> String {
         "bytes_not_judged": counters.beyond_bytes,
         "verified": counters.verified,
         "at_a_limit": counters.limited,
+        "suspended": counters.suspended,
         "matches": counters.matches,
         "alerts": counters.alerts,
         "held_back": counters.held_back,
@@ -335,6 +337,14 @@ pub fn stats(time_ns: u64, counters: &Counters, lost: u64) -> String {
 }
 
 /// Adds the VLAN tags, if there are any.
+/// A record with the bytes of a frame, in base 64, and its link type.
+pub fn with_frame(mut record: String, frame: &Frame<'_>) -> String {
+    let (bytes, link) = (base64(frame.data), frame.link.0);
+    // Before the end of the object.
+    record.truncate(record.len() - 1);
+    record + &format!(",\"packet\":\"{bytes}\",\"packet_info\":{{\"linktype\":{link}}}}}")
+}
+
 fn add_vlan(object: &mut Value, vlan: u32) {
     match (vlan >> 12, vlan & 0xfff) {
         (0, 0) => {}

@@ -56,6 +56,8 @@ pub struct Rule {
     pub silent: bool,
     /// Limit of the alerts.
     pub threshold: Option<Threshold>,
+    /// Packets after an alert that are recorded.
+    pub tag: Option<Tag>,
     /// Number of variables of the byte options.
     pub variables: usize,
     /// The rule as it is written, in one line.
@@ -640,6 +642,19 @@ pub struct Threshold {
     pub time_ns: u64,
     /// Matches with this port count once.
     pub unique: Option<UniquePort>,
+}
+
+/// Packets after an alert that are recorded, up to the first limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tag {
+    /// Those of the flow, or of the host that was the source or the destination.
+    pub owner: Owner,
+    /// Most packets.
+    pub packets: u32,
+    /// Most bytes.
+    pub bytes: u64,
+    /// The time, in nanoseconds.
+    pub time_ns: u64,
 }
 
 /// The port of which different values are counted.

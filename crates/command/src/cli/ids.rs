@@ -44,8 +44,8 @@ pub struct IdsArgs {
     #[arg(long, value_name = "FILE")]
     pub eve: Option<PathBuf>,
     /// Write records among the alerts, too: flow (at the end of each), dns (queries and answers), tls (hellos and
-    /// certificate, with JA3 and JA4), http (a request with its response), stats (every ten seconds of the capture, and
-    /// at its end); with commas between them
+    /// certificate, with JA3 and JA4), http (a request with its response), packet (those after an alert of a rule with
+    /// `tag`), stats (every ten seconds of the capture, and at its end); with commas between them
     #[arg(long, value_enum, value_name = "KINDS", value_delimiter = ',', requires = "eve")]
     pub records: Vec<RecordKind>,
     /// Add the payload of the packet to alerts in JSON, in base 64
@@ -90,6 +90,8 @@ pub enum RecordKind {
     Tls,
     /// Requests of HTTP
     Http,
+    /// Packets after an alert of a rule with `tag`
+    Packet,
     /// Counters
     Stats,
 }

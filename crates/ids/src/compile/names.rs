@@ -1,9 +1,9 @@
-//! Names and numbers that outlive a packet: `flowbits`, `xbits`, `hostbits` and `flowint`.
+//! Names, numbers and tags that outlive a packet: `flowbits`, `xbits`, `hostbits`, `flowint` and `tag`.
 
 use super::number::within;
 use super::{Builder, Dialect};
 use crate::read::RawOption;
-use crate::rule::{BitTest, Change, Mark, Owner};
+use crate::rule::{BitTest, Change, Mark, Owner, Tag};
 use crate::rule::{FlowNumber, NumberChange, NumberKind, NumberTest};
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -15,6 +15,9 @@ const EXPIRES_S: u64 = 30;
 /// Time for which `hostbits` are set, in seconds.
 const HOST_EXPIRES_S: u64 = 300;
 
+/// Packets that `tag` records without a count, as in Suricata.
+const MAX_TAGGED: u32 = 256;
+
 impl Builder {
     /// Reads an option of this file; false if it is none.
     pub(super) fn name_option(&mut self, option: &RawOption) -> Result<bool, String> {
@@ -24,6 +27,7 @@ impl Builder {
             "xbits" => self.address_bits(text?)?,
             "hostbits" => self.host_bits(text?)?,
             "flowint" => self.flow_number(text?)?,
+            "tag" => self.tag(text?)?,
             _ => return Ok(false),
         }
         Ok(true)
@@ -151,6 +155,37 @@ impl Builder {
             (other, _) => return Err(format!("{other} is no operator")),
         };
         self.rule.numbers.push(NumberTest { name, test });
+        Ok(())
+    }
+
+    /// `tag:session`, `tag:host,100,packets,src`.
+    fn tag(&mut self, text: &str) -> Result<(), String> {
+        let mut parts = text.split(',').map(str::trim);
+        let kind = parts.next().unwrap_or_default();
+        let mut tag =
+            Tag { owner: Owner::Flow, packets: MAX_TAGGED, bytes: u64::MAX, time_ns: u64::MAX };
+        if let Some(count) = parts.next() {
+            let count = within(count, 1, u32::MAX.into())? as u32;
+            match parts.next() {
+                Some("packets") => tag.packets = count,
+                Some("seconds") => {
+                    (tag.packets, tag.time_ns) = (u32::MAX, u64::from(count) * 1_000_000_000);
+                }
+                Some("bytes") => (tag.packets, tag.bytes) = (u32::MAX, count.into()),
+                _ => return Err("expected packets, seconds or bytes after the count".to_owned()),
+            }
+        }
+        tag.owner = match (kind, parts.next()) {
+            ("session", None) => Owner::Flow,
+            ("host", Some("src")) => Owner::Source,
+            ("host", Some("dst")) => Owner::Destination,
+            ("host", _) => return Err("expected src or dst at the end".to_owned()),
+            ("session", Some(more)) => return Err(format!("{more} is not judged")),
+            (other, _) => return Err(format!("{other}: expected session or host")),
+        };
+        if parts.next().is_some() || self.rule.tag.replace(tag).is_some() {
+            return Err("too many values, or given twice".to_owned());
+        }
         Ok(())
     }
 

@@ -83,7 +83,8 @@ impl Engine {
                 self.connections.insert(stream.connection, key);
             }
         }
-        flow.count(packet, self.limits.one_direction);
+        flow.count(packet, &self.limits);
+        self.note_tagged(packet, &mut flow);
         // The application is known before rules ask for it.
         self.parse(&mut flow, &mut pieces);
         let mut messages = Vec::new();

@@ -1,7 +1,9 @@
 //! A flow: its client, how far its handshake is, the last bytes of its streams, its application and its names.
 
+use super::Limits;
 use super::packet::{End, Packet, TCP};
 use super::records::Notes;
+use super::tags::Left;
 use crate::app::{Message, Parser};
 use crate::rule::{FlowCount, FlowNumber, NumberChange, NumberKind, NumberTest, Side, Unit};
 use fyke_frame::walk::view::tcp_flags::{ACK, RST, SYN};
@@ -143,6 +145,8 @@ pub struct Flow {
     pub parser: Parser,
     /// Names that are set.
     pub names: HashSet<Arc<str>>,
+    /// Packets that are recorded.
+    pub tag: Option<Left>,
     /// Numbers that it has.
     pub numbers: HashMap<Arc<str>, u32>,
     /// Bytes that it held when they were last counted.
@@ -186,6 +190,7 @@ impl Flow {
             parser: Parser::New,
             names: HashSet::new(),
             numbers: HashMap::new(),
+            tag: None,
             held_bytes: 0,
             passed: false,
             alerted: Default::default(),
@@ -226,8 +231,8 @@ impl Flow {
         self.alerted_once.clear();
     }
 
-    /// Counts a packet; `alone` is true if the other direction may be missing in the capture.
-    pub fn count(&mut self, packet: &Packet<'_>, alone: bool) {
+    /// Counts a packet; the limits tell which parts of a connection may be missing in the capture.
+    pub fn count(&mut self, packet: &Packet<'_>, limits: &Limits) {
         let to_server = self.is_to_server(packet);
         let at = usize::from(!to_server);
         self.end_ns = self.end_ns.max(packet.time_ns);
@@ -246,8 +251,13 @@ impl Flow {
                 self.handshake.answered |= !to_server && flags & (SYN | ACK) == SYN | ACK;
                 let acknowledges = flags & (SYN | RST | ACK) == ACK;
                 let Handshake { asked, answered } = self.handshake;
-                let is_alone = alone && self.packets[1 - at] == 0 && (asked || answered);
-                self.established |= acknowledges && (is_alone || (to_server && asked && answered));
+                let is_alone = limits.one_direction && self.packets[1 - at] == 0;
+                self.established |= acknowledges
+                    && match (asked, answered) {
+                        (true, true) => to_server,
+                        (false, false) => limits.midstream,
+                        _ => is_alone,
+                    };
             }
             None => self.established |= self.packets.iter().all(|count| *count > 0),
         }

@@ -6,6 +6,7 @@
 //! `fyke_ruler::gate`.
 
 use super::group::Group;
+use super::suspend::Suspension;
 use crate::buffer::{BUFFERS, Buffer};
 use crate::rule::{Action, Content, List, Presence, Protocol, Rule, Test};
 use crate::transform::Transform;
@@ -32,6 +33,8 @@ pub struct Armed {
     pub anchored: bool,
     /// Matches so far.
     pub matches: AtomicU64,
+    /// The time for which it is left out, if it reaches limits.
+    pub suspension: Suspension,
     /// Order in which rules are judged: those that set names before those that test them.
     pub rank: u8,
 }
@@ -76,6 +79,7 @@ impl Armed {
             has_payload: has(|buffer| buffer == Buffer::Payload),
             anchored,
             matches: AtomicU64::new(0),
+            suspension: Suspension::default(),
             rank,
             rule,
         }

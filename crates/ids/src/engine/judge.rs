@@ -234,9 +234,15 @@ impl Engine {
 
     /// True if the lists of a rule hold.
     fn judge_lists(&mut self, armed: &Armed, bytes: &Bytes<'_>) -> bool {
+        let now_ns = self.clock.now_ns();
+        if armed.suspension.holds(now_ns) {
+            self.counters.suspended += 1;
+            return false;
+        }
         self.counters.verified += 1;
         let mut variables = Variables::default();
-        armed.lists.iter().all(|list| {
+        let limited = self.counters.limited;
+        let holds = armed.lists.iter().all(|list| {
             let mut judge = |bytes: &[u8]| {
                 let mut changed = Cow::Borrowed(bytes);
                 for transform in &list.transforms {
@@ -247,7 +253,11 @@ impl Engine {
                 verdict == Verdict::Match
             };
             any_buffer(list, bytes, &mut judge)
-        })
+        });
+        if self.counters.limited > limited {
+            armed.suspension.strike(now_ns);
+        }
+        holds
     }
 
     fn has_names(&self, test: &BitTest, packet: &Packet<'_>, flow: &Flow) -> bool {
@@ -280,6 +290,9 @@ impl Engine {
         if alerts || !is_filtered {
             rule.marks.iter().for_each(|mark| self.mark(mark, packet, flow));
             rule.sums.iter().for_each(|change| flow.change_number(change));
+        }
+        if alerts && let Some(tag) = &rule.tag {
+            self.tag(tag, packet, flow);
         }
         flow.passed |= rule.action == Action::Pass;
         match () {

@@ -65,6 +65,7 @@ fn compressions_are_found_by_their_bytes_as_clients_do() {
     named[3] = 4 | 8 | 16;
     named.splice(10..10, *b"\x02\x00exname\0comment\0");
     let twice = [&gzip[..], &gzip].concat();
+    let cut = String::from_utf8_lossy(&gzip[..9]).into_owned();
     for (field, bytes, expected) in [
         ("gzip", &gzip, "a page"),
         ("gzip", &reserved, "a page"),
@@ -77,7 +78,7 @@ fn compressions_are_found_by_their_bytes_as_clients_do() {
         ("x-deflate", &raw, "a page"),
         ("gzip\r\nContent-Encoding: deflate", &gzip, "a page"),
         ("gzip", &b"plain".to_vec(), "plain"),
-        ("gzip", &gzip[..9].to_vec(), &String::from_utf8_lossy(&gzip[..9])),
+        ("gzip", &gzip[..9].to_vec(), &*cut),
     ] {
         let head = format!("http/1.1 200 ok\r\nContent-Encoding: {field}\r\n\r\n");
         let all = [head.as_bytes(), bytes].concat();
@@ -124,5 +125,25 @@ fn interim_responses_pipelines_answers_to_head_and_trailers_are_told_apart() {
         let found = answers(requests, responses, size);
         let found: Vec<(&str, &str)> = found.iter().map(|(a, b)| (&**a, &**b)).collect();
         assert_eq!(found, expected, "{size}");
+    }
+}
+
+#[test]
+fn a_hello_in_the_form_of_ssl_2_is_tls() {
+    let mut hello = vec![0x80, 9 + 6 + 16, 1, 3, 1, 0, 6, 0, 0, 0, 16];
+    hello.extend([0, 0, 0x35, 1, 0, 0x80]);
+    hello.extend([7; 16]);
+    let next = [22, 3, 1, 0, 4, 16, 0, 0, 0];
+    for size in [1, 5, 100] {
+        let (parser, found) = messages(true, &[&hello[..], &next].concat(), size);
+        assert_eq!(parser.application(), Some(Application::Tls));
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].get(Buffer::TlsVersion), Some(&[3, 1][..]));
+    }
+    // Another sum of the parts, or another challenge, is something else.
+    for (at, byte) in [(1, 30), (6, 5), (10, 15), (3, 2)] {
+        let mut other = hello.clone();
+        other[at] = byte;
+        assert_eq!(messages(true, &other, 100).0.application(), None, "{at}");
     }
 }

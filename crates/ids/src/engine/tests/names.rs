@@ -106,3 +106,50 @@ fn icmp_of_one_version_is_told_apart() {
     talk.raw(&four.icmp(8, 0, 0).build());
     assert_eq!(talk.sids(), [1, 3]);
 }
+
+#[test]
+fn packets_after_an_alert_are_recorded_up_to_the_limit() {
+    for (tag, expected) in [
+        ("session", 4),
+        ("session,2,packets", 2),
+        ("session,1,bytes", 1),
+        ("host,3,packets,dst", 3),
+        ("host,1,seconds,src", 4),
+    ] {
+        let mut talk = Talk::new(&format!(
+            "alert udp any any -> any 53 (content:\"begin\"; tag:{tag}; sid:1;)"
+        ));
+        talk.udp(true, b"begin");
+        assert_eq!(talk.engine.take_records(), [""; 0]);
+        talk.engine.record(Kinds { packet: true, ..Kinds::default() });
+        talk.udp(true, b"begin");
+        for number in 0..4 {
+            talk.udp(number % 2 == 0, b"more");
+        }
+        let lines = talk.engine.take_records();
+        assert_eq!(lines.len(), expected, "{tag}: {lines:?}");
+        let line: serde_json::Value = serde_json::from_str(&lines[0]).expect("JSON");
+        assert_eq!(line["event_type"], "packet");
+        assert_eq!(line["packet_info"]["linktype"], 1);
+        assert!(line["packet"].as_str().is_some_and(|text| text.len() > 56), "{line}");
+    }
+}
+
+#[test]
+fn a_rule_that_takes_too_long_does_not_stop_the_others() {
+    let mut talk = Talk::new(
+        "alert udp any any -> any any (pcre:\"/(a*)*(a*)*\\1b$/\"; sid:1;)\n\
+         alert udp any any -> any any (content:\"aaaa\"; sid:2;)",
+    );
+    for _ in 0..40 {
+        talk.udp(true, &[b'a'; 1200]);
+    }
+    assert_eq!(talk.sids(), [2; 40]);
+    let counters = talk.engine.counters();
+    assert_eq!(counters.limited, u64::from(suspend::STRIKES));
+    assert_eq!(counters.suspended, 40 - counters.limited);
+    // Later, it is tried again.
+    talk.time_ns += 2_000_000_000;
+    talk.udp(true, b"aab");
+    assert_eq!(talk.sids(), [1]);
+}

@@ -9,7 +9,8 @@
 //! | `content` | contents with their modifiers, `pcre`, `isdataat`, `bsize`, `urilen` |
 //! | `bytes` | `byte_test`, `byte_jump`, `byte_extract`, `byte_math`, `base64_decode` |
 //! | `packet` | tests of headers |
-//! | `state` | `flow`, `flowbits`, `xbits`, `threshold`, `detection_filter` |
+//! | `state` | `flow`, `app-layer-protocol`, `threshold`, `detection_filter` |
+//! | `names` | `flowbits`, `xbits`, `hostbits`, `flowint` |
 //! | `information` | `msg`, `sid`, `classtype`, `metadata` |
 //! | `number` | numbers and ranges |
 
@@ -17,6 +18,7 @@ mod bytes;
 mod classes;
 mod content;
 mod information;
+mod names;
 mod number;
 mod packet;
 mod state;
@@ -111,6 +113,8 @@ struct Builder {
     has_sid: bool,
     only_packets: Option<&'static str>,
     only_streams: bool,
+    /// It has `alert`.
+    alerts: bool,
     seen: Vec<String>,
 }
 
@@ -142,8 +146,11 @@ impl Builder {
             scope: Scope { packets: true, streams: false, alone: true },
             bits: Vec::new(),
             marks: Vec::new(),
+            numbers: Vec::new(),
+            sums: Vec::new(),
             silent: false,
             threshold: None,
+            tag: None,
             variables: 0,
             text: text.into(),
         };
@@ -163,6 +170,7 @@ impl Builder {
             has_sid: false,
             only_packets,
             only_streams,
+            alerts: false,
             seen: Vec::new(),
         })
     }
@@ -197,6 +205,7 @@ impl Builder {
             || self.byte_option(option)?
             || self.packet_option(option)?
             || self.state_option(option)?
+            || self.name_option(option)?
             || self.information_option(option)?;
         if known {
             return Ok(());
@@ -353,6 +362,7 @@ impl Builder {
         if self.rule.lists.iter().any(|list| list.tests.iter().any(empty_base64)) {
             return Err("base64_decode without base64_data and contents".to_owned());
         }
+        self.rule.silent |= self.rule.action == Action::Pass && !self.alerts;
         self.check_first_tests()?;
         self.check_buffers()?;
         self.set_scope()?;
@@ -396,7 +406,7 @@ impl Builder {
             application = Some(own);
             let is_dns = own == Application::Dns;
             let protocol = self.rule.header.protocol;
-            let is_other = matches!(protocol, Protocol::Icmp | Protocol::Sctp);
+            let is_other = protocol.is_icmp() || protocol == Protocol::Sctp;
             if is_other || (protocol == Protocol::Udp && !is_dns) {
                 return Err(format!(
                     "{}: the protocol of the header has no such buffer",
@@ -463,7 +473,7 @@ impl Builder {
             Protocol::Tcp | Protocol::Ip | Protocol::IpVersion(_) | Protocol::Application(_) => {
                 true
             }
-            Protocol::Udp | Protocol::Sctp | Protocol::Icmp => false,
+            Protocol::Udp | Protocol::Sctp | Protocol::Icmp | Protocol::IcmpVersion(_) => false,
         };
         self.rule.scope = match () {
             () if payload.is_none() || !stream || self.only_packets.is_some() => {
@@ -509,6 +519,8 @@ fn header(raw: &RawRule, variables: &Variables) -> Result<HeaderTest, String> {
         "udp" => Protocol::Udp,
         "sctp" => Protocol::Sctp,
         "icmp" => Protocol::Icmp,
+        "icmpv4" => Protocol::IcmpVersion(4),
+        "icmpv6" => Protocol::IcmpVersion(6),
         name => match Application::from_name(name) {
             Some(application) => Protocol::Application(application),
             None => return Err(format!("the protocol {name} is not recognised in traffic")),

@@ -19,6 +19,8 @@ mod packet;
 mod records;
 mod state;
 mod sums;
+mod suspend;
+mod tags;
 
 pub use index::{Armed, Candidates, Index, Payload};
 pub use packet::{End, Packet};
@@ -41,6 +43,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use sums::{Parts, Sum};
+use tags::Tags;
 
 /// Limits of the engine.
 #[derive(Debug, Clone, Copy)]
@@ -52,6 +55,8 @@ pub struct Limits {
     pub idle_ns: u64,
     /// Judge streams without a captured beginning.
     pub midstream: bool,
+    /// Of some connections, only one direction is captured: their handshake is complete with its part of it.
+    pub one_direction: bool,
     /// Frames of one connection may have different VLAN tags.
     pub ignore_vlan: bool,
     /// Treatment of packets with a wrong checksum.
@@ -71,6 +76,7 @@ impl Default for Limits {
             bytes: 512 << 20,
             idle_ns: 600_000_000_000,
             midstream: false,
+            one_direction: false,
             ignore_vlan: false,
             checksums: Checksums::default(),
         }
@@ -113,6 +119,8 @@ pub struct Counters {
     pub verified: u64,
     /// Verifications that reached a limit.
     pub limited: u64,
+    /// Verifications that were left out, because the rule had reached a limit too often.
+    pub suspended: u64,
     /// Matches of rules, before limits of alerts.
     pub matches: u64,
     /// Matches that a limit of alerts held back.
@@ -168,6 +176,7 @@ pub struct Engine {
     counters: Counters,
     thresholds: Thresholds,
     names: HostNames,
+    tags: Tags,
     candidates: Candidates,
     /// Records that are wanted, and those that were not taken yet.
     wanted: Kinds,
@@ -201,6 +210,7 @@ impl Engine {
             counters: Counters::default(),
             thresholds: Thresholds::default(),
             names: HostNames::default(),
+            tags: Tags::default(),
             candidates: Candidates::default(),
             wanted: Kinds::default(),
             lines: Vec::new(),
@@ -297,6 +307,7 @@ impl Engine {
             }
             self.fragments = Some(fragments);
         }
+        self.record_frame(frame);
         match found {
             Found { damaged: true, .. } => self.counters.damaged += 1,
             Found { fragment: true, .. } => self.counters.fragments += 1,

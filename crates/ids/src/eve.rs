@@ -5,6 +5,7 @@ use crate::buffer::{Application, Buffer};
 use crate::engine::flow::Flow;
 use crate::engine::{Alert, Counters};
 use crate::rule::Action;
+use fyke_frame::Frame;
 use serde_json::{Map, Value, json};
 
 /// Most bytes of a text in an alert.
@@ -57,8 +58,13 @@ pub fn line(alert: &Alert<'_>, options: Options) -> String {
             object["dest_port"] = packet.destination.1.into();
         }
     }
-    if matches!(rule.action, Action::Drop | Action::Reject) {
-        let action = if rule.action == Action::Drop { "would drop" } else { "would reject" };
+    let verdict = match rule.action {
+        Action::Alert => None,
+        Action::Pass => Some("pass"),
+        Action::Drop => Some("would drop"),
+        Action::Reject => Some("would reject"),
+    };
+    if let Some(action) = verdict {
         object["verdict"] = json!({ "action": action });
     }
     if !rule.metadata.is_empty() {
@@ -316,6 +322,7 @@ pub fn stats(time_ns: u64, counters: &Counters, lost: u64) -> String {
         "bytes_not_judged": counters.beyond_bytes,
         "verified": counters.verified,
         "at_a_limit": counters.limited,
+        "suspended": counters.suspended,
         "matches": counters.matches,
         "alerts": counters.alerts,
         "held_back": counters.held_back,
@@ -330,6 +337,14 @@ pub fn stats(time_ns: u64, counters: &Counters, lost: u64) -> String {
 }
 
 /// Adds the VLAN tags, if there are any.
+/// A record with the bytes of a frame, in base 64, and its link type.
+pub fn with_frame(mut record: String, frame: &Frame<'_>) -> String {
+    let (bytes, link) = (base64(frame.data), frame.link.0);
+    // Before the end of the object.
+    record.truncate(record.len() - 1);
+    record + &format!(",\"packet\":\"{bytes}\",\"packet_info\":{{\"linktype\":{link}}}}}")
+}
+
 fn add_vlan(object: &mut Value, vlan: u32) {
     match (vlan >> 12, vlan & 0xfff) {
         (0, 0) => {}

@@ -111,7 +111,7 @@ impl Transport {
             | "smb" | "ssh" | "smtp" | "ftp" | "imap" | "pop3" | "modbus" | "mqtt" | "pgsql"
             | "rdp" | "rfb" | "telnet" | "websocket" => Transport::Tcp,
             "udp" | "dhcp" | "ike" | "ntp" | "quic" | "snmp" | "tftp" => Transport::Udp,
-            "icmp" => Transport::Icmp,
+            "icmp" | "icmpv4" | "icmpv6" => Transport::Icmp,
             "pkthdr" | "arp" | "ether" => return None,
             // What may be over either, and what is not known.
             _ => Transport::Ip,
@@ -276,9 +276,10 @@ pub fn prefilter(text: &[u8], variables: &Variables) -> Result<Prefilter, Refuse
     // A text in memory has no errors.
     for (line, text) in Rules::new(text).map_while(Result::ok) {
         let rule = RawRule::parse(&text, line)?;
-        let sets_names = |name: &str| matches!(name, "xbits" | "hostbits");
+        // A rule that lets pass may alert, or set names for others.
+        let counts = |name: &str| matches!(name, "alert" | "xbits" | "hostbits");
         let header = &rule.header;
-        if header.action == "pass" && !rule.options.iter().any(|option| sets_names(&option.name)) {
+        if header.action == "pass" && !rule.options.iter().any(|option| counts(&option.name)) {
             continue;
         }
         count += 1;

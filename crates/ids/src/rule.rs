@@ -9,6 +9,7 @@ use crate::endpoints::{Addresses, Ports};
 use crate::pcre::Pattern;
 use crate::transform::Transform;
 use memchr::memmem::Finder;
+use std::cmp::Ordering;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -47,10 +48,16 @@ pub struct Rule {
     pub bits: Vec<BitTest>,
     /// Names that a match sets or unsets.
     pub marks: Vec<Mark>,
-    /// The rule only sets names.
+    /// Tests of numbers of the flow.
+    pub numbers: Vec<NumberTest>,
+    /// Changes of numbers of the flow by a match.
+    pub sums: Vec<NumberChange>,
+    /// A match gives no alert.
     pub silent: bool,
     /// Limit of the alerts.
     pub threshold: Option<Threshold>,
+    /// Packets after an alert that are recorded.
+    pub tag: Option<Tag>,
     /// Number of variables of the byte options.
     pub variables: usize,
     /// The rule as it is written, in one line.
@@ -85,8 +92,17 @@ pub enum Protocol {
     Sctp,
     /// ICMP of either version.
     Icmp,
+    /// ICMP of one version.
+    IcmpVersion(u8),
     /// A flow of an application.
     Application(Application),
+}
+
+impl Protocol {
+    /// True for ICMP.
+    pub fn is_icmp(self) -> bool {
+        matches!(self, Protocol::Icmp | Protocol::IcmpVersion(_))
+    }
 }
 
 /// Header of a rule.
@@ -556,6 +572,48 @@ pub enum Change {
     Toggle,
 }
 
+/// A number that a rule has, or that the flow has by a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FlowNumber {
+    /// The number.
+    Given(u32),
+    /// The name; 0 if the flow has none.
+    Named(Arc<str>),
+}
+
+/// A test of a number of the flow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NumberTest {
+    /// Its name.
+    pub name: Arc<str>,
+    /// The test.
+    pub test: NumberKind,
+}
+
+/// A kind of test of a number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NumberKind {
+    /// The flow has it.
+    IsSet,
+    /// The flow does not have it.
+    IsNotSet,
+    /// It compares; a number that the flow does not have never does.
+    Compares(Ordering, FlowNumber),
+    /// It does not compare, but the flow has it.
+    ComparesNot(Ordering, FlowNumber),
+}
+
+/// A change of a number of the flow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NumberChange {
+    /// Its name.
+    pub name: Arc<str>,
+    /// `=`, `+` or `-`.
+    pub operator: u8,
+    /// The other number.
+    pub value: FlowNumber,
+}
+
 /// The key by which alerts are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Track {
@@ -582,6 +640,30 @@ pub struct Threshold {
     pub count: u32,
     /// The time, in nanoseconds.
     pub time_ns: u64,
+    /// Matches with this port count once.
+    pub unique: Option<UniquePort>,
+}
+
+/// Packets after an alert that are recorded, up to the first limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tag {
+    /// Those of the flow, or of the host that was the source or the destination.
+    pub owner: Owner,
+    /// Most packets.
+    pub packets: u32,
+    /// Most bytes.
+    pub bytes: u64,
+    /// The time, in nanoseconds.
+    pub time_ns: u64,
+}
+
+/// The port of which different values are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UniquePort {
+    /// That of the sender.
+    Source,
+    /// That of the receiver.
+    Destination,
 }
 
 /// A kind of limit of alerts.

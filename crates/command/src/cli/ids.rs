@@ -44,8 +44,8 @@ pub struct IdsArgs {
     #[arg(long, value_name = "FILE")]
     pub eve: Option<PathBuf>,
     /// Write records among the alerts, too: flow (at the end of each), dns (queries and answers), tls (hellos and
-    /// certificate, with JA3 and JA4), http (a request with its response), stats (every ten seconds of the capture, and
-    /// at its end); with commas between them
+    /// certificate, with JA3 and JA4), http (a request with its response), packet (those after an alert of a rule with
+    /// `tag`), stats (every ten seconds of the capture, and at its end); with commas between them
     #[arg(long, value_enum, value_name = "KINDS", value_delimiter = ',', requires = "eve")]
     pub records: Vec<RecordKind>,
     /// Add the payload of the packet to alerts in JSON, in base 64
@@ -54,6 +54,10 @@ pub struct IdsArgs {
     /// Judge the streams of connections without a captured beginning, too
     #[arg(long)]
     pub midstream: bool,
+    /// Take the handshake of a connection of which only one direction is captured for complete: rules with
+    /// flow:established judge it
+    #[arg(long)]
+    pub one_direction: bool,
     /// Take frames with the same addresses and ports for one connection, whatever their VLAN tags are
     #[arg(long)]
     pub ignore_vlan: bool,
@@ -86,6 +90,8 @@ pub enum RecordKind {
     Tls,
     /// Requests of HTTP
     Http,
+    /// Packets after an alert of a rule with `tag`
+    Packet,
     /// Counters
     Stats,
 }

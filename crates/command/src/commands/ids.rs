@@ -24,6 +24,8 @@ use std::time::Duration;
 
 /// Time between two records of the counters, in nanoseconds.
 const STATS_NS: u64 = 10_000_000_000;
+/// Frames after which an edit is made, also within a batch.
+const EDIT_EVERY: usize = 16;
 /// Longest wait for frames or an edit.
 const PATIENCE: Duration = Duration::from_millis(10);
 /// Longest wait for frames of a source that cannot wait for an edit at the same time.
@@ -61,6 +63,7 @@ pub fn run(mut args: IdsArgs) -> Result<(), Failure> {
         dns: wants(RecordKind::Dns),
         tls: wants(RecordKind::Tls),
         http: wants(RecordKind::Http),
+        packet: wants(RecordKind::Packet),
     });
     run.stats = wants(RecordKind::Stats).then_some(0);
     let live = Live::new(source.interfaces(), is_live, &args.rules)?;
@@ -100,6 +103,7 @@ fn limits(args: &IdsArgs) -> Limits {
     Limits {
         bytes: usize::try_from(args.memory).unwrap_or(usize::MAX).saturating_mul(1 << 20),
         midstream: args.midstream,
+        one_direction: args.one_direction,
         ignore_vlan: args.ignore_vlan,
         checksums: checksums(args),
         ..Limits::default()
@@ -209,7 +213,10 @@ impl Run {
                 Ok(Next::End) => return None,
                 Err(error) => return Some(error),
             };
-            for frame in batch.frames() {
+            for (number, frame) in batch.frames().iter().enumerate() {
+                if number.is_multiple_of(EDIT_EVERY) {
+                    live.edit_if_wanted(&mut self.engine);
+                }
                 match self.is_over() {
                     true => self.after += 1,
                     false => {
@@ -229,6 +236,8 @@ impl Run {
                 }
             }
             if is_live {
+                // Writing may take longer than an edit may wait.
+                live.edit_if_wanted(&mut self.engine);
                 self.out.flush();
             }
         }
@@ -293,10 +302,11 @@ impl Run {
             );
         }
         note!(
-            "{} rules, {} verifications ({} at a limit): {} matches = {} alerts + {} held back + {} silent",
+            "{} rules, {} verifications ({} at a limit{}): {} matches = {} alerts + {} held back + {} silent",
             self.engine.rules().len(),
             counters.verified,
             counters.limited,
+            if_any(counters.suspended, ", left out for rules at a limit"),
             counters.matches,
             counters.alerts,
             counters.held_back,

@@ -123,7 +123,11 @@ impl Line {
 pub fn begins(bytes: &[u8], to_server: bool) -> Option<bool> {
     let starts = |text: &[u8]| {
         let common = text.len().min(bytes.len());
-        (text[..common] == bytes[..common]).then_some(common == text.len())
+        let is_same = match to_server {
+            true => text[..common] == bytes[..common],
+            false => text[..common].eq_ignore_ascii_case(&bytes[..common]),
+        };
+        is_same.then_some(common == text.len())
     };
     let all: Vec<bool> = match to_server {
         true => METHODS
@@ -350,6 +354,7 @@ impl Http {
         if let Some((head, mut body)) = side.body.take()
             && !body.given
         {
+            body.finish();
             give(message(to_server, true, &head, Some(&mut body)));
         }
     }
@@ -363,6 +368,9 @@ fn message(to_server: bool, complete: bool, head: &Head, body: Option<&mut Body>
         let bytes = body.decoded().to_vec();
         (is_encoded, is_damaged) = (body.is_encoded, body.is_damaged);
         add_body(&mut buffers, to_server, head, &bytes);
+        if let Some(bytes) = body.without_chunks().filter(|_| !to_server) {
+            add_body(&mut buffers, to_server, head, &bytes);
+        }
     }
     let whole = Message::whole(Application::Http, to_server, buffers);
     Message { complete, is_encoded, is_damaged, ..whole }

@@ -1,5 +1,7 @@
 //! Messages of each application in pieces of any size, limits, and bytes of no application.
 
+mod evasion;
+
 use super::*;
 
 /// Passes bytes to a parser in pieces of `size`, and collects the messages.

@@ -17,6 +17,8 @@ const MAX_HANDSHAKE: usize = 1 << 16;
 /// Most certificates of a chain.
 const MAX_CERTIFICATES: usize = 16;
 const RECORD: usize = 5;
+/// Fixed part of a hello in the form of SSL 2.0.
+const OLD_HELLO: usize = 11;
 const HANDSHAKE: u8 = 22;
 const ALERT: u8 = 21;
 const CLIENT_HELLO: u8 = 1;
@@ -33,6 +35,8 @@ struct Side {
     handshake: Vec<u8>,
     /// Buffers of the hello, which its certificates have, too.
     hello: Vec<(Buffer, Vec<u8>)>,
+    /// A hello in the form of SSL 2.0 would have been there.
+    begun: bool,
     ended: bool,
 }
 
@@ -45,7 +49,25 @@ pub fn begins(bytes: &[u8]) -> Option<bool> {
         fits(2, |byte| byte <= 4),
         fits(RECORD, |byte| byte == CLIENT_HELLO || byte == SERVER_HELLO),
     ];
-    if tests.contains(&Some(false)) { Some(false) } else { tests[3] }
+    if tests.contains(&Some(false)) { old_hello(bytes).map(|len| len.is_some()) } else { tests[3] }
+}
+
+/// Length of a hello of TLS in the form of SSL 2.0 (RFC 5246, appendix E.2) at the beginning of a stream; the inner
+/// none if there is none, the outer if the bytes are too few to tell.
+fn old_hello(bytes: &[u8]) -> Option<Option<usize>> {
+    let starts = |at: usize, test: fn(u8) -> bool| bytes.get(at).is_none_or(|byte| test(*byte));
+    if !(starts(0, |byte| byte & 0x80 != 0)
+        && starts(2, |byte| byte == CLIENT_HELLO)
+        && starts(3, |byte| byte == 3)
+        && starts(4, |byte| byte <= 4))
+    {
+        return Some(None);
+    }
+    let head = bytes.get(..OLD_HELLO)?;
+    let number = |at: usize| usize::from(u16::from_be_bytes([head[at], head[at + 1]]));
+    let (len, ciphers, session, challenge) = (number(0) & 0x7fff, number(5), number(7), number(9));
+    let is_whole = len == OLD_HELLO - 2 + ciphers + session + challenge;
+    Some((is_whole && ciphers % 3 == 0 && (16..=32).contains(&challenge)).then_some(2 + len))
 }
 
 impl Tls {
@@ -62,6 +84,19 @@ impl Tls {
             return;
         }
         side.records.extend_from_slice(bytes);
+        if to_server && !side.begun {
+            match old_hello(&side.records) {
+                None => return,
+                Some(Some(len)) if side.records.len() < len => return,
+                Some(Some(len)) => {
+                    let version = side.records[3..5].to_vec();
+                    give(message(true, vec![(Buffer::TlsVersion, version)]));
+                    side.records.drain(..len);
+                }
+                Some(None) => {}
+            }
+            side.begun = true;
+        }
         let mut taken = 0;
         while let Some(head) = side.records.get(taken..taken + RECORD) {
             let len = usize::from(u16::from_be_bytes([head[3], head[4]]));

@@ -289,7 +289,7 @@ impl Builder {
             .ok_or("expected /pattern/flags")?;
         let end = text.iter().rposition(|byte| *byte == delimiter).filter(|end| *end > 0);
         let end = end.ok_or("the pattern is not closed")?;
-        let (pattern, letters) = (&text[1..end], &text[end + 1..]);
+        let (pattern, letters) = (&text[1..end], flags_before_captures(&text[end + 1..])?);
         let mut flags = Flags::default();
         let (mut relative, mut buffer) = (false, None);
         for letter in letters {
@@ -365,6 +365,22 @@ impl Builder {
         let list = self.list(buffer, &[], false);
         self.rule.lists[list].tests.push(test);
         Ok(())
+    }
+}
+
+/// The flags of a `pcre`, without the names for its captures, which only Suricata's records have: `, pkt:uid, flow:gid`.
+fn flags_before_captures(text: &[u8]) -> Result<&[u8], String> {
+    let mut parts = text.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+    let flags = parts.next().unwrap_or_default();
+    let is_capture = |part: &[u8]| {
+        let kinds = [&b"pkt:"[..], b"flow:", b"alert:"];
+        kinds.iter().any(|kind| part.strip_prefix(*kind).is_some_and(|name| !name.is_empty()))
+    };
+    match parts.find(|part| !is_capture(part)) {
+        Some(part) => {
+            Err(format!("{}: expected pkt:NAME, flow:NAME or alert:NAME", part.escape_ascii()))
+        }
+        None => Ok(flags),
     }
 }
 

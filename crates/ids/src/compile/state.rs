@@ -1,17 +1,13 @@
-//! Options with a state: `flow`, `flowbits`, `xbits`, `threshold`, `detection_filter`, and the application of a flow.
+//! Options with a state: `flow`, `threshold`, `detection_filter`, and the application of a flow.
 
+use super::Builder;
 use super::number::{Ends, bound, within};
-use super::{Builder, Dialect};
 use crate::buffer::Application;
 use crate::read::RawOption;
-use crate::rule::{BitTest, Change, FlowCount, Mark, Owner, Side, Threshold, ThresholdKind};
-use crate::rule::{Track, Unit};
-use std::sync::Arc;
+use crate::rule::{FlowCount, Side, Threshold, ThresholdKind, Track, UniquePort, Unit};
 
-/// Most names in all bit options of a rule.
-const MAX_NAMES: usize = 64;
-/// Time for which `xbits` are set without `expire`, in seconds.
-const EXPIRES_S: u64 = 30;
+/// Most different ports that `unique_on` counts.
+const MAX_UNIQUE: u32 = 256;
 
 impl Builder {
     /// Reads an option of this file; false if it is none.
@@ -19,9 +15,13 @@ impl Builder {
         let text = option.text();
         match &*option.name {
             "flow" => self.flow(text?)?,
-            "flowbits" => self.flow_bits(text?)?,
-            "xbits" => self.host_bits(text?)?,
-            "noalert" => self.rule.silent = true,
+            "noalert" | "alert" => {
+                let alerts = option.name == "alert";
+                if if alerts { self.rule.silent } else { self.alerts } {
+                    return Err("alert and noalert contradict each other".to_owned());
+                }
+                *(if alerts { &mut self.alerts } else { &mut self.rule.silent }) = true;
+            }
             "threshold" => self.threshold(text?)?,
             "detection_filter" => self.detection_filter(text?)?,
             "stream_size" => self.stream_size(text?)?,
@@ -29,7 +29,13 @@ impl Builder {
                 self.flow_count(name, text?)?;
             }
             "app-layer-protocol" => {
-                let text = text?.trim();
+                let text = text?;
+                let (text, mode) = text.split_once(',').unwrap_or((text, "final"));
+                let (text, mode) = (text.trim(), mode.trim());
+                // A flow has one application here, whichever direction shows it.
+                if mode != "final" && (mode != "either" || text.starts_with('!')) {
+                    return Err(format!("the mode {mode} is not judged"));
+                }
                 let (wanted, name) = match text.strip_prefix('!') {
                     Some(name) => (false, name),
                     None => (true, text),
@@ -118,79 +124,6 @@ impl Builder {
         Ok(())
     }
 
-    fn flow_bits(&mut self, text: &str) -> Result<(), String> {
-        let (word, names) = text.split_once(',').unwrap_or((text, ""));
-        if word.trim() == "noalert" {
-            self.rule.silent = true;
-            return Ok(());
-        }
-        if word.trim() == "reset" {
-            return Err("reset is not judged".to_owned());
-        }
-        let names = names.trim();
-        if names.contains(',') {
-            return Err("groups of names are not judged".to_owned());
-        }
-        // Snort joins names that must all be set by `&`.
-        let all = if self.dialect == Dialect::Suricata {
-            vec![names]
-        } else {
-            names.split('&').collect()
-        };
-        for names in all {
-            self.bit(word.trim(), Owner::Flow, bit_names(names)?, u64::MAX)?;
-        }
-        Ok(())
-    }
-
-    /// `xbits:set,NAME,track ip_src,expire 60`.
-    fn host_bits(&mut self, text: &str) -> Result<(), String> {
-        let mut parts = text.split(',').map(str::trim);
-        let word = parts.next().unwrap_or_default();
-        if word == "noalert" {
-            self.rule.silent = true;
-            return Ok(());
-        }
-        let name = bit_names(parts.next().unwrap_or_default())?;
-        let (mut owner, mut expires_s) = (None, EXPIRES_S);
-        for part in parts {
-            match part.split_once(char::is_whitespace).map(|(name, value)| (name, value.trim())) {
-                Some(("track", "ip_src")) => owner = Some(Owner::Source),
-                Some(("track", "ip_dst")) => owner = Some(Owner::Destination),
-                Some(("track", "ip_pair")) => owner = Some(Owner::Pair),
-                Some(("expire", seconds)) => expires_s = within(seconds, 1, 86_400 * 365)? as u64,
-                _ => return Err(format!("{part} is not judged")),
-            }
-        }
-        let owner = owner.ok_or("expected track ip_src, ip_dst or ip_pair")?;
-        self.bit(word, owner, name, expires_s.saturating_mul(1_000_000_000))
-    }
-
-    fn bit(
-        &mut self,
-        word: &str,
-        owner: Owner,
-        names: Vec<Arc<str>>,
-        expires_ns: u64,
-    ) -> Result<(), String> {
-        if self.rule.bits.len() + self.rule.marks.len() + names.len() > MAX_NAMES {
-            return Err(format!("more than {MAX_NAMES} names"));
-        }
-        let change = match word {
-            "set" => Change::Set,
-            "unset" => Change::Unset,
-            "toggle" => Change::Toggle,
-            "isset" | "isnotset" => {
-                self.rule.bits.push(BitTest { owner, names, set: word == "isset" });
-                return Ok(());
-            }
-            other => return Err(format!("{other} is not judged")),
-        };
-        let marks = names.into_iter().map(|name| Mark { owner, name, change, expires_ns });
-        self.rule.marks.extend(marks);
-        Ok(())
-    }
-
     fn threshold(&mut self, text: &str) -> Result<(), String> {
         let mut kind = None;
         let rest = self.limits(text, |name, value| {
@@ -206,20 +139,36 @@ impl Builder {
             Ok(true)
         })?;
         let kind = kind.ok_or("expected type limit, threshold or both")?;
-        self.set_threshold(kind, rest)
+        self.set_threshold(kind, None, rest)
     }
 
     fn detection_filter(&mut self, text: &str) -> Result<(), String> {
-        let rest = self.limits(text, |_, _| Ok(false))?;
-        self.set_threshold(ThresholdKind::Detection, rest)
+        let mut unique = None;
+        let rest = self.limits(text, |name, value| {
+            if name != "unique_on" {
+                return Ok(false);
+            }
+            unique = Some(match value {
+                "src_port" => UniquePort::Source,
+                "dst_port" => UniquePort::Destination,
+                other => return Err(format!("unique_on {other} is not judged")),
+            });
+            Ok(true)
+        })?;
+        if unique.is_some() && rest.1 > MAX_UNIQUE {
+            return Err(format!("unique_on with a count over {MAX_UNIQUE} is not judged"));
+        }
+        self.set_threshold(ThresholdKind::Detection, unique, rest)
     }
 
     fn set_threshold(
         &mut self,
         kind: ThresholdKind,
+        unique: Option<UniquePort>,
         (track, count, time_ns): (Track, u32, u64),
     ) -> Result<(), String> {
-        if self.rule.threshold.replace(Threshold { kind, track, count, time_ns }).is_some() {
+        let limit = Threshold { kind, track, count, time_ns, unique };
+        if self.rule.threshold.replace(limit).is_some() {
             return Err("the alerts have a limit already".to_owned());
         }
         Ok(())
@@ -260,16 +209,5 @@ impl Builder {
             }
             _ => Err("expected track, count and seconds".to_owned()),
         }
-    }
-}
-
-/// Names separated by `|`.
-fn bit_names(text: &str) -> Result<Vec<Arc<str>>, String> {
-    let names = text.split('|').map(str::trim);
-    let is_name = |name: &str| !name.is_empty() && !name.contains([' ', '\t', '"']);
-    let names: Vec<&str> = names.collect();
-    match names.iter().find(|name| !is_name(name)) {
-        Some(wrong) => Err(format!("\"{wrong}\" is no name")),
-        None => Ok(names.into_iter().map(Arc::from).collect()),
     }
 }

@@ -57,6 +57,19 @@ fn wrong_options_are_refused_by_their_name() {
         ("dotprefix; content:\"a\";", "follows a buffer"),
         ("base64_decode;", "without base64_data"),
         ("rev:x;", "no number"),
+        ("alert; noalert;", "contradict"),
+        ("flowint:a,**,1;", "no operator"),
+        ("flowint:a,isset,1;", "no value"),
+        ("flowint:a,+;", "expected a value"),
+        ("flowint:a,+,4294967296;", "not within"),
+        ("hostbits:set,a,both;", "src or dst"),
+        ("app-layer-protocol:http,original;", "mode original"),
+        ("pcre:\"/a/i,what:b\";", "expected pkt:NAME"),
+        ("detection_filter:track by_src, count 257, seconds 1, unique_on dst_port;", "over 256"),
+        (
+            "threshold:type limit, track by_src, count 1, seconds 1, unique_on dst_port;",
+            "unique_on",
+        ),
     ] {
         let reason = reason(options);
         assert!(reason.contains(part), "{options}: {reason}");

@@ -10,7 +10,7 @@ use super::records::Reason;
 use super::sums::{Checksums, Sum};
 use super::{Engine, Give, Message};
 use fyke_flow::streams::{self, Segment};
-use fyke_frame::walk::view::tcp_flags::SYN;
+use fyke_frame::walk::view::tcp_flags::{RST, SYN};
 
 /// Longest silence of a flow that has ended, in nanoseconds: late segments still belong to it.
 const LINGER_NS: u64 = 10_000_000_000;
@@ -83,7 +83,8 @@ impl Engine {
                 self.connections.insert(stream.connection, key);
             }
         }
-        flow.count(packet);
+        flow.count(packet, &self.limits);
+        self.note_tagged(packet, &mut flow);
         // The application is known before rules ask for it.
         self.parse(&mut flow, &mut pieces);
         let mut messages = Vec::new();
@@ -229,6 +230,9 @@ impl Engine {
     ) -> Option<streams::Flow> {
         self.room.clear();
         let room = &mut self.room;
+        // Bytes in a reset are a text about it, not a part of the stream (RFC 9293, 3.5.3).
+        let reset = Segment { payload: &[], payload_len: 0, ..*segment };
+        let segment = if segment.flags & RST != 0 { &reset } else { segment };
         self.streams.segment(segment, time_ns, &mut |piece| pieces.push(delivered(&piece, room)))
     }
 

@@ -1,9 +1,11 @@
 //! A flow: its client, how far its handshake is, the last bytes of its streams, its application and its names.
 
+use super::Limits;
 use super::packet::{End, Packet, TCP};
 use super::records::Notes;
+use super::tags::Left;
 use crate::app::{Message, Parser};
-use crate::rule::{FlowCount, Side, Unit};
+use crate::rule::{FlowCount, FlowNumber, NumberChange, NumberKind, NumberTest, Side, Unit};
 use fyke_frame::walk::view::tcp_flags::{ACK, RST, SYN};
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -143,6 +145,10 @@ pub struct Flow {
     pub parser: Parser,
     /// Names that are set.
     pub names: HashSet<Arc<str>>,
+    /// Packets that are recorded.
+    pub tag: Option<Left>,
+    /// Numbers that it has.
+    pub numbers: HashMap<Arc<str>, u32>,
     /// Bytes that it held when they were last counted.
     pub held_bytes: usize,
     /// A rule lets the flow pass.
@@ -183,6 +189,8 @@ impl Flow {
             windows: Default::default(),
             parser: Parser::New,
             names: HashSet::new(),
+            numbers: HashMap::new(),
+            tag: None,
             held_bytes: 0,
             passed: false,
             alerted: Default::default(),
@@ -210,7 +218,7 @@ impl Flow {
             + self.parser.held()
             + self.notes.as_ref().map_or(0, |notes| notes.held())
             + self.alerted.iter().map(|alerted| 4 * alerted.capacity()).sum::<usize>()
-            + 32 * (self.names.capacity() + self.alerted_once.capacity())
+            + 32 * (self.names.capacity() + self.numbers.capacity() + self.alerted_once.capacity())
     }
 
     /// Forgets what is known of rules.
@@ -223,8 +231,8 @@ impl Flow {
         self.alerted_once.clear();
     }
 
-    /// Counts a packet.
-    pub fn count(&mut self, packet: &Packet<'_>) {
+    /// Counts a packet; the limits tell which parts of a connection may be missing in the capture.
+    pub fn count(&mut self, packet: &Packet<'_>, limits: &Limits) {
         let to_server = self.is_to_server(packet);
         let at = usize::from(!to_server);
         self.end_ns = self.end_ns.max(packet.time_ns);
@@ -241,11 +249,50 @@ impl Flow {
             Some(flags) => {
                 self.handshake.asked |= to_server && flags & (SYN | ACK) == SYN;
                 self.handshake.answered |= !to_server && flags & (SYN | ACK) == SYN | ACK;
-                let acknowledges = to_server && flags & (SYN | RST | ACK) == ACK;
-                self.established |= acknowledges && self.handshake.asked && self.handshake.answered;
+                let acknowledges = flags & (SYN | RST | ACK) == ACK;
+                let Handshake { asked, answered } = self.handshake;
+                let is_alone = limits.one_direction && self.packets[1 - at] == 0;
+                self.established |= acknowledges
+                    && match (asked, answered) {
+                        (true, true) => to_server,
+                        (false, false) => limits.midstream,
+                        _ => is_alone,
+                    };
             }
             None => self.established |= self.packets.iter().all(|count| *count > 0),
         }
+    }
+
+    fn number(&self, number: &FlowNumber) -> u32 {
+        match number {
+            FlowNumber::Given(number) => *number,
+            FlowNumber::Named(name) => self.numbers.get(name).copied().unwrap_or(0),
+        }
+    }
+
+    /// Judges a test of one of its numbers.
+    pub fn has_number(&self, test: &NumberTest) -> bool {
+        let own = self.numbers.get(&test.name);
+        let compares = |other: &FlowNumber| own.map(|own| own.cmp(&self.number(other)));
+        match &test.test {
+            NumberKind::IsSet => own.is_some(),
+            NumberKind::IsNotSet => own.is_none(),
+            NumberKind::Compares(wanted, other) => compares(other) == Some(*wanted),
+            NumberKind::ComparesNot(unwanted, other) => {
+                compares(other).is_some_and(|found| found != *unwanted)
+            }
+        }
+    }
+
+    /// Changes one of its numbers; one that it does not have begins with 0.
+    pub fn change_number(&mut self, change: &NumberChange) {
+        let value = self.number(&change.value);
+        let own = self.numbers.entry(Arc::clone(&change.name)).or_default();
+        *own = match change.operator {
+            b'+' => own.wrapping_add(value),
+            b'-' => own.wrapping_sub(value),
+            _ => value,
+        };
     }
 
     /// Judges a test of what the flow has carried.

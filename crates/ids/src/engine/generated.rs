@@ -305,7 +305,7 @@ fn unfit(armed: &Armed) -> Option<&'static str> {
         }
         _ if !rule.packet.iter().all(plain) => Some("fields of headers"),
         _ if rule.lists.is_empty() && !armed.of_application => Some("no bytes"),
-        Protocol::Icmp | Protocol::IpVersion(_) => Some("no ports"),
+        Protocol::Icmp | Protocol::IcmpVersion(_) | Protocol::IpVersion(_) => Some("no ports"),
         _ if rule.bits.iter().any(|bit| bit.set && bit.owner != Owner::Flow) => {
             Some("names of hosts")
         }
@@ -574,6 +574,7 @@ fn judge_sets(least: f64) {
                 Ok(made) => made,
                 Err(reason) => {
                     *reasons.entry(reason).or_default() += 1;
+                    println!("not made: {reason}: {}", rule.text);
                     continue;
                 }
             };

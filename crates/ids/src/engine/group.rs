@@ -8,7 +8,7 @@ use super::index::Candidates;
 use fyke_ruler::byte_set::ByteSet;
 use fyke_ruler::gate::Gate;
 use std::collections::HashMap;
-use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Most rules in the small search.
@@ -66,6 +66,8 @@ impl Search {
 struct Merging {
     /// In a mutex only so that an engine may move to another thread.
     made: Mutex<Receiver<Search>>,
+    /// Takes the searches that the made one replaces, as to free them takes time.
+    replaced: Sender<Vec<Search>>,
     /// Number of the full searches that are in it.
     full: usize,
     /// Rules that were removed meanwhile.
@@ -125,18 +127,30 @@ impl Group {
 
     /// Begins to make one search of all rules but the recent ones; without a thread, it is made at once.
     fn merge(&mut self) {
-        let searches = [&self.all].into_iter().chain(&self.full);
-        let members: Vec<Member> = searches.flat_map(|one| one.members.iter().cloned()).collect();
-        let (sender, made) = channel();
-        self.merging =
-            Some(Merging { made: Mutex::new(made), full: self.full.len(), removed: Vec::new() });
-        let copy = members.clone();
-        let work = move || drop(sender.send(Search::new(copy)));
-        if std::thread::Builder::new().name("fyke-ids-merge".to_owned()).spawn(work).is_err() {
-            self.merging = None;
-            self.full.clear();
-            self.all = Search::new(members);
+        let members = self.old_members();
+        let ((sender, made), (replaced, old)) = (channel(), channel::<Vec<Search>>());
+        let work = move || {
+            if sender.send(Search::new(members)).is_ok() {
+                // Freed here; without an answer, the group is gone.
+                drop(old.recv());
+            }
+        };
+        match std::thread::Builder::new().name("fyke-ids-merge".to_owned()).spawn(work) {
+            Ok(_) => {
+                let (made, full) = (Mutex::new(made), self.full.len());
+                self.merging = Some(Merging { made, replaced, full, removed: Vec::new() });
+            }
+            Err(_) => {
+                self.all = Search::new(self.old_members());
+                self.full.clear();
+            }
         }
+    }
+
+    /// The members of all searches but the recent one.
+    fn old_members(&self) -> Vec<Member> {
+        let searches = [&self.all].into_iter().chain(&self.full);
+        searches.flat_map(|one| one.members.iter().cloned()).collect()
     }
 
     /// Takes a merge that is done, and begins the next one if rules wait for it.
@@ -151,8 +165,10 @@ impl Group {
         let Some(merging) = self.merging.take() else { return };
         if let Some(mut made) = made {
             merging.removed.into_iter().for_each(|rule| _ = made.remove(rule));
-            self.all = made;
-            self.full.drain(..merging.full);
+            let mut old = vec![std::mem::replace(&mut self.all, made)];
+            old.extend(self.full.drain(..merging.full));
+            // If the thread is gone, they are freed here.
+            let _ = merging.replaced.send(old);
             let members = self.searches().flat_map(|one| &one.members);
             self.longest = members.map(|(run, _)| run.len()).max().unwrap_or(0);
         }

@@ -6,6 +6,7 @@
 //! `fyke_ruler::gate`.
 
 use super::group::Group;
+use super::suspend::Suspension;
 use crate::buffer::{BUFFERS, Buffer};
 use crate::rule::{Action, Content, List, Presence, Protocol, Rule, Test};
 use crate::transform::Transform;
@@ -32,6 +33,8 @@ pub struct Armed {
     pub anchored: bool,
     /// Matches so far.
     pub matches: AtomicU64,
+    /// The time for which it is left out, if it reaches limits.
+    pub suspension: Suspension,
     /// Order in which rules are judged: those that set names before those that test them.
     pub rank: u8,
 }
@@ -60,7 +63,9 @@ impl Armed {
         };
         let has = |test: fn(Buffer) -> bool| rule.lists.iter().any(|list| test(list.buffer));
         let anchored = rule.scope.packets && rule.scope.streams;
-        let rank = match (rule.action, rule.marks.is_empty(), rule.bits.is_empty()) {
+        let marks = rule.marks.len() + rule.sums.len();
+        let tests = rule.bits.len() + rule.numbers.len();
+        let rank = match (rule.action, marks == 0, tests == 0) {
             (Action::Pass, ..) => 0,
             (_, false, true) => 1,
             (_, false, false) => 2,
@@ -74,6 +79,7 @@ impl Armed {
             has_payload: has(|buffer| buffer == Buffer::Payload),
             anchored,
             matches: AtomicU64::new(0),
+            suspension: Suspension::default(),
             rank,
             rule,
         }
@@ -200,13 +206,11 @@ impl Payload {
 
     /// True if a rule about payloads may apply.
     fn has(self, rule: &Rule) -> bool {
-        let of_tcp =
-            !matches!(rule.header.protocol, Protocol::Udp | Protocol::Sctp | Protocol::Icmp);
+        let protocol = rule.header.protocol;
+        let of_tcp = !matches!(protocol, Protocol::Udp | Protocol::Sctp) && !protocol.is_icmp();
         let scope = rule.scope;
         match self {
-            Payload::Datagram => {
-                rule.header.protocol != Protocol::Tcp && (scope.packets || scope.alone)
-            }
+            Payload::Datagram => protocol != Protocol::Tcp && (scope.packets || scope.alone),
             Payload::Segment => scope.packets && of_tcp,
             Payload::Alone => (scope.packets || scope.alone) && of_tcp,
             Payload::Stream => scope.streams && of_tcp,

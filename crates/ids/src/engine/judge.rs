@@ -10,6 +10,7 @@ use crate::buffer::{Application, Buffer};
 use crate::rule::ThresholdKind;
 use crate::rule::{Action, BitTest, Change, FlowTest, Mark, Owner, Presence, Protocol};
 use crate::verify::{Variables, Verdict};
+use fyke_frame::walk::view::tcp_flags::RST;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -37,7 +38,8 @@ impl Engine {
         candidates.clear();
         index.plain().iter().for_each(|rule| candidates.add(*rule));
         // A segment that no stream takes is judged as a stream of its own.
-        let is_alone = packet.protocol != TCP || flow.midstream || flow.stream.is_none();
+        let resets = packet.flags().is_some_and(|flags| flags & RST != 0);
+        let is_alone = packet.protocol != TCP || flow.midstream || flow.stream.is_none() || resets;
         if !packet.payload.is_empty() {
             let payload = match (packet.protocol, is_alone) {
                 (TCP, false) => Payload::Segment,
@@ -227,13 +229,20 @@ impl Engine {
 
     fn has_all_names(&self, armed: &Armed, packet: &Packet<'_>, flow: &Flow) -> bool {
         armed.rule.bits.iter().all(|test| self.has_names(test, packet, flow))
+            && armed.rule.numbers.iter().all(|test| flow.has_number(test))
     }
 
     /// True if the lists of a rule hold.
     fn judge_lists(&mut self, armed: &Armed, bytes: &Bytes<'_>) -> bool {
+        let now_ns = self.clock.now_ns();
+        if armed.suspension.holds(now_ns) {
+            self.counters.suspended += 1;
+            return false;
+        }
         self.counters.verified += 1;
         let mut variables = Variables::default();
-        armed.lists.iter().all(|list| {
+        let limited = self.counters.limited;
+        let holds = armed.lists.iter().all(|list| {
             let mut judge = |bytes: &[u8]| {
                 let mut changed = Cow::Borrowed(bytes);
                 for transform in &list.transforms {
@@ -244,7 +253,11 @@ impl Engine {
                 verdict == Verdict::Match
             };
             any_buffer(list, bytes, &mut judge)
-        })
+        });
+        if self.counters.limited > limited {
+            armed.suspension.strike(now_ns);
+        }
+        holds
     }
 
     fn has_names(&self, test: &BitTest, packet: &Packet<'_>, flow: &Flow) -> bool {
@@ -276,12 +289,13 @@ impl Engine {
         let is_filtered = limit.is_some_and(|limit| limit.kind == ThresholdKind::Detection);
         if alerts || !is_filtered {
             rule.marks.iter().for_each(|mark| self.mark(mark, packet, flow));
+            rule.sums.iter().for_each(|change| flow.change_number(change));
         }
+        if alerts && let Some(tag) = &rule.tag {
+            self.tag(tag, packet, flow);
+        }
+        flow.passed |= rule.action == Action::Pass;
         match () {
-            () if rule.action == Action::Pass => {
-                flow.passed = true;
-                self.counters.silent += 1;
-            }
             () if rule.silent => self.counters.silent += 1,
             () if !alerts => self.counters.held_back += 1,
             () => {
@@ -361,6 +375,7 @@ fn is_about_ends(armed: &Armed) -> bool {
     let plain = rule.packet.is_empty()
         && rule.counts.is_empty()
         && rule.bits.is_empty()
+        && rule.numbers.is_empty()
         && rule.threshold.is_none();
     let application = matches!(header.protocol, Protocol::Application(_));
     plain && (application || (ports && addresses && rule.flow == FlowTest::default()))
@@ -383,6 +398,7 @@ fn fits_ends(armed: &Armed, packet: &Packet<'_>, flow: &Flow, to_server: bool) -
         Protocol::Udp => packet.is_udp(),
         Protocol::Sctp => packet.protocol == SCTP,
         Protocol::Icmp => packet.is_icmp(),
+        Protocol::IcmpVersion(version) => packet.is_icmp_of(version),
         Protocol::Application(own) => application == Some(own),
     };
     protocol

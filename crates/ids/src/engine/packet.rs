@@ -213,6 +213,11 @@ impl<'a> Packet<'a> {
         self.protocol == ICMP || self.protocol == ICMPV6
     }
 
+    /// True for ICMP of IPv4 (4) or of IPv6 (6).
+    pub fn is_icmp_of(&self, version: u8) -> bool {
+        self.protocol == if version == 4 { ICMP } else { ICMPV6 }
+    }
+
     /// Type and code of ICMP.
     pub fn icmp(&self) -> Option<(u8, u8)> {
         self.icmp.map(|icmp| (icmp.kind, icmp.code))

@@ -28,6 +28,8 @@ pub struct Kinds {
     pub tls: bool,
     /// One for each request of HTTP.
     pub http: bool,
+    /// One for each packet after an alert of a rule with `tag`.
+    pub packet: bool,
 }
 
 /// Reason for which a flow has ended here.

@@ -1,7 +1,7 @@
 //! State that rules share: limits of alerts, and names that are set for hosts. Bounded; the oldest entry is dropped.
 
 use super::packet::Packet;
-use crate::rule::{Change, Mark, Owner, Threshold, ThresholdKind, Track};
+use crate::rule::{Change, Mark, Owner, Threshold, ThresholdKind, Track, UniquePort};
 use fyke_flow::Ageing;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -19,10 +19,12 @@ enum Key {
     Rule,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Count {
     since_ns: u64,
     matches: u32,
+    /// The different ports that were counted, in order; at most as many as the limit counts, and one.
+    ports: Vec<u16>,
 }
 
 /// Counts of all limits.
@@ -54,21 +56,42 @@ impl Thresholds {
         };
         let (key, now_ns) = ((id.0, id.1, key), packet.time_ns);
         let deadline_ns = now_ns.saturating_add(limit.time_ns);
-        let known = self.0.peek(&key).copied();
-        let known = known.filter(|count| now_ns.saturating_sub(count.since_ns) < limit.time_ns);
-        let mut count = known.unwrap_or(Count { since_ns: now_ns, matches: 0 });
-        count.matches = count.matches.saturating_add(1);
+        let is_current = |count: &&mut Count| now_ns.saturating_sub(count.since_ns) < limit.time_ns;
+        let known = self.0.peek_mut(&key).filter(is_current);
+        let is_known = known.is_some();
+        let mut fresh = Count { since_ns: now_ns, matches: 0, ports: Vec::new() };
+        let count = known.unwrap_or(&mut fresh);
+        count.take(limit, packet);
         let alerts = match limit.kind {
             ThresholdKind::Limit => count.matches <= limit.count,
             ThresholdKind::Every => count.matches.is_multiple_of(limit.count),
             ThresholdKind::Both => count.matches == limit.count,
             ThresholdKind::Detection => count.matches > limit.count,
         };
-        match self.0.peek_mut(&key) {
-            Some(own) if known.is_some() => *own = count,
-            _ => self.0.insert(key, count, deadline_ns),
+        if !is_known {
+            self.0.insert(key, fresh, deadline_ns);
         }
         alerts
+    }
+}
+
+impl Count {
+    /// Counts a match, unless its port was counted before.
+    fn take(&mut self, limit: &Threshold, packet: &Packet<'_>) {
+        let port = match limit.unique {
+            None => {
+                self.matches = self.matches.saturating_add(1);
+                return;
+            }
+            Some(UniquePort::Source) => packet.source.1,
+            Some(UniquePort::Destination) => packet.destination.1,
+        };
+        if self.matches <= limit.count
+            && let Err(place) = self.ports.binary_search(&port)
+        {
+            self.ports.insert(place, port);
+            self.matches += 1;
+        }
     }
 }
 

@@ -19,7 +19,7 @@ use fyke_ids::{Dialect, Engine, Index, Rule, Translation, Variables};
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -49,6 +49,8 @@ pub struct Live {
     dialect: Option<Dialect>,
     variables: Variables,
     edits: (Sender<Wanted>, Mutex<Receiver<Wanted>>),
+    /// True if there may be an edit.
+    wanted: AtomicBool,
     /// Wakes the packet loop: the end of the clients, and that of the loop.
     wake: (UnixStream, UnixStream),
     shared: Mutex<Shared>,
@@ -56,7 +58,8 @@ pub struct Live {
 
 #[derive(Default)]
 struct Shared {
-    rules: Vec<Arc<Armed>>,
+    /// Taken by clients without holding the lock while they read it.
+    rules: Arc<Vec<Arc<Armed>>>,
     accounting: Accounting,
     epoch: u64,
     ended: bool,
@@ -84,6 +87,7 @@ impl Live {
             dialect: dialect(args),
             variables: variables(args)?,
             edits: (sender, Mutex::new(receiver)),
+            wanted: AtomicBool::new(false),
             wake,
             shared: Mutex::default(),
         }))
@@ -98,9 +102,17 @@ impl Live {
         self.wake.1.as_fd()
     }
 
+    /// Makes the edits that have arrived, if there are any. Called by the packet loop between two frames.
+    pub fn edit_if_wanted(&self, engine: &mut Engine) {
+        if self.wanted.load(Ordering::Relaxed) {
+            self.edit(engine);
+        }
+    }
+
     /// Makes the edits that have arrived. Called by the packet loop between two batches.
     pub fn edit(&self, engine: &mut Engine) {
         engine.settle();
+        self.wanted.store(false, Ordering::SeqCst);
         let receiver = self.edits.1.lock().unwrap_or_else(PoisonError::into_inner);
         let mut answers = Vec::new();
         while let Ok((edit, answer)) = receiver.try_recv() {
@@ -122,15 +134,16 @@ impl Live {
         }
         // Bytes of edits that were made; one more wake-up is harmless.
         let _ = (&self.wake.1).read(&mut [0; 64]);
-        let rules = engine.rules().iter().cloned().collect();
+        let rules = Arc::new(engine.rules().iter().cloned().collect());
         let mut shared = self.shared();
         shared.epoch += answers.iter().filter(|(_, changed)| *changed).count() as u64;
-        shared.rules = rules;
+        let old = std::mem::replace(&mut shared.rules, rules);
         drop(shared);
         for (answer, changed) in answers {
             // A client that has gone away does not want an answer.
             let _ = answer.send(changed);
         }
+        drop(old);
     }
 
     /// Publishes the counts between two batches.
@@ -149,7 +162,7 @@ impl Live {
         };
         let mut shared = self.shared();
         if shared.rules.is_empty() && shared.epoch == 0 {
-            shared.rules = engine.rules().iter().cloned().collect();
+            shared.rules = Arc::new(engine.rules().iter().cloned().collect());
         }
         shared.accounting = accounting;
     }
@@ -167,7 +180,8 @@ impl Live {
             accepted: armed.matches.load(Ordering::Relaxed),
             label: None,
         };
-        self.shared().rules.iter().map(count).collect()
+        let rules = Arc::clone(&self.shared().rules);
+        rules.iter().map(count).collect()
     }
 
     fn stats(&self) -> Stats {
@@ -268,6 +282,7 @@ impl Live {
         }
         let (answer, answered) = channel();
         self.edits.0.send((edit, answer)).map_err(|_| "the run has ended")?;
+        self.wanted.store(true, Ordering::SeqCst);
         // If there is no room, the loop has been woken already.
         let _ = (&self.wake.0).write(&[1]);
         match answered.recv_timeout(WAIT) {

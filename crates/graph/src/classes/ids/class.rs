@@ -102,7 +102,7 @@ impl Node for Ids {
     fn counters(&self) -> Vec<Counter> {
         let Counters { judged, fragments, damaged, other, flows, forgotten, .. } =
             self.engine.counters();
-        let Counters { messages, matches, alerts, held_back, silent, limited, .. } =
+        let Counters { messages, matches, alerts, held_back, silent, limited, suspended, .. } =
             self.engine.counters();
         let lost = self.eve.as_ref().map_or(0, |(out, _)| out.lost());
         let counts = [
@@ -120,6 +120,7 @@ impl Node for Ids {
             ("held_back", held_back),
             ("silent", silent),
             ("at_a_limit", limited),
+            ("suspended", suspended),
             ("lost_lines", lost),
         ];
         counts.map(|(name, count)| Counter::count(name, count)).into()
@@ -152,8 +153,9 @@ fn kinds(settings: &Settings) -> Result<Kinds, MakeError> {
             "dns" => kinds.dns = true,
             "tls" => kinds.tls = true,
             "http" => kinds.http = true,
+            "packet" => kinds.packet = true,
             other => {
-                let message = format!("{other:?} is none of: flow, dns, tls, http");
+                let message = format!("{other:?} is none of: flow, dns, tls, http, packet");
                 return Err(MakeError::new("records", message));
             }
         }
@@ -172,6 +174,7 @@ fn limits(settings: &Settings) -> Result<Limits, MakeError> {
     Ok(Limits {
         bytes: (settings.number_or("memory", 1..=1 << 20, 512)? as usize) << 20,
         midstream: settings.flag("midstream")?,
+        one_direction: settings.flag("one_direction")?,
         ignore_vlan: settings.flag("ignore_vlan")?,
         checksums: checksums[settings.choice("checksums", &["auto", "yes", "no"])?],
         ..Limits::default()
@@ -234,11 +237,15 @@ pub const CLASS: Class = Class {
     parameters: &[
         Parameter { name: "expression", summary: "a file of rules; may be repeated" },
         Parameter { name: "eve", summary: "file for alerts as JSON lines; - = standard output" },
-        Parameter { name: "records", summary: "also write: flow,dns,tls,http (none)" },
+        Parameter { name: "records", summary: "also write: flow,dns,tls,http,packet (none)" },
         Parameter { name: "payload", summary: "y: alerts have the payload, in base 64" },
         Parameter { name: "set", summary: "a variable, such as HOME_NET=10.0.0.0/8; repeatable" },
         Parameter { name: "language", summary: "auto (default), suricata, snort2 or snort3" },
         Parameter { name: "midstream", summary: "y: judge streams without a beginning" },
+        Parameter {
+            name: "one_direction",
+            summary: "y: judge established connections of which one direction is captured",
+        },
         Parameter { name: "ignore_vlan", summary: "y: tags do not make connections different" },
         Parameter { name: "checksums", summary: "leave out wrong ones: auto (default), yes, no" },
         Parameter { name: "memory", summary: "most MiB of flows with what they hold (512)" },

@@ -161,6 +161,11 @@ impl Body {
     fn line_of(&mut self, bytes: &[u8]) -> usize {
         let end = memchr::memchr(b'\n', bytes);
         let count = end.map_or(bytes.len(), |end| end + 1);
+        if self.state == State::Line && !self.may_be_len(&bytes[..count]) {
+            let line = std::mem::take(&mut self.line);
+            self.state = self.lose(&line);
+            return 0;
+        }
         // The rest of a long line means nothing.
         let kept = count.min(MAX_LINE - self.line.len());
         self.line.extend_from_slice(&bytes[..kept]);
@@ -185,6 +190,35 @@ impl Body {
             _ => State::Line,
         };
         count
+    }
+
+    /// True if the next bytes of a line may continue one with the length of a chunk.
+    fn may_be_len(&self, bytes: &[u8]) -> bool {
+        let mut text = self.line.iter().chain(bytes).skip_while(|byte| byte.is_ascii_whitespace());
+        let is_len = text.next().is_none_or(u8::is_ascii_hexdigit);
+        // A long line may have other things after the length.
+        is_len && (self.line.len() < MAX_LINE || !text.all(u8::is_ascii_hexdigit))
+    }
+
+    /// Ends the body: what looked like the length of a chunk may have been all of it.
+    pub fn finish(&mut self) {
+        let line = std::mem::take(&mut self.line);
+        if self.state == State::Line && !self.to_server && !line.trim_ascii().is_empty() {
+            self.state = self.lose(&line);
+        }
+    }
+
+    /// The body without chunks that the head does not announce, if it is nothing but chunks: some clients take other
+    /// fields for the announcement.
+    pub fn without_chunks(&mut self) -> Option<Vec<u8>> {
+        if self.in_chunks || !self.kept.first()?.is_ascii_hexdigit() {
+            return None;
+        }
+        let framing = Framing::Chunks;
+        let mut inner = Body::new(self.to_server, framing, self.encodings.clone());
+        inner.take(&self.kept);
+        let is_whole = inner.is_over() || (self.is_full() && inner.kept.len() > MAX_BODY / 2);
+        (is_whole && !inner.is_damaged).then(|| inner.decoded().to_vec())
     }
 
     /// A line without a length: a client reads what follows as the body, a server refuses the request.
@@ -222,14 +256,62 @@ impl Encoding {
     /// Decompresses bytes, up to the limit and up to the first error.
     fn undo(self, bytes: &[u8]) -> Vec<u8> {
         match self {
-            Encoding::Gzip => read(flate2::read::GzDecoder::new(bytes)),
-            Encoding::Deflate => match read(flate2::read::ZlibDecoder::new(bytes)) {
-                whole if !whole.is_empty() => whole,
-                _ => read(flate2::read::DeflateDecoder::new(bytes)),
-            },
+            // Clients look at the bytes, too.
+            Encoding::Gzip | Encoding::Deflate if bytes.starts_with(&GZIP) => gzip(bytes),
+            Encoding::Gzip | Encoding::Deflate if begins_zlib(bytes) => {
+                read(flate2::read::ZlibDecoder::new(bytes))
+            }
+            Encoding::Gzip => Vec::new(),
+            Encoding::Deflate => read(flate2::read::DeflateDecoder::new(bytes)),
             Encoding::Brotli => brotli(bytes),
         }
     }
+}
+
+/// The first bytes of gzip, with deflate as its compression.
+const GZIP: [u8; 3] = [0x1f, 0x8b, 8];
+/// Most parts of a gzip, each with a header.
+const MAX_MEMBERS: usize = 64;
+
+/// True if the two bytes of zlib's header are right.
+fn begins_zlib(bytes: &[u8]) -> bool {
+    let &[first, second, ..] = bytes else { return false };
+    first & 0xf == 8 && u16::from_be_bytes([first, second]).is_multiple_of(31)
+}
+
+/// Decompresses gzip up to the limit, as forgiving as clients are: checksums and unknown flags are not looked at.
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let (mut out, mut rest) = (Vec::new(), bytes);
+    for _ in 0..MAX_MEMBERS {
+        let Some(start) = gzip_header(rest) else { break };
+        let mut inner = flate2::read::DeflateDecoder::new(&rest[start..]);
+        out.extend_from_slice(&read(&mut inner));
+        out.truncate(MAX_BODY);
+        // The sum and the length follow.
+        let end = start + usize::try_from(inner.total_in()).unwrap_or(usize::MAX);
+        rest = rest.get(end.saturating_add(8)..).unwrap_or_default();
+        if out.len() == MAX_BODY || !rest.starts_with(&GZIP) {
+            break;
+        }
+    }
+    out
+}
+
+/// Length of a header of gzip (RFC 1952).
+fn gzip_header(bytes: &[u8]) -> Option<usize> {
+    let flags = *bytes.get(3)?;
+    let mut at = 10;
+    if flags & 4 != 0 {
+        let len = bytes.get(at..at + 2)?;
+        at += 2 + usize::from(u16::from_le_bytes([len[0], len[1]]));
+    }
+    for flag in [8, 16] {
+        if flags & flag != 0 {
+            at += 1 + memchr::memchr(0, bytes.get(at..)?)?;
+        }
+    }
+    at += if flags & 2 != 0 { 2 } else { 0 };
+    (at <= bytes.len()).then_some(at)
 }
 
 /// Decompresses brotli up to the limit. A window has at most 16 MiB, as in browsers; larger ones are an error.

@@ -140,15 +140,19 @@ impl Head {
 
     /// Length of the body; `answers_head` is none for a request.
     pub fn framing(&self, answers_head: Option<bool>) -> Framing {
-        let bodiless =
-            self.status().is_some_and(|status| status / 100 == 1 || status == 204 || status == 304);
-        if answers_head.is_some() && (answers_head == Some(true) || bodiless) {
-            return Framing::Len(0);
-        }
         let has = |name: &str, word: &[u8]| {
             let value = self.field(name).unwrap_or_default().to_ascii_lowercase();
             memchr::memmem::find(&value, word).is_some()
         };
+        let is_interim = self.status().is_some_and(|status| status / 100 == 1);
+        let is_bodiless = matches!(self.status(), Some(204 | 304));
+        if answers_head == Some(true) || (answers_head.is_some() && (is_interim || is_bodiless)) {
+            // With the last response of a connection, some servers send a body nevertheless.
+            return match answers_head == Some(false) && is_bodiless && has("connection", b"close") {
+                true => Framing::UntilEnd,
+                false => Framing::Len(0),
+            };
+        }
         if has("transfer-encoding", b"chunked") {
             return Framing::Chunks;
         }
@@ -159,7 +163,11 @@ impl Head {
             let digits = std::str::from_utf8(&value[from..from + count]).unwrap_or_default();
             if digits.is_empty() { 0 } else { digits.parse().unwrap_or(u64::MAX) }
         });
+        let is_number = |value: &[u8]| value.iter().all(u8::is_ascii_digit);
+        let is_clear = self.field("content-length").is_none_or(is_number);
         match (digits, answers_head) {
+            // Nothing follows the last response of a connection.
+            (Some(_), Some(_)) if !is_clear && has("connection", b"close") => Framing::UntilEnd,
             (Some(len), _) => Framing::Len(len),
             (None, None) => Framing::Len(0),
             (None, Some(_)) => Framing::UntilEnd,
@@ -176,7 +184,7 @@ impl Head {
             match &*word.trim_ascii().to_ascii_lowercase() {
                 b"" | b"identity" | b"chunked" => {}
                 b"gzip" | b"x-gzip" => found.push(Encoding::Gzip),
-                b"deflate" => found.push(Encoding::Deflate),
+                b"deflate" | b"x-deflate" => found.push(Encoding::Deflate),
                 b"br" => found.push(Encoding::Brotli),
                 _ => return None,
             }
@@ -334,7 +342,7 @@ fn request_line(line: &[u8]) -> Option<[Vec<u8>; 3]> {
 
 /// Protocol, status and reason.
 fn response_line(line: &[u8]) -> Option<[Vec<u8>; 3]> {
-    if !line.starts_with(b"HTTP/") {
+    if !line.get(..5).is_some_and(|start| start.eq_ignore_ascii_case(b"HTTP/")) {
         return None;
     }
     let mut words = line.splitn(3, |byte| *byte == b' ');

@@ -46,7 +46,7 @@ pub struct Block {
     pub fate: Fate,
     /// The text between the fences.
     pub text: String,
-    /// What it prints, if the page has that.
+    /// Its output, if the page has that.
     pub output: Option<Expected>,
 }
 

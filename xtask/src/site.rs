@@ -36,9 +36,6 @@ default-theme = "light"
 [output.html.fold]
 enable = true
 level = 0
-
-[output.html.search]
-enable = false
 "#;
 
 /// Builds the site and checks its links.

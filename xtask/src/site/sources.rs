@@ -65,7 +65,10 @@ impl Sources {
 
     /// Copies them to the folder of the book.
     pub fn copy(&self, root: &Path, to: &Path) -> Result<(), String> {
-        for path in self.pages.iter().chain(&self.files) {
+        for path in &self.pages {
+            write(&to.join(path), to_indices(&read(root, path)?).as_bytes())?;
+        }
+        for path in &self.files {
             let bytes = std::fs::read(root.join(path)).map_err(|e| format!("{path}: {e}"))?;
             write(&to.join(path), &bytes)?;
         }
@@ -105,6 +108,24 @@ fn from_root(text: &str, summary: &str) -> String {
     changed
 }
 
+/// A page with links to `index.md` in place of `README.md`: mdBook renames these pages, but not the links to them.
+fn to_indices(text: &str) -> String {
+    let mut pieces = text.split("](");
+    let mut changed = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        changed.push_str("](");
+        match piece.split_once(')') {
+            Some((link, rest)) => {
+                changed.push_str(&link.replace("README.md", "index.md"));
+                changed.push(')');
+                changed.push_str(rest);
+            }
+            None => changed.push_str(piece),
+        }
+    }
+    changed
+}
+
 /// The first heading of a page.
 fn title(text: &str) -> Option<&str> {
     text.lines().find_map(|line| line.strip_prefix("# "))
@@ -137,6 +158,13 @@ mod tests {
         let text = "# Summary\n\n- [a](../README.md)\n  - [b](c.md)\n---\n";
         let expected = "# Summary\n\n- [a](README.md)\n  - [b](docs/c.md)\n---\n";
         assert_eq!(from_root(text, "docs/SUMMARY.md"), expected);
+    }
+
+    #[test]
+    fn links_to_a_readme_lead_to_its_page() {
+        let text = "README.md [a](../README.md#x) [b](c.md) (README.md) [d](README.md)";
+        let expected = "README.md [a](../index.md#x) [b](c.md) (README.md) [d](index.md)";
+        assert_eq!(to_indices(text), expected);
     }
 
     #[test]

@@ -46,9 +46,10 @@ cargo xtask: everything around the code of fyke
   install --prefix DIR [--from DIR]
                  build and install the command, the C library, the library of libpcap's interface, headers and
                  the description for pkg-config; --from takes what is built in a folder
-  package [--from DIR] [--to DIR] [--fast]
+  package [--from DIR] [--to DIR] [--fast] [--test | --musl]
                  build the Debian package and the list of its parts (SBOM, CycloneDX) in TARGET/package; --fast
-                 compresses less
+                 compresses less; --test installs, runs and removes it in a clean root (debootstrap, as root);
+                 --musl builds the command as one static file instead
   header         write the C header of the memory that user space and the kernel program share
   docs           build the API documents, warnings are errors
   site           build the pages of docs/ as a site in TARGET/site/html (needs mdbook) and check its links

@@ -50,8 +50,7 @@ fn every_metric_of_the_board_is_in_a_scrape() {
     let mut command = Command::new(FYKE);
     // Two interfaces, because one has no samples of its own; a pause loses frames.
     command.args(["dump", "-Z", "root", "-i", "v1", "-i", "v0", "--count-all", "-w"]);
-    let mut capture =
-        Running::start(command.arg(&file).arg("udp port 5001").stdout(Stdio::null()));
+    let mut capture = Running::start(command.arg(&file).arg("udp port 5001").stdout(Stdio::null()));
     capture.hear("listening on");
     capture.ctl(&["pause"]);
     send(50, 100);

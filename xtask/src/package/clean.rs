@@ -19,7 +19,9 @@ const ARCHIVE: &str = "http://deb.debian.org/debian";
 const SCRIPT: &str = r#"
 set -u
 export DEBIAN_FRONTEND=noninteractive PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
-find / -xdev -type f -o -xdev -type l 2> /dev/null | grep -vE '^/(proc|sys|dev|tmp|run|var|package.deb|script)' | sort > /tmp/before
+other='^/(proc|sys|dev|tmp|run|var|package.deb|script)'
+files() { find / -xdev -type f -o -xdev -type l 2> /dev/null | grep -vE "$other"; }
+files | sort > /tmp/before
 apt-get install -q -y --no-install-recommends /package.deb > /tmp/log 2>&1 || { cat /tmp/log; exit 1; }
 dpkg-query -W -f '${Package}\n' | sort > /tmp/packages
 echo "version: $(fyke --version)"
@@ -35,7 +37,7 @@ echo "capture: $? $(grep -c ' + 0 lost' /tmp/log)"
 echo "frames: $(fyke dump -r /tmp/out.pcapng --count udp port 9)"
 apt-get purge -q -y fyke > /tmp/log 2>&1 || { cat /tmp/log; exit 1; }
 apt-get autoremove -q -y --purge > /tmp/log 2>&1 || { cat /tmp/log; exit 1; }
-find / -xdev -type f -o -xdev -type l 2> /dev/null | grep -vE '^/(proc|sys|dev|tmp|run|var|package.deb|script)' | sort > /tmp/after
+files | sort > /tmp/after
 echo "left: $(comm -13 /tmp/before /tmp/after | grep -v '^/etc/ld.so.cache$' | tr '\n' ' ')"
 "#;
 

@@ -236,9 +236,12 @@ impl Client {
         Ok(())
     }
 
-    /// True if the client has closed the connection.
+    /// True if the client has closed the connection, or its end was reset.
     fn has_left(&self) -> bool {
-        matches!(self.socket.peek(&mut [0]), Ok(0))
+        match self.socket.peek(&mut [0]) {
+            Ok(count) => count == 0,
+            Err(error) => error.kind() != ErrorKind::WouldBlock,
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 
 use crate::shell::{Workspace, shown, status};
 use crate::testing::Skips;
-use crate::{fuzz, kernels, library, readme, setup, supply, testing, tidy};
+use crate::{fuzz, kernels, library, pages, setup, site, supply, testing, tidy};
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
@@ -29,7 +29,7 @@ pub fn run(workspace: &Workspace) -> Result<ExitCode, String> {
     };
     // Root has every privilege that a test can need, and the set-up has installed the programs.
     let skips = if setup::runs_as_root() { Skips::Refused } else { Skips::Counted };
-    let steps: [Step; 13] = [
+    let steps: [Step; 14] = [
         ("format", Box::new(cargo(&["fmt", "--all", "--check"]))),
         ("house rules", Box::new(|| tidy::run(workspace))),
         ("dependencies", Box::new(|| supply::dependencies(workspace))),
@@ -38,7 +38,8 @@ pub fn run(workspace: &Workspace) -> Result<ExitCode, String> {
         ("library alone", Box::new(|| library::run(workspace))),
         ("documents", Box::new(|| status(&mut docs_command(workspace)))),
         ("demo", Box::new(cargo(&["run", "--release", "-p", "fyke-command", "--", "demo"]))),
-        ("README commands", Box::new(|| readme::run(workspace))),
+        ("site", Box::new(|| site::run(workspace))),
+        ("commands of pages", Box::new(|| pages::run(workspace, &[]))),
         ("without clang", Box::new(without_clang)),
         ("older kernel", Box::new(|| kernels::in_ci(workspace))),
         ("fuzzers", Box::new(|| fuzz::run(workspace, Some(fuzz::CI_SEED)))),

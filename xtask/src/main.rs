@@ -12,13 +12,14 @@ mod install;
 mod kernels;
 mod library;
 mod package;
+mod pages;
 mod portable;
 mod python;
-mod readme;
 mod release;
 mod sbom;
 mod setup;
 mod shell;
+mod site;
 mod supply;
 mod tally;
 mod testing;
@@ -46,13 +47,18 @@ cargo xtask: everything around the code of fyke
   install --prefix DIR [--from DIR]
                  build and install the command, the C library, the library of libpcap's interface, headers and
                  the description for pkg-config; --from takes what is built in a folder
-  package [--from DIR] [--to DIR] [--fast]
+  package [--from DIR] [--to DIR] [--fast] [--test | --musl]
                  build the Debian package and the list of its parts (SBOM, CycloneDX) in TARGET/package; --fast
-                 compresses less
+                 compresses less; --test installs, runs and removes it in a clean root (debootstrap, as root);
+                 --musl builds the command as one static file instead
   fleet [--sensors N] [--edits N] [--from DIR]
                  sensors and workers with a real NATS server in a namespace; prints times
   header         write the C header of the memory that user space and the kernel program share
   docs           build the API documents, warnings are errors
+  site           build the pages of docs/ as a site in TARGET/site/html (needs mdbook) and check its links
+  pages [--from DIR] [--record] [PAGE...]
+                 run the commands in README.md and docs/ and compare their output; --from takes a folder with the
+                 command, --record writes outputs that differ into the pages
   setup [--all]  search the programs that the project needs; as root on Debian also install them
   help           this text
 
@@ -116,6 +122,8 @@ fn dispatch(args: &[String]) -> Result<ExitCode, String> {
         ("header", []) => header::run(&workspace),
         ("install", rest) => install::run(&workspace, rest),
         ("package", rest) => package::run(&workspace, rest),
+        ("pages", rest) => pages::run(&workspace, rest),
+        ("site", []) => site::run(&workspace),
         ("release", []) => release::run(&workspace),
         ("docs", []) => docs(&workspace),
         ("setup", []) => {
@@ -130,7 +138,7 @@ fn dispatch(args: &[String]) -> Result<ExitCode, String> {
             Ok(ExitCode::SUCCESS)
         }
         (
-            "ci" | "fuzz" | "portable" | "tidy" | "release" | "header" | "docs" | "setup",
+            "ci" | "fuzz" | "portable" | "tidy" | "release" | "header" | "docs" | "site" | "setup",
             [extra, ..],
         ) => {
             eprintln!("xtask: `{command}` does not take `{extra}`; see `cargo xtask help`");

@@ -12,6 +12,9 @@
 //!
 //! `dpkg-shlibdeps` (package dpkg-dev) finds the needed packages; `dpkg-deb` writes the file.
 
+mod clean;
+mod musl;
+
 use crate::install::{self, at, copy, make_folder};
 use crate::sbom;
 use crate::shell::{Workspace, find_program, shown, status};
@@ -45,6 +48,10 @@ struct Request {
     from: Option<PathBuf>,
     /// True for a quick, larger package.
     fast: bool,
+    /// Install, run and remove the package in a clean root.
+    test: bool,
+    /// Build the static command instead.
+    musl: bool,
     /// The folder of the results.
     to: Option<PathBuf>,
 }
@@ -54,15 +61,17 @@ fn parse(args: &[String]) -> Result<Request, String> {
     let mut rest = args.iter();
     while let Some(arg) = rest.next() {
         let place = match arg.as_str() {
-            "--fast" => {
-                request.fast = true;
+            "--fast" | "--test" | "--musl" => {
+                request.fast |= arg == "--fast";
+                request.test |= arg == "--test";
+                request.musl |= arg == "--musl";
                 continue;
             }
             "--from" => &mut request.from,
             "--to" => &mut request.to,
             other => {
                 return Err(format!(
-                    "package takes --from DIR, --to DIR and --fast, not `{other}`"
+                    "package takes --from DIR, --to DIR, --fast, --test and --musl, not `{other}`"
                 ));
             }
         };
@@ -81,6 +90,16 @@ pub fn run(workspace: &Workspace, args: &[String]) -> Result<ExitCode, String> {
             return Ok(ExitCode::from(2));
         }
     };
+    let folder = match &request.to {
+        Some(to) => to.clone(),
+        None => workspace.target_dir()?.join("package"),
+    };
+    if request.musl {
+        let built = request.from.as_ref().map(|from| from.join("fyke"));
+        let to = folder.join(format!("fyke-{VERSION}-static"));
+        built.map_or_else(|| musl::build(workspace, &folder), |built| musl::place(&built, &to))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     for (program, package) in
         [("dpkg-deb", "dpkg"), ("dpkg-shlibdeps", "dpkg-dev"), ("strip", "binutils")]
     {
@@ -89,10 +108,6 @@ pub fn run(workspace: &Workspace, args: &[String]) -> Result<ExitCode, String> {
     let from = match &request.from {
         Some(from) => from.clone(),
         None => install::build(workspace)?,
-    };
-    let folder = match request.to {
-        Some(to) => to,
-        None => workspace.target_dir()?.join("package"),
     };
     let root = folder.join("root");
     if root.exists() {
@@ -109,6 +124,9 @@ pub fn run(workspace: &Workspace, args: &[String]) -> Result<ExitCode, String> {
     std::fs::remove_dir_all(&root).map_err(|e| at(&root, &e))?;
     let size = file.metadata().map_err(|e| at(&file, &e))?.len();
     eprintln!("{} ({:.1} MB)", file.display(), size as f64 / 1e6);
+    if request.test {
+        clean::test(&file, &folder)?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -251,6 +269,7 @@ mod tests {
         assert_eq!(request.from.as_deref(), Some(Path::new("/built")));
         assert_eq!(request.to.as_deref(), Some(Path::new("/out")));
         assert!(request.fast && !parse("").unwrap().fast);
+        assert!(parse("--test").unwrap().test && parse("--musl").unwrap().musl);
         for wrong in ["--from", "--to", "/built", "--slow"] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }

@@ -169,6 +169,8 @@ const NEEDS: &[Need] = &[
 /// A program that is a crate, installed by cargo. Distributions have none, or too old ones.
 struct Crate {
     name: &'static str,
+    /// More arguments of `cargo install`.
+    arguments: &'static [&'static str],
     wanted_from: Purpose,
     required_from: Purpose,
     without: &'static str,
@@ -178,6 +180,7 @@ const CRATES: &[Crate] = &[
     // 37 s of processor time without optimisation. Debian 12's 0.24 does not read edition 2024.
     Crate {
         name: "cbindgen",
+        arguments: &[],
         wanted_from: Purpose::Test,
         required_from: Purpose::Ci,
         without: "the header of the C library is not compared with what cbindgen writes",
@@ -185,9 +188,18 @@ const CRATES: &[Crate] = &[
     // Three minutes.
     Crate {
         name: "cargo-deny",
+        arguments: &[],
         wanted_from: Purpose::Ci,
         required_from: Purpose::All,
         without: "licences and advisories of external crates are not checked",
+    },
+    // 90 s of processor time; its server and its watcher would double that.
+    Crate {
+        name: "mdbook",
+        arguments: &["--no-default-features"],
+        wanted_from: Purpose::Ci,
+        required_from: Purpose::All,
+        without: "the site of the documents is not built",
     },
 ];
 
@@ -202,7 +214,8 @@ fn prepare_crates(purpose: Purpose) -> Result<(), String> {
             eprintln!("set-up: installing {}", wanted.name);
             let mut cargo = Command::new("cargo");
             // Standard output belongs to the step after the set-up.
-            cargo.args(["install", "--locked", "--debug", wanted.name]).stdout(std::io::stderr());
+            cargo.args(["install", "--locked", "--debug", wanted.name]).args(wanted.arguments);
+            cargo.stdout(std::io::stderr());
             if status(&mut cargo) != Ok(ExitCode::SUCCESS) {
                 eprintln!("set-up: cargo install {} failed", wanted.name);
             }

@@ -8,7 +8,7 @@ mod commands;
 mod edges;
 mod exceptions;
 mod fences;
-mod links;
+pub mod links;
 mod manifest;
 mod prose;
 mod rust_text;

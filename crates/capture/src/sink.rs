@@ -2,12 +2,13 @@
 //!
 //! A sink takes frames one by one, copies the bytes that it needs and counts the frames that it wrote. File sinks
 //! write pcapng unless the name ends in `.pcap` or `.cap`; libpcap reads both formats. They compress if the name has
-//! one more ending, `.gz`, `.zst` or `.lz4`. `-` is standard output. A
+//! one more ending, `.gz`, `.zst` or `.lz4`. `-` is standard output, and `tcp:ADDRESS:PORT` any number of clients. A
 //! regular file has one sink at a time (flock(2)); pipes, terminals and devices may be shared.
 
 mod channel;
 mod file;
 mod interface;
+mod listener;
 mod output;
 mod packed;
 mod pcap;
@@ -18,6 +19,7 @@ mod tests;
 mod writer;
 
 pub use interface::{InterfaceLosses, InterfaceSink};
+pub use listener::{Clients, address as client_address};
 pub use output::Output;
 pub use packed::Compression;
 pub use rotate::Rotation;
@@ -139,6 +141,8 @@ pub struct SinkStats {
     pub lost: u64,
     /// Names of a rotation that were skipped, because another user has a file there.
     pub passed_over: u64,
+    /// Clients, if the sink has them. What they lose is not lost by the sink.
+    pub clients: Option<Clients>,
 }
 
 /// File formats.

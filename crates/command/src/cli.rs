@@ -75,9 +75,21 @@ use std::path::PathBuf;
 #[command(name = "fyke", version, max_term_width = 110, after_help = EXAMPLES)]
 #[command(args_override_self = true)]
 pub struct Cli {
+    /// Form of messages on standard error; a JSON object has the time, the kind of event and the message
+    #[arg(long, global = true, value_name = "FORM", default_value = "text")]
+    pub log: LogForm,
     /// The command to run.
     #[command(subcommand)]
     pub command: Command,
+}
+
+/// Forms of messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum LogForm {
+    /// Lines for people
+    Text,
+    /// A JSON object a line
+    Json,
 }
 
 /// Parser for a number of at least 1.

@@ -46,7 +46,9 @@ pub mod web;
 pub mod written;
 mod xdp;
 
-pub use output::{one_line, output, safe, shortened};
+pub use output::{
+    event_line, note_line, one_line, output, safe, shortened, write_notes_as, writes_json,
+};
 
 use crate::cli::SourceArgs;
 use anyhow::Context;

@@ -1,13 +1,13 @@
 //! The command `fyke`.
 #![forbid(unsafe_code)]
 
-/// Prints a line on standard error, with control characters escaped. Write errors are ignored: a closed or full
-/// standard error does not end the command.
+/// Prints a message on standard error: lines with control characters escaped, or with `--log json` an object. Write
+/// errors are ignored: a closed or full standard error does not end the command.
 macro_rules! note {
     ($($text:tt)*) => {{
         use std::io::Write as _;
         let text = format!($($text)*);
-        let _ = writeln!(std::io::stderr(), "{}", crate::commands::safe(&text));
+        let _ = writeln!(std::io::stderr(), "{}", crate::commands::note_line(&text));
     }};
 }
 
@@ -32,7 +32,10 @@ fn main() -> ExitCode {
         true => commands::tcpdump::run(),
         false if commands::extcap::is_called() => commands::extcap::answer(),
         false => match Cli::try_parse() {
-            Ok(cli) => run(cli.command),
+            Ok(cli) => {
+                commands::write_notes_as(cli.log);
+                run(cli.command)
+            }
             // Help and version texts are our own; an error repeats the arguments, so `note!` escapes it.
             Err(error) if !error.use_stderr() => error.exit(),
             Err(error) => {

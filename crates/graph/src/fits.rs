@@ -15,6 +15,11 @@ pub const UNFIT: &str = "unfit_";
 /// Counter of file names that a rotation has skipped; shown if it is not 0. Commands report it too.
 pub const PASSED_OVER: &str = "file names passed over";
 
+/// Counters of the frames that clients of `tofile` got, and of those that slow clients lost. Commands report them too.
+pub const SENT_TO_CLIENTS: &str = "sent to clients";
+/// See [`SENT_TO_CLIENTS`].
+pub const LOST_BY_CLIENTS: &str = "lost by clients";
+
 /// The link types of the interfaces of all sources before a node.
 pub fn inputs(interfaces: &[Interface]) -> Inputs {
     let mut inputs = Inputs::default();

@@ -427,7 +427,10 @@ pub fn load_program(kind: u32, code: &[u64]) -> Result<OwnedFd, (io::Error, Stri
 
 /// See [`crate::run_before_others`].
 pub fn run_before_others() -> io::Result<()> {
-    let priority = libc::sched_param { sched_priority: 1 };
+    // musl's has more fields, which Linux does not read.
+    // SAFETY: all zeros is a valid sched_param.
+    let mut priority: libc::sched_param = unsafe { std::mem::zeroed() };
+    priority.sched_priority = 1;
     // SAFETY: 0 is the calling thread; the parameter is ours.
     let done = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const priority) };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }

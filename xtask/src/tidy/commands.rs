@@ -1,18 +1,22 @@
-//! Checks that CI runs the commands of README.md, or that a reason is given.
+//! Checks that CI runs the commands of README.md and of some pages of docs/, or that a reason is given.
 
 use super::{Tree, Violation};
-use crate::readme::{Fate, RUN_ANYWAY, blocks};
+use crate::pages::{Fate, PAGES, RUN_ANYWAY, blocks};
 
-/// Checks that every block of shell commands has a known treatment (see [`crate::readme`]).
+/// Checks that every block of shell commands has a known treatment (see [`crate::pages`]).
 pub fn check(tree: &Tree) -> Vec<Violation> {
+    PAGES.iter().flat_map(|page| check_page(tree, page)).collect()
+}
+
+fn check_page(tree: &Tree, page: &str) -> Vec<Violation> {
     let mut found = Vec::new();
-    for block in blocks(tree.text("README.md").unwrap_or_default()) {
+    for block in blocks(tree.text(page).unwrap_or_default()) {
         match block.fate {
             Fate::Run { .. } | Fate::NotRun => {}
             Fate::Unknown => {
-                let message =
-                    "after the fence: `sh ci`, `sh ci netns`, `sh not-ci: REASON`, or `sh`";
-                found.push(Violation::new("README.md", block.line, message));
+                let message = "after the fence: `sh ci`, `sh ci netns`, `sh not-ci: REASON`, or `sh`; `text output` \
+                               follows a block that CI runs";
+                found.push(Violation::new(page, block.line, message));
             }
             Fate::RunAnyway => {
                 for (number, line) in block.text.lines().enumerate() {
@@ -21,7 +25,7 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
                         let message =
                             format!("CI does not run `{command}`: mark the block `sh ci`");
                         let line = block.line + number + 1;
-                        found.push(Violation::new("README.md", line, message));
+                        found.push(Violation::new(page, line, message));
                     }
                 }
             }

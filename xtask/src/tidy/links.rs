@@ -34,7 +34,7 @@ fn broken(tree: &Tree, from: &str, own_text: &str, target: &str) -> Option<Strin
 }
 
 /// The path from the root; `None` above the root.
-fn resolve(from: &str, target: &str) -> Option<String> {
+pub fn resolve(from: &str, target: &str) -> Option<String> {
     let mut parts: Vec<&str> = from.split('/').collect();
     parts.pop();
     for part in target.split('/') {
@@ -60,7 +60,7 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
 }
 
 /// Line and target of `[…](target)` and `[…]: target`, code spans left out.
-fn links(text: &str) -> Vec<(usize, &str)> {
+pub fn links(text: &str) -> Vec<(usize, &str)> {
     let mut found = Vec::new();
     for (number, line) in prose(text) {
         // Even pieces between back-ticks are prose, odd pieces are code.

@@ -4,6 +4,7 @@
 //! shared with other processes. Descriptors that cannot be reopened (sockets) are written one page at a time, for
 //! which poll(2) guarantees space.
 
+use super::listener::Clients;
 use crate::sys;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -30,6 +31,22 @@ pub(super) trait Channel: Send + Sync {
     fn file(&self) -> Option<&File> {
         None
     }
+
+    /// Does what the channel has to do now and then, in the thread of the packet loop.
+    fn attend(&self) {}
+
+    /// Waits until receivers have what was written; true if they do.
+    fn settle(&self, _patience: Duration) -> bool {
+        true
+    }
+
+    /// Gives up what receivers do not accept.
+    fn give_up(&self) {}
+
+    /// Counts of clients, for a channel that has them.
+    fn clients(&self) -> Option<Clients> {
+        None
+    }
 }
 
 impl Channel for Arc<dyn Channel> {
@@ -47,6 +64,22 @@ impl Channel for Arc<dyn Channel> {
 
     fn file(&self) -> Option<&File> {
         (**self).file()
+    }
+
+    fn attend(&self) {
+        (**self).attend();
+    }
+
+    fn settle(&self, patience: Duration) -> bool {
+        (**self).settle(patience)
+    }
+
+    fn give_up(&self) {
+        (**self).give_up();
+    }
+
+    fn clients(&self) -> Option<Clients> {
+        (**self).clients()
     }
 }
 

@@ -5,6 +5,7 @@
 //! frame if requested, and at the end. If writing fails, the file ends with its last complete record, and the other
 //! frames count as lost.
 
+use super::listener::{self, Listener};
 use super::output::Output;
 use super::pcap::{self, Pcap};
 use super::pcapng::{Accounted, Pcapng};
@@ -17,13 +18,18 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::{File, TryLockError};
 use std::io::{self, IsTerminal};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Most encoded bytes that are kept in the buffer.
 const BUFFER: usize = 1 << 18;
+
+/// Longest wait for clients at the end.
+const CLIENTS_PATIENCE: Duration = Duration::from_secs(2);
 
 pub(super) struct FileSink {
     output: Output,
@@ -85,9 +91,12 @@ impl FileSink {
         if options.snaplen == 0 {
             return Err(WriteError::Options("the snapshot length starts at 1"));
         }
-        let opened = match standard_output {
-            true => (standard_output_file()?, "standard output".to_owned(), None),
-            false => open(&names.path(), Role::First { rotates: names.rotates() }, options.mode)?,
+        let opened = if standard_output {
+            (standard_output_file()?, "standard output".to_owned(), None)
+        } else if let Some(address) = listener::address(path)? {
+            (listen(address, path, &names, &options)?, path.display().to_string(), None)
+        } else {
+            open(&names.path(), Role::First { rotates: names.rotates() }, options.mode)?
         };
         FileSink::over(opened, path, names, options)
     }
@@ -430,12 +439,14 @@ impl Sink for FileSink {
     }
 
     fn flush(&mut self) -> Result<(), WriteError> {
+        self.output.attend();
         self.hand_over(self.patience()).map(drop)
     }
 
     fn make_room(&mut self, patience: Duration) -> Result<bool, WriteError> {
         match self.finished || self.output.waiting() >= BUFFER {
-            true => self.hand_over(Some(patience)),
+            true => Ok(self.hand_over(Some(patience))?
+                && (!self.finished || self.output.settle_receivers(patience))),
             false => Ok(true),
         }
     }
@@ -483,6 +494,7 @@ impl Sink for FileSink {
             frames: self.before.frames + self.output.frames(),
             bytes: self.before.bytes + self.output.bytes(),
             lost: self.before.lost + self.output.lost(),
+            clients: self.output.clients(),
             ..self.before
         }
     }
@@ -490,6 +502,9 @@ impl Sink for FileSink {
     fn finish(mut self: Box<Self>) -> Result<SinkStats, WriteError> {
         self.end()?;
         self.hand_over(None)?;
+        if !self.output.settle_receivers(CLIENTS_PATIENCE) {
+            self.output.give_up();
+        }
         Ok(self.stats())
     }
 }
@@ -617,6 +632,27 @@ pub(super) fn create_output(path: &Path, mode: u32) -> Result<Output, WriteError
     let (output, ..) = open(path, Role::First { rotates: false }, mode)?;
     output.file().map_or(Ok(()), |file| file.set_len(0)).map_err(failed)?;
     Ok(output)
+}
+
+/// Listens for clients.
+fn listen(
+    address: SocketAddr,
+    path: &Path,
+    names: &Names,
+    options: &WriteOptions,
+) -> Result<Output, WriteError> {
+    if names.rotates() {
+        return Err(WriteError::Options("rotation needs a file name, not an address for clients"));
+    }
+    if options.compression.is_some_and(|compression| compression != Compression::None) {
+        let why =
+            "a compressed stream cannot be joined by later clients: leave the compression out";
+        return Err(WriteError::Options(why));
+    }
+    let name = || path.display().to_string();
+    let listener = Listener::bind(address, options.format.unwrap_or_else(|| Format::of(path)));
+    let listener = listener.map_err(|source| WriteError::Create { name: name(), source })?;
+    Ok(Output::over(Arc::new(listener)))
 }
 
 fn standard_output_file() -> Result<Output, WriteError> {

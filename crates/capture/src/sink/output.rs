@@ -10,6 +10,7 @@
 //! call for each drain that finds space.
 
 use super::channel::Channel;
+use super::listener::Clients;
 use super::packed::{Compression, Packed};
 use super::writer::Writer;
 use std::collections::VecDeque;
@@ -215,6 +216,21 @@ impl Output {
         }
     }
 
+    /// Lets the channel do what it has to do now and then.
+    pub(super) fn attend(&self) {
+        self.channel.attend();
+    }
+
+    /// Waits until receivers have what was written; true if they do.
+    pub(super) fn settle_receivers(&self, patience: Duration) -> bool {
+        self.channel.settle(patience)
+    }
+
+    /// Counts of clients, if the channel has them.
+    pub(super) fn clients(&self) -> Option<Clients> {
+        self.channel.clients()
+    }
+
     /// Gives up the waiting bytes: they are lost, and so is everything that is marked later.
     pub fn give_up(&mut self) {
         if let Some(writer) = &self.writer {
@@ -227,6 +243,7 @@ impl Output {
         if self.waiting() > 0 {
             self.close();
         }
+        self.channel.give_up();
         self.closed = true;
     }
 

@@ -31,6 +31,28 @@ pub(crate) fn any_readable(fds: &[BorrowedFd<'_>], timeout_ms: u16) -> io::Resul
     woken(ready)
 }
 
+/// Change of a descriptor that ends a wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Interest {
+    /// Bytes, or a connection.
+    Read,
+    /// Space.
+    Write,
+}
+
+/// Waits until one of several descriptors is ready. False after the time-out and after a signal.
+pub(crate) fn any(fds: &[(BorrowedFd<'_>, Interest)], timeout_ms: u16) -> io::Result<bool> {
+    let entry = |(fd, interest): &(BorrowedFd<'_>, Interest)| {
+        let events = if *interest == Interest::Read { libc::POLLIN } else { libc::POLLOUT };
+        libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 }
+    };
+    let mut entries: Vec<libc::pollfd> = fds.iter().map(entry).collect();
+    let count = entries.len() as libc::nfds_t;
+    // SAFETY: `entries` has `count` valid pollfds.
+    let ready = unsafe { libc::poll(entries.as_mut_ptr(), count, i32::from(timeout_ms)) };
+    woken(ready)
+}
+
 /// Waits for *changes* of one descriptor.
 ///
 /// A packet ring counts as readable until its last block is released, which takes long if blocks are held. So this

@@ -66,7 +66,8 @@ pub struct DumpArgs {
     #[command(flatten)]
     pub privilege: PrivilegeArgs,
     /// Write frames to FILE instead of printing them (.pcap or pcapng by the name, compressed if it also ends in .gz,
-    /// .zst or .lz4; `-` = standard output)
+    /// .zst or .lz4; `-` = standard output). tcp:ADDRESS:PORT listens for programs that read them, such as `tshark -i
+    /// TCP@ADDRESS:PORT`; tcp:PORT is for those of this machine
     #[arg(short, long, value_name = "FILE")]
     #[arg(help_heading = "Files")]
     pub write: Option<PathBuf>,

@@ -4,15 +4,6 @@ use super::PrivilegeArgs;
 use clap::Args;
 use std::path::PathBuf;
 
-/// Forms of the log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum LogForm {
-    /// Lines for people
-    Text,
-    /// A JSON object a line
-    Json,
-}
-
 /// `fyke serve`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -53,10 +44,6 @@ pub struct ServeArgs {
     #[arg(short = 'B', long, value_name = "KIB",
         value_parser = clap::value_parser!(u32).range(1..=4_194_304))]
     pub buffer_size: Option<u32>,
-    /// Log on standard error: lines for people, or a JSON object a line; readers that open, leave or are refused are
-    /// in it
-    #[arg(long, value_name = "FORM", default_value = "text")]
-    pub log: LogForm,
     /// Let fyke itself count every frame: its filters do not run in the kernel, which costs processor time
     #[arg(long)]
     pub count_all: bool,

@@ -4,9 +4,62 @@
 //! terminal. A closed pipe ends the command without a message, a full disk ends it with exit status 1 (see
 //! [`Failure`](super::Failure)); neither causes a panic.
 
+use crate::cli::LogForm;
+use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, Stdout, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// True if messages are JSON objects.
+static JSON: AtomicBool = AtomicBool::new(false);
+
+/// Sets the form of all messages on standard error.
+pub fn write_notes_as(form: LogForm) {
+    JSON.store(form == LogForm::Json, Ordering::Relaxed);
+}
+
+/// True if messages are JSON objects.
+pub fn writes_json() -> bool {
+    JSON.load(Ordering::Relaxed)
+}
+
+/// A message in the form of all messages, without a line end.
+pub fn note_line(text: &str) -> String {
+    match writes_json() {
+        false => safe(text).into_owned(),
+        true => event_line("message", None, Value::Null, text),
+    }
+}
+
+/// A message as an object of JSON: time, kind of event, the name of a capture if there are several, other fields.
+pub fn event_line(event: &str, name: Option<&str>, fields: Value, text: &str) -> String {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let mut line = Map::new();
+    line.insert("unix_ms".into(), json!(since_1970.as_millis() as u64));
+    line.insert("event".into(), json!(event));
+    if let Some(name) = name {
+        line.insert("name".into(), json!(name));
+    }
+    if let Value::Object(fields) = fields {
+        line.extend(fields);
+    }
+    line.insert("message".into(), json!(text.trim_end()));
+    without_controls(&Value::Object(line).to_string())
+}
+
+/// Escapes the controls that JSON permits in strings, and that terminals obey.
+fn without_controls(json: &str) -> String {
+    let mut line = String::with_capacity(json.len());
+    for letter in json.chars() {
+        match letter {
+            '\u{7f}'..='\u{9f}' => line += &format!("\\u{:04x}", u32::from(letter)),
+            letter => line.push(letter),
+        }
+    }
+    line
+}
 
 /// Escapes all control characters except line end and tab as JSON does, such as `\u001b`, and the characters that
 /// change the direction of writing or end a line.
@@ -80,7 +133,16 @@ impl Write for Output {
 
 #[cfg(test)]
 mod tests {
-    use super::safe;
+    use super::{safe, without_controls};
+    use serde_json::{Value, json};
+
+    #[test]
+    fn controls_of_terminals_are_escaped_and_the_line_stays_json() {
+        let line = without_controls(&json!({"program": "a\u{9b}2J\u{1b}[2J\u{7f}é"}).to_string());
+        assert!(!line.chars().any(char::is_control), "{line}");
+        let back: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(back["program"], "a\u{9b}2J\u{1b}[2J\u{7f}é");
+    }
 
     #[test]
     fn control_characters_do_not_reach_the_terminal() {

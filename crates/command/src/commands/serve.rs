@@ -62,7 +62,7 @@ pub fn run(args: ServeArgs) -> Result<(), Failure> {
     let entered = privileges.enter(&needs)?;
     entered.say_missing();
     let several = captures.len() > 1;
-    let logs = captures.iter().map(|one| Log::new(args.log, several.then(|| one.name.clone())));
+    let logs = captures.iter().map(|one| Log::new(several.then(|| one.name.clone())));
     let logs: Vec<Log> = logs.collect();
     let links: Vec<String> = captures.iter().map(Capture::link).collect();
     let started = captures.into_iter().zip(&logs).map(|(one, log)| one.start(policy.clone(), log));
@@ -124,7 +124,7 @@ fn signals(
     let counts_of = |(name, handle, unseen): &(String, GraphHandle, super::unseen::Unseen)| {
         (name.clone(), accounts(&handle.view()) + &unseen.lines(true))
     };
-    let log = Log::new(args.log, None);
+    let log = Log::new(None);
     let stop = match args.config {
         // `systemctl reload` of a service without a policy must not end it.
         None if is_managed => stop_or_reload(move || {

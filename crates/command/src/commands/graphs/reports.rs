@@ -8,7 +8,7 @@ use fyke_filters::FilterError;
 use fyke_graph::language::TextError;
 use fyke_graph::node::{Counter, NodeError};
 use fyke_graph::runtime::EditError;
-use fyke_graph::{GraphHandle, GraphView, PASSED_OVER, UNFIT};
+use fyke_graph::{GraphHandle, GraphView, LOST_BY_CLIENTS, PASSED_OVER, SENT_TO_CLIENTS, UNFIT};
 use std::collections::HashSet;
 use std::error::Error;
 use std::path::PathBuf;
@@ -112,9 +112,15 @@ pub fn say_clamped(view: &GraphView, files: Option<&[PathBuf]>, program: &str) {
 }
 
 /// Reports on standard error the frames that no filter could evaluate, because none fits their link type, and the files
-/// that could not be made under their names.
+/// that could not be made under their names. Also the counts of clients.
 pub fn say_unfit(view: &GraphView) {
     for node in &view.nodes {
+        let value = |name: &str| {
+            node.counters.iter().find(|counter| counter.name == name).map(|it| it.value)
+        };
+        if let (Some(sent), Some(lost)) = (value(SENT_TO_CLIENTS), value(LOST_BY_CLIENTS)) {
+            note!("fyke: {}: {sent} frames sent to clients, {lost} lost by slow ones", node.text);
+        }
         for counter in node.counters.iter().filter(|counter| counter.name == PASSED_OVER) {
             note!(
                 "fyke: {}: {} file names of a rotation were passed over, because files of other users or \

@@ -5,12 +5,12 @@
 
 use crate::comments::Comments;
 use crate::cuts;
-use crate::fits::PASSED_OVER;
+use crate::fits::{LOST_BY_CLIENTS, PASSED_OVER, SENT_TO_CLIENTS};
 use crate::losses::Losses;
 use crate::node::{Arrival, Class, Counter, Emitted, MakeError, Node, NodeError, Opens};
 use crate::node::{Parameter, Settings};
 use fyke_capture::{
-    Account, Compression, Format, Interface, PRIVATE, Rotation, Sink, WriteOptions,
+    Account, Compression, Format, Interface, PRIVATE, Rotation, Sink, WriteOptions, client_address,
 };
 use fyke_filters::FilterSet;
 use fyke_frame::{Frame, Mask};
@@ -137,7 +137,15 @@ impl Node for ToFile {
         let stats = self.sink.stats();
         let passed_over = stats.passed_over;
         let passed_over = (passed_over > 0).then(|| Counter::count(PASSED_OVER, passed_over));
-        [Counter::count("written", stats.frames)].into_iter().chain(passed_over).collect()
+        let clients = stats.clients.map(|clients| {
+            [
+                Counter::count("clients", clients.connected),
+                Counter::count(SENT_TO_CLIENTS, clients.sent),
+                Counter::count(LOST_BY_CLIENTS, clients.lost),
+            ]
+        });
+        let written = [Counter::count("written", stats.frames)];
+        written.into_iter().chain(passed_over).chain(clients.into_iter().flatten()).collect()
     }
 }
 
@@ -228,6 +236,7 @@ fn check(settings: &Settings) -> Result<(), MakeError> {
     limit(settings)?;
     let options = options(settings)?;
     let path = Path::new(settings.required("expression")?);
+    client_address(path).map_err(|error| MakeError::new("expression", error))?;
     if settings.flag("annotate")? && options.format.unwrap_or(Format::of(path)) == Format::Pcap {
         return Err(MakeError::new("annotate", "a pcap file has no comments; write a pcapng file"));
     }
@@ -291,9 +300,13 @@ pub const CLASS: Class = Class {
     check: Some(check),
     check_edit,
     make,
-    opens: |settings| match settings.text("command") {
-        Some(_) => Opens::Program,
-        None => Opens::File,
+    opens: |settings| {
+        let is_address = |path| client_address(Path::new(path)).map_or(true, |one| one.is_some());
+        match settings.text("command") {
+            Some(_) => Opens::Program,
+            None if settings.text("expression").is_some_and(is_address) => Opens::Network,
+            None => Opens::File,
+        }
     },
     ..Class::NODE
 };

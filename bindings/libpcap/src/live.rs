@@ -1,15 +1,15 @@
 //! A capture of a service: the connection, the texts in force, and the frames that wait for the program.
 //!
 //! ```text
-//! ring of the service ─▶ batch ─▶ filters ─▶ chunk of accepted frames ─▶ one frame after the other ─▶ the program
-//!                                    ▲ edits: pcap_setfilter, fyke ctl       └ evaluated again after an edit
+//! ring of the service ─▶ chunk ─▶ filters ─▶ accepted frames ─▶ one frame after the other ─▶ the program
+//!                                    ▲ edits: pcap_setfilter, fyke ctl └ evaluated again after an edit
 //! ```
 //!
 //! The texts are a [`FilterSet`], which the service has, too: it stores no frames that they reject. The set decides
 //! again here, so after `pcap_setfilter` a program gets only frames of the new filter, whatever the ring still holds.
 //! Locks are held for moments, never while the program runs or this thread waits.
 
-use crate::reading::{Reading, Taken};
+use crate::reading::{Reading, Rule, Taken};
 use crate::wakes::Wakes;
 use fyke_capture::{FrameServer, SharedSource, Source};
 use fyke_control::{Accounting, Description, FilterCount, Stats};
@@ -121,19 +121,28 @@ impl Live {
         }
     }
 
-    /// The next frame for the program; `direction` is a `PCAP_D_` number.
+    /// Frames for the program; `direction` is a `PCAP_D_` number.
     pub fn take(&self, direction: i32) -> Taken {
         self.lock().take(&self.filters, direction)
     }
 
-    /// Prepares the descriptor for the program's own `poll`. Returns true if there is nothing to read.
+    /// The rule under which frames are given now.
+    #[inline]
+    pub fn rule(&self, direction: i32) -> Rule {
+        Rule { epoch: self.filters.epoch(), direction }
+    }
+
+    /// Prepares the descriptor for the program's own `poll`. Returns true if there is nothing to read. No system call if
+    /// frames were left before and are left now.
     pub fn arm(&self) -> bool {
-        let is_empty = {
-            let reading = self.lock();
+        let reading = self.lock();
+        let is_left = reading.is_left();
+        if !is_left {
             // The messages of earlier frames are void: what is left is looked at afterwards.
             reading.end_sleep();
-            reading.begin_sleep()
-        };
+        }
+        let is_empty = !is_left && reading.begin_sleep();
+        // Within the lock, so that the descriptor is as the last look was.
         self.wakes.set_ready(!is_empty);
         is_empty
     }

@@ -6,6 +6,7 @@
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// The descriptors.
@@ -17,6 +18,8 @@ pub struct Wakes {
     broken: OwnedFd,
     /// Readable while frames are left.
     ready: OwnedFd,
+    /// True if it is readable.
+    is_ready: AtomicBool,
     count: u64,
 }
 
@@ -29,7 +32,8 @@ impl Wakes {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let all = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let (broken, ready) = (eventfd(0, flags)?, eventfd(0, flags)?);
-        let mut wakes = Wakes { all, broken, ready, count: 0 };
+        let is_ready = AtomicBool::new(false);
+        let mut wakes = Wakes { all, broken, ready, is_ready, count: 0 };
         wakes.add_own()?;
         Ok(wakes)
     }
@@ -67,8 +71,11 @@ impl Wakes {
         self.broken.as_raw_fd()
     }
 
-    /// Makes the descriptor readable, or not.
+    /// Makes the descriptor readable, or not. For one thread at a time.
     pub fn set_ready(&self, is_ready: bool) {
+        if self.is_ready.swap(is_ready, Ordering::Relaxed) == is_ready {
+            return;
+        }
         match is_ready {
             true => drop(rustix::io::write(&self.ready, &1_u64.to_ne_bytes())),
             false => clear(&self.ready),

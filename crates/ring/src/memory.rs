@@ -156,12 +156,15 @@ impl Memory {
         }
         let before = into.len();
         into.reserve(count * WORD);
-        for at in first..first + count {
+        let room = into.spare_capacity_mut().as_mut_ptr().cast::<[u8; WORD]>();
+        for at in 0..count {
             // SAFETY: inside the mapping, as checked for all words; see `load`.
-            let word = unsafe { self.base.add(at).as_ref() }.load(Ordering::Relaxed);
-            into.extend_from_slice(&word.to_le_bytes());
+            let word = unsafe { self.base.add(first + at).as_ref() }.load(Ordering::Relaxed);
+            // SAFETY: `count` words were reserved after the end of the vector.
+            unsafe { room.add(at).write(word.to_le_bytes()) };
         }
-        into.truncate(before + len);
+        // SAFETY: all words were written, and `len` bytes are not more.
+        unsafe { into.set_len(before + len) };
     }
 
     /// Writes bytes, padded with zeros to whole words, from word `first` on; nothing if they are

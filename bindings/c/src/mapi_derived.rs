@@ -71,8 +71,7 @@ pub fn operands(name: &str) -> &'static [usize] {
 
 /// A number, or a time in nanoseconds: digits, perhaps a fraction and a unit, such as `20`, `+1.5s`, `7ms`.
 fn value(text: &str) -> Done<u64> {
-    let wrong =
-        || format!("{text:?} is not a number, or a time such as 1.5s, 20ms, 7us or 300ns");
+    let wrong = || format!("{text:?} is not a number, or a time such as 1.5s, 20ms, 7us or 300ns");
     let plain = text.strip_prefix('+').unwrap_or(text);
     let end = plain.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(plain.len());
     let (digits, unit) = plain.split_at(end);
@@ -298,7 +297,9 @@ mod tests {
         }
         assert_eq!(absolute("1970-01-01 00:00:01"), Some(1_000_000_000));
         assert_eq!(absolute("2024-03-01 12:00:00"), Some(1_709_294_400_000_000_000));
-        for wrong in ["2023-02-29 00:00:00", "2024-13-01 00:00:00", "2024-01-01", "1969-01-01 00:00:00"] {
+        for wrong in
+            ["2023-02-29 00:00:00", "2024-13-01 00:00:00", "2024-01-01", "1969-01-01 00:00:00"]
+        {
             assert_eq!(absolute(wrong), None, "{wrong}");
         }
     }

@@ -374,7 +374,7 @@ impl SharedSource {
         let mut lent = std::mem::take(&mut self.lent);
         self.reader.settle(&mut lent);
         let mut kept = 0;
-        for (index, lent) in lent.iter().enumerate().filter(|(_, lent)| lent.is_whole()) {
+        for (index, _) in lent.iter().enumerate().filter(|(_, lent)| lent.is_whole()) {
             let end = chunk.frames.get(index + 1).map_or(chunk.bytes.len(), |(start, ..)| *start);
             let (start, head, _) = chunk.frames[index];
             match self.interface(&head).filter(|_| end - start == head.len) {

@@ -12,22 +12,43 @@
  *     function      parameters             passes                          result, an unsigned long long
  *     BPF_FILTER    text                   packets that the text accepts   their number
  *     STR_SEARCH    text, offset, depth    packets with the text           their number
+ *     REGEXP        expression             packets in which it is found    their number
  *     SAMPLE        value, mode            PERIODIC: every value-th;       their number
  *                                          PROBABILISTIC: value per cent
+ *     HASHSAMP      share, 0               conversations whose hash is     their packets
+ *                                          below share, of 1,024
+ *     STARTSTOP     start, stop            packets between two times       mapi_startstop_t
  *     PKT_COUNTER                          all                             packets
  *     BYTE_COUNTER                         all                             bytes on the wire
  *     PKTINFO       PKT_TS or PKT_SIZE     all                             time, nanoseconds since 1970, or bytes on
  *                                                                          the wire of the last packet
  *     GAP                                  all                             nanoseconds between the last two packets
+ *     BINOP         type, flow, function,  all                             sum (BINOP_ADD) or difference (BINOP_SUB) of
+ *                   flow, function                                         two results
+ *     STATS         flow, function, when   all                             mapi_stats_t, of a result
+ *     DIST          flow, function, from,  all                             mapi_dist_t, of a result
+ *                   to, interval
  *     TO_FILE       MFF_PCAP, name, most   all                             packets written; most is unsigned long long,
  *                                                                          0 for all
  *     TO_BUFFER                            all, for mapi_get_next_pkt      packets lost: the buffer was full
+ *
+ * Results, from, to, interval, start, stop and when are read and told as follows. BINOP, STATS and DIST take the first
+ * word of the result of a function that was applied before, when a packet reaches them. "from", "to" and "interval" are
+ * texts: numbers, or times such as "20ms" (s, ms, us, ns) for results in nanoseconds; there are at most 65,536 intervals.
+ * "when" is a text: "0", with each packet; "1", from the second packet on; a time such as "1s", the increase within each
+ * such period. "start" and "stop" are texts: "+1.5s", after the first packet and after the start, or
+ * "2026-11-28 05:30:00" in UTC; both are within. REGEXP is a regular expression on bytes, without back references.
  *
  * A file is complete when the source has ended or the flow is closed. The numbers of MFF_PCAP and the like are those of
  * this header. A parameter that MAPI gives to TO_BUFFER is accepted and not used.
  *
  * A flow reads a capture file, an interface (which needs CAP_NET_RAW) or "serve:NAME", a running `fyke serve`; there is
- * no daemon of its own. Other functions of MAPI are classes of flow graphs: docs/papers/ffpf.md lists them.
+ * no daemon of its own.
+ *
+ * Not there: BUCKET, BURST, THRESHOLD, HASH, RES2FILE, SYNC, TOP, COOKING, UNCOOK, ANONYMIZE, ANONYMIZEIP, PRINT,
+ * EXPIRED_FLOWS, TRACK_FTP and the other TRACK functions; flows of several machines (the scope of a flow);
+ * mapi_get_next_flow_info, mapi_get_flow_info, mapi_get_function_info, and the calls of 2002 for options, subflows and
+ * the removal of functions. Many of the functions are classes of flow graphs: docs/papers/ffpf.md has the table.
  */
 #ifndef FYKE_MAPI_H
 #define FYKE_MAPI_H
@@ -57,6 +78,31 @@ struct mapipkt {
 enum { MFF_PCAP = 0 };			/* formats of TO_FILE */
 enum { PERIODIC = 0, PROBABILISTIC = 1 }; /* modes of SAMPLE */
 enum { PKT_TS = 0, PKT_SIZE = 1 };	/* values of PKTINFO */
+enum { BINOP_ADD = 0, BINOP_SUB = 1 };	/* types of BINOP */
+
+/* The result of STATS. */
+typedef struct {
+	unsigned long long count; /* values taken */
+	double sum;
+	double sum2; /* of the squares */
+	unsigned long long min, max;
+} mapi_stats_t;
+
+/* The result of DIST. Values from `min` + i × `interval` on, and below the next interval, are counted in data[i]. */
+typedef struct {
+	unsigned long long min, max, interval;
+	unsigned long long intervals; /* number of data */
+	unsigned long long below;     /* values below min */
+	unsigned long long above;     /* values of max and above */
+	unsigned long long data[1];   /* the first; the others follow */
+} mapi_dist_t;
+
+/* The result of STARTSTOP: times in nanoseconds since 1970, 0 if there was no packet. */
+typedef struct {
+	unsigned long long first;	     /* of the first packet */
+	unsigned long long first_processed; /* of the first that passed */
+	unsigned long long last;	     /* of the last that passed */
+} mapi_startstop_t;
 
 /* Creates a flow; returns its number, or -1. Nothing is read before mapi_connect. */
 int mapi_create_flow(const char *device);
@@ -78,32 +124,44 @@ int mapi_close_flow(int flow);
 /* Returns the error of this thread's last call that failed, and a packet loop that failed is one. */
 const char *mapi_last_error(void);
 
-/* As mapi_apply_function, with parameters that the function does not have as NULL and 0. */
-int mapi_apply(int flow, const char *name, const char *text, int a, int b, unsigned long long c);
+/* As mapi_apply_function, with the function's texts and its numbers in arrays, each in the order of the table. Those at
+ * the end may be left out if they are 0. */
+int mapi_apply(int flow, const char *name, const char *const *texts, size_t text_count,
+	       const unsigned long long *numbers, size_t number_count);
+
+/* The parameters of a function, each a letter: a text, an int, an unsigned long long. */
+static inline const char *mapi_parameters(const char *name)
+{
+	static const char *const all[][2] = {
+		{ "BPF_FILTER", "s" }, { "STR_SEARCH", "sii" }, { "REGEXP", "s" }, { "SAMPLE", "ii" },
+		{ "HASHSAMP", "ii" }, { "STARTSTOP", "ss" }, { "PKTINFO", "i" }, { "BINOP", "iiiii" },
+		{ "STATS", "iis" }, { "DIST", "iisss" }, { "TO_FILE", "isl" },
+	};
+
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+		if (!strcmp(name, all[i][0]))
+			return all[i][1];
+	return "";
+}
 
 /* Adds a function to the chain of a flow that is not connected; returns its number, or -1. */
 static inline int mapi_apply_function(int flow, const char *function, ...)
 {
-	const char *name = function ? function : "", *text = NULL;
-	int a = 0, b = 0;
-	unsigned long long c = 0;
+	const char *texts[5] = { 0 }, *letter = function ? mapi_parameters(function) : "";
+	unsigned long long numbers[5] = { 0 };
+	size_t text_count = 0, number_count = 0;
 	va_list list;
 
 	va_start(list, function);
-	if (!strcmp(name, "BPF_FILTER") || !strcmp(name, "STR_SEARCH"))
-		text = va_arg(list, const char *);
-	if (!strcmp(name, "STR_SEARCH") || !strcmp(name, "SAMPLE")) {
-		a = va_arg(list, int);
-		b = va_arg(list, int);
-	} else if (!strcmp(name, "PKTINFO")) {
-		a = va_arg(list, int);
-	} else if (!strcmp(name, "TO_FILE")) {
-		a = va_arg(list, int);
-		text = va_arg(list, const char *);
-		c = va_arg(list, unsigned long long);
-	}
+	for (; *letter; letter++)
+		if (*letter == 's')
+			texts[text_count++] = va_arg(list, const char *);
+		else if (*letter == 'i')
+			numbers[number_count++] = (unsigned long long)va_arg(list, int);
+		else
+			numbers[number_count++] = va_arg(list, unsigned long long);
 	va_end(list);
-	return mapi_apply(flow, function, text, a, b, c);
+	return mapi_apply(flow, function, texts, text_count, numbers, number_count);
 }
 
 /* Creates a flow on a capture file; the format is found in the file. */

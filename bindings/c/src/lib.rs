@@ -10,7 +10,7 @@
 //! | `ops` | operations for instructions of passes |
 //! | `filter` | filters in the kernel, groups of edits |
 //! | `reader` | readers |
-//! | `mapi`, `mapi_functions`, `mapi_calls` | flows of MAPI over readers, their functions, the calls |
+//! | `mapi`, `mapi_functions`, `mapi_derived`, `mapi_calls` | flows of MAPI over readers, their functions, the calls |
 //! | `handles` | handles of C programs; a wrong one is an error |
 //! | `calls`, `reader_calls` | the functions |
 //!
@@ -24,6 +24,7 @@ mod handles;
 mod mapi;
 #[allow(unsafe_code, reason = "pointers of C callers")]
 mod mapi_calls;
+mod mapi_derived;
 mod mapi_functions;
 mod ops;
 mod reader;

@@ -5,11 +5,12 @@
 //!
 //! Source: FFPF, section 6 (MAPI over flow graphs); the calls and functions are those of SCAMPI's MAPI.
 
+use crate::mapi_derived::Cells;
 use crate::mapi_functions::{Function, Given, chain};
 use crate::reader::{FykeReader, Taken};
 use fyke_frame::LinkType;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -50,8 +51,6 @@ struct Queue {
 
 /// State that the thread of a flow and the program share.
 pub struct Shared {
-    /// Results of the functions, by number.
-    pub results: Box<[AtomicU64]>,
     queue: Mutex<Queue>,
     changed: Condvar,
     stop: AtomicBool,
@@ -61,11 +60,12 @@ pub struct Shared {
 pub struct Flow {
     source: String,
     /// The chain; of a connected flow, its thread has it.
-    functions: Vec<Function>,
-    count: usize,
+    functions: Vec<(Function, Cells)>,
+    /// Results of the functions, by number.
+    results: Vec<Cells>,
     /// The number of TO_BUFFER.
     buffer: Option<usize>,
-    /// Results, and what the thread has for the program.
+    /// What the thread has for the program.
     pub shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
@@ -118,7 +118,6 @@ impl Flow {
     /// Makes a flow that is not connected.
     pub fn new(source: &str) -> Flow {
         let shared = Shared {
-            results: (0..MAX_FUNCTIONS).map(|_| AtomicU64::new(0)).collect(),
             queue: Mutex::default(),
             changed: Condvar::new(),
             stop: AtomicBool::new(false),
@@ -126,7 +125,7 @@ impl Flow {
         Flow {
             source: source.to_owned(),
             functions: Vec::new(),
-            count: 0,
+            results: Vec::new(),
             buffer: None,
             shared: Arc::new(shared),
             thread: None,
@@ -134,28 +133,29 @@ impl Flow {
     }
 
     /// Adds a function to the chain; returns its number.
-    pub fn apply(&mut self, name: &str, given: Given<'_>) -> Done<usize> {
+    pub fn apply(&mut self, name: &str, given: &Given<'_>) -> Done<usize> {
         if self.is_connected() {
             return Err("the flow is connected: functions are applied before".to_owned());
         }
-        if self.count == MAX_FUNCTIONS {
+        let place = self.results.len();
+        if place == MAX_FUNCTIONS {
             return Err(format!("a flow has at most {MAX_FUNCTIONS} functions"));
         }
-        let function = Function::new(name, given)?;
+        let (function, result) = Function::new(name, given)?;
         if matches!(function, Function::Buffer) {
             if self.buffer.is_some() {
                 return Err("the flow has a TO_BUFFER: a flow has one".to_owned());
             }
-            self.buffer = Some(self.count);
+            self.buffer = Some(place);
         }
-        self.functions.push(function);
-        self.count += 1;
-        Ok(self.count - 1)
+        self.results.push(Arc::clone(&result));
+        self.functions.push((function, result));
+        Ok(place)
     }
 
-    /// Number of functions.
-    pub fn count(&self) -> usize {
-        self.count
+    /// The result of a function.
+    pub fn result(&self, function: i32) -> Option<&Cells> {
+        self.results.get(usize::try_from(function).ok()?)
     }
 
     /// True if this function keeps packets and the flow is connected.
@@ -173,11 +173,11 @@ impl Flow {
             return Err("the flow is connected".to_owned());
         }
         let head = match self.functions.first() {
-            Some(Function::Text(text) | Function::Head(text)) => text,
+            Some((Function::Text(text) | Function::Head(text), _)) => text,
             _ => "",
         };
         let reader = FykeReader::open(&self.source, head)?;
-        for (number, function) in self.functions.iter_mut().enumerate() {
+        for (number, (function, _)) in self.functions.iter_mut().enumerate() {
             function.connect((reader.link(), number == 0), reader.interfaces())?;
         }
         let functions = std::mem::take(&mut self.functions);
@@ -219,17 +219,17 @@ impl Drop for Ending<'_> {
 }
 
 /// The loop of a flow.
-fn run(mut reader: FykeReader, mut functions: Vec<Function>, shared: &Shared) {
+fn run(mut reader: FykeReader, mut functions: Vec<(Function, Cells)>, shared: &Shared) {
     let mut ending = Ending(shared, Some("the thread of the flow has failed".to_owned()));
     let read = read(&mut reader, &mut functions, shared);
     // All files are complete, whatever the others are.
-    let finished: Vec<_> = functions.into_iter().map(Function::finish).collect();
+    let finished: Vec<_> = functions.into_iter().map(|(function, _)| function.finish()).collect();
     let finished: Done<()> = finished.into_iter().collect();
     ending.1 = read.and(finished).err();
 }
 
 /// Reads until the end of the source, or of the flow.
-fn read(reader: &mut FykeReader, functions: &mut [Function], shared: &Shared) -> Done<()> {
+fn read(reader: &mut FykeReader, functions: &mut [(Function, Cells)], shared: &Shared) -> Done<()> {
     let waits = reader.is_file();
     while !shared.stop.load(Ordering::Relaxed) {
         let mut packets = Vec::new();

@@ -4,6 +4,7 @@
 use crate::calls::string;
 use crate::handles::{fail, guarded, with_error};
 use crate::mapi::{Flow, Packet, Shared};
+use crate::mapi_derived::{Cells, operands};
 use crate::mapi_functions::Given;
 use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_ushort, c_void};
@@ -42,8 +43,8 @@ struct Entry {
 
 #[derive(Default)]
 struct Memory {
-    #[expect(clippy::vec_box, reason = "addresses that a program has must not change")]
-    results: Vec<Box<Results>>,
+    /// In boxes: addresses that a program has must not change.
+    results: BTreeMap<c_int, Box<Results>>,
     packet: Vec<u64>,
 }
 
@@ -83,20 +84,54 @@ pub extern "C" fn mapi_create_flow(device: *const c_char) -> c_int {
     created.unwrap_or(-1)
 }
 
-/// Adds a function to the chain of a flow; `a`, `b` and `c` are its numbers.
+/// Most parameters of one kind.
+const MAX_PARAMETERS: usize = 16;
+
+/// The result of a function of a flow.
+fn result(flow: c_int, function: c_int) -> Result<Cells, String> {
+    let entry = entry(flow)?;
+    let found = lock(&entry.flow).result(function).cloned();
+    found.ok_or_else(|| format!("flow {flow} has no function {function}"))
+}
+
+/// A parameter array of C.
+fn array<'a, T>(first: *const T, count: usize) -> Result<&'a [T], String> {
+    match count {
+        0 => Ok(&[]),
+        _ if first.is_null() => Err("the parameters are NULL".to_owned()),
+        1..=MAX_PARAMETERS => {
+            // SAFETY: not NULL, and the program's array of this number, as the header demands.
+            Ok(unsafe { std::slice::from_raw_parts(first, count) })
+        }
+        _ => Err(format!("{count} parameters, and at most {MAX_PARAMETERS} are possible")),
+    }
+}
+
+/// Adds a function to the chain of a flow.
 #[unsafe(no_mangle)]
 pub extern "C" fn mapi_apply(
     flow: c_int,
     name: *const c_char,
-    text: *const c_char,
-    a: c_int,
-    b: c_int,
-    c: c_ulonglong,
+    texts: *const *const c_char,
+    text_count: usize,
+    numbers: *const c_ulonglong,
+    number_count: usize,
 ) -> c_int {
     let applied = guarded(|| {
-        let text = if text.is_null() { None } else { Some(string(text)?) };
-        let given = Given { text, numbers: (a, b), long: c };
-        let number = lock(&entry(flow)?.flow).apply(string(name)?, given)?;
+        let name = string(name)?;
+        let text = |text: &*const c_char| match text.is_null() {
+            true => Ok(None),
+            false => string(*text).map(Some),
+        };
+        let texts = array(texts, text_count)?.iter().map(text).collect::<Result<_, _>>()?;
+        let mut given =
+            Given { texts, numbers: array(numbers, number_count)?.to_vec(), results: Vec::new() };
+        for &place in operands(name) {
+            // Numbers of C's type `int`.
+            let of = (given.number(place) as c_int, given.number(place + 1) as c_int);
+            given.results.push(result(of.0, of.1)?);
+        }
+        let number = lock(&entry(flow)?.flow).apply(name, &given)?;
         c_int::try_from(number).map_err(|error| error.to_string())
     });
     applied.unwrap_or(-1)
@@ -112,21 +147,17 @@ pub extern "C" fn mapi_connect(flow: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn mapi_read_results(flow: c_int, function: c_int) -> *mut Results {
     let read = guarded(|| {
-        let entry = entry(flow)?;
-        let count = lock(&entry.flow).count();
-        let place = usize::try_from(function).ok().filter(|place| *place < count);
-        let place = place.ok_or_else(|| format!("flow {flow} has no function {function}"))?;
+        let (entry, cells) = (entry(flow)?, result(flow, function)?);
         let mut memory = lock(&entry.memory);
-        while memory.results.len() <= place {
-            let cell = &entry.shared.results[memory.results.len()];
-            let res = cell.as_ptr().cast();
-            let size = size_of::<u64>() as c_int;
-            memory.results.push(Box::new(Results { res, ts: 0, size }));
-        }
+        let size = size_of_val(&*cells) as c_int; // at most some 100,000
+        let res = cells.as_ptr().cast_mut().cast();
+        let result = memory
+            .results
+            .entry(function)
+            .or_insert_with(|| Box::new(Results { res, ts: 0, size }));
         // Counts of the thread are visible before the time.
         std::sync::atomic::fence(Ordering::Acquire);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let result = &mut memory.results[place];
         result.ts = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
         Ok::<_, String>(std::ptr::from_mut(&mut **result))
     });

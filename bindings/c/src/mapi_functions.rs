@@ -4,23 +4,31 @@
 //! |---|---|---|---|
 //! | `BPF_FILTER` | text | packets that the text accepts | their number |
 //! | `STR_SEARCH` | text, offset, depth | packets with the text | their number |
+//! | `REGEXP` | expression | packets in which it is found | their number |
 //! | `SAMPLE` | value, mode | every value-th packet, or this percentage | their number |
+//! | `HASHSAMP` | share, 0 | conversations with a hash below share of 1,024 | their packets |
 //! | `PKT_COUNTER`, `BYTE_COUNTER` | | all | packets; bytes on the wire |
 //! | `PKTINFO` | which | all | time or size of the last packet |
 //! | `GAP` | | all | nanoseconds between the last two packets |
 //! | `TO_FILE` | format, name, most packets | all | packets written |
 //! | `TO_BUFFER` | | all, for the program | packets lost: the buffer was full |
 //!
-//! DEPARTURE: MAPI's probabilistic `SAMPLE` passes `value + 1` per cent (it compares with ≤), this one `value`.
+//! Those on results of others are in `mapi_derived`.
+//!
+//! DEPARTURE: MAPI's probabilistic `SAMPLE` passes `value + 1` per cent (it compares with ≤), this one `value`. MAPI's
+//! `HASHSAMP` chooses directions of TCP and UDP connections, this one conversations: both directions, of any protocol.
 //! Source: SCAMPI's MAPI, the library `stdflib`.
 
 use crate::mapi::{Packet, Shared};
+use crate::mapi_derived::{Cells, Derived, cells};
 use crate::reader::FykeReader;
 use fyke_capture::source::Interface;
 use fyke_capture::{Sink, WriteOptions, create_file, sink::Format};
-use fyke_frame::{Frame, LinkType};
+use fyke_frame::{Frame, LinkType, walk};
 use memchr::memmem::Finder;
-use std::hash::{BuildHasher, RandomState};
+use regex_automata::meta::Regex;
+use regex_automata::util::syntax;
+use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
@@ -32,16 +40,37 @@ const PROBABILISTIC: i32 = 1;
 /// Values of `PKTINFO`.
 const TIME: i32 = 0;
 const SIZE: i32 = 1;
+/// Values of the hash of `HASHSAMP`.
+const SHARES: i32 = 1024;
+/// Most bytes of the automaton of an expression.
+const MAX_AUTOMATON: usize = 8 << 20;
 
 /// Parameters of a function, as C gives them.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Given<'a> {
-    /// The text, if the function has one.
-    pub text: Option<&'a str>,
-    /// The first and the second number.
-    pub numbers: (i32, i32),
-    /// The number of 64 bits.
-    pub long: u64,
+    /// Texts, in their order; `None`: it is NULL.
+    pub texts: Vec<Option<&'a str>>,
+    /// Numbers, in their order.
+    pub numbers: Vec<u64>,
+    /// Results that numbers name ([`operands`](crate::mapi_derived::operands)).
+    pub results: Vec<Cells>,
+}
+
+impl<'a> Given<'a> {
+    /// A text that the function needs.
+    pub fn text(&self, name: &str, place: usize) -> Done<&'a str> {
+        self.texts.get(place).copied().flatten().ok_or_else(|| format!("{name} needs a text"))
+    }
+
+    /// A number; 0 if it is left out.
+    pub fn number(&self, place: usize) -> u64 {
+        self.numbers.get(place).copied().unwrap_or_default()
+    }
+
+    /// A number of C's type `int`.
+    fn int(&self, place: usize) -> i32 {
+        self.number(place) as i32 // as C gave it
+    }
 }
 
 /// A capture file of `TO_FILE`.
@@ -62,6 +91,10 @@ pub enum Function {
     Filter(Box<FykeReader>),
     /// Bytes to find, and where.
     Search(Box<Finder<'static>>, usize, usize),
+    /// An expression to find.
+    Expression(Box<Regex>),
+    /// A share of the conversations.
+    Share(u64),
     /// A period in packets, and the packets since the last one that passed.
     Every(u64, u64),
     /// A percentage, and the state of the random numbers.
@@ -80,26 +113,36 @@ pub enum Function {
     File(File),
     /// Packets for the program.
     Buffer,
+    /// A function on results, or on times.
+    Derived(Box<Derived>),
 }
 
 type Done<T> = Result<T, String>;
 
 impl Function {
-    /// Makes a function.
-    pub fn new(name: &str, given: Given<'_>) -> Done<Function> {
-        let text = || given.text.ok_or_else(|| format!("{name} needs a text"));
+    /// Makes a function, and its result.
+    pub fn new(name: &str, given: &Given<'_>) -> Done<(Function, Cells)> {
+        if let Some((derived, result)) = Derived::new(name, given)? {
+            return Ok((Function::Derived(Box::new(derived)), result));
+        }
+        Ok((Function::plain(name, given)?, cells(1)))
+    }
+
+    fn plain(name: &str, given: &Given<'_>) -> Done<Function> {
+        let text = || given.text(name, 0);
         let number = |value: i32, least: i32, most: i32| match (least..=most).contains(&value) {
             true => Ok(value.unsigned_abs()),
             false => Err(format!("{name}: {value} is not from {least} to {most}")),
         };
         let size = |value| Ok::<_, String>(number(value, 0, i32::MAX)? as usize);
-        let (first, second) = given.numbers;
+        let (first, second) = (given.int(0), given.int(1));
         Ok(match name {
             "BPF_FILTER" => Function::Text(text()?.to_owned()),
             "STR_SEARCH" => {
                 let finder = Box::new(Finder::new(text()?).into_owned());
                 Function::Search(finder, size(first)?, size(second)?)
             }
+            "REGEXP" => Function::Expression(expression(text()?)?),
             "SAMPLE" if second == PERIODIC => {
                 Function::Every(number(first, 1, i32::MAX)?.into(), 0)
             }
@@ -108,22 +151,23 @@ impl Function {
                 Function::Percent(number(first, 0, 100)?.into(), seed)
             }
             "SAMPLE" => return Err(format!("SAMPLE has no mode {second}")),
+            "HASHSAMP" if second != 0 => {
+                return Err("HASHSAMP keeps no results: its second number is 0".to_owned());
+            }
+            "HASHSAMP" => Function::Share(number(first, 1, SHARES)?.into()),
             "PKT_COUNTER" => Function::Packets,
             "BYTE_COUNTER" => Function::Bytes,
             "PKTINFO" if first == TIME => Function::Time,
             "PKTINFO" if first == SIZE => Function::Size,
             "PKTINFO" => return Err(format!("PKTINFO does not know {first}")),
             "GAP" => Function::Gap(None),
-            "TO_FILE" if first == PCAP => {
-                let most = if given.long == 0 { u64::MAX } else { given.long };
-                Function::File(File { name: text()?.to_owned(), most, written: 0, sink: None })
-            }
+            "TO_FILE" if first == PCAP => Function::File(File::new(text()?, given.number(1))),
             "TO_FILE" => return Err(format!("TO_FILE has no format {first}")),
             "TO_BUFFER" => Function::Buffer,
             _ => {
                 return Err(format!(
-                    "there is no function {name}; there are BPF_FILTER, STR_SEARCH, SAMPLE, PKT_COUNTER, \
-                     BYTE_COUNTER, PKTINFO, GAP, TO_FILE and TO_BUFFER"
+                    "there is no function {name}; there are BPF_FILTER, STR_SEARCH, REGEXP, SAMPLE, HASHSAMP, \
+                     STARTSTOP, PKT_COUNTER, BYTE_COUNTER, PKTINFO, GAP, BINOP, STATS, DIST, TO_FILE and TO_BUFFER"
                 ));
             }
         })
@@ -151,14 +195,14 @@ impl Function {
         Ok(())
     }
 
-    /// Applies it to a packet; false if it does not pass. `place` is its result.
+    /// Applies it to a packet; false if it does not pass.
     fn apply(
         &mut self,
         packet: &Packet,
-        place: usize,
+        cells: &Cells,
         (shared, waits, about): (&Shared, bool, &[Interface]),
     ) -> Done<bool> {
-        let result = &shared.results[place];
+        let result = &cells[0];
         let count = |number: u64| {
             result.fetch_add(number, Ordering::Relaxed);
         };
@@ -180,6 +224,11 @@ impl Function {
                 let part = packet.bytes.get(*offset..end);
                 return passes(part.is_some_and(|part| finder.find(part).is_some()));
             }
+            Function::Expression(found) => return passes(found.is_match(&*packet.bytes)),
+            Function::Share(share) => {
+                return passes(conversation(packet).is_some_and(|hash| hash < *share));
+            }
+            Function::Derived(derived) => return Ok(derived.apply(packet.timestamp_ns, cells)),
             Function::Every(value, since) => {
                 *since = (*since + 1) % *value;
                 return passes(*since == 0);
@@ -211,6 +260,12 @@ impl Function {
 }
 
 impl File {
+    /// A file for `most` packets, or for all if that is 0.
+    fn new(name: &str, most: u64) -> File {
+        let most = if most == 0 { u64::MAX } else { most };
+        File { name: name.to_owned(), most, written: 0, sink: None }
+    }
+
     /// Writes a packet, unless it has enough; returns the number of those written, 0 or 1.
     fn write(&mut self, packet: &Packet, about: &[Interface]) -> Done<u64> {
         let interface = about.get(packet.interface as usize).or(about.first());
@@ -230,6 +285,34 @@ impl File {
     }
 }
 
+/// A regular expression on bytes, of bounded size.
+fn expression(text: &str) -> Done<Box<Regex>> {
+    let syntax = syntax::Config::new().unicode(false).utf8(false).dot_matches_new_line(true);
+    let limits = Regex::config().utf8_empty(false).nfa_size_limit(Some(MAX_AUTOMATON));
+    let made = Regex::builder().syntax(syntax).configure(limits).build(text);
+    made.map(Box::new).map_err(|error| match error.syntax_error() {
+        Some(syntax) => format!("REGEXP: {syntax}"),
+        None => format!("REGEXP: {error}"),
+    })
+}
+
+/// The hash of a packet's conversation, the same for both directions and for each run: below [`SHARES`]. `None` if it
+/// has no IP addresses.
+fn conversation(packet: &Packet) -> Option<u64> {
+    let frame = Frame { wire_len: packet.wire_len, ..Frame::new(packet.link, &packet.bytes) };
+    let layers = walk(&frame);
+    let ip = layers.innermost_ip()?;
+    let (source, destination) = match layers.ports() {
+        Some(ports) => (ports.source, ports.destination),
+        None => (0, 0),
+    };
+    let mut ends = [(ip.source(), source), (ip.destination(), destination)];
+    ends.sort_unstable();
+    let mut hasher = DefaultHasher::new();
+    (ends, layers.innermost_level()?.ip_protocol()).hash(&mut hasher);
+    Some(hasher.finish() % u64::from(SHARES.unsigned_abs()))
+}
+
 /// The next number of a xorshift generator.
 fn random(state: &mut u64) -> u64 {
     *state ^= *state << 13;
@@ -243,12 +326,12 @@ fn random(state: &mut u64) -> u64 {
 /// # Errors
 /// A function cannot continue: a file cannot be written.
 pub fn chain(
-    functions: &mut [Function],
+    functions: &mut [(Function, Cells)],
     packet: &Packet,
     context: (&Shared, bool, &[Interface]),
 ) -> Done<()> {
-    for (place, function) in functions.iter_mut().enumerate() {
-        if !function.apply(packet, place, context)? {
+    for (function, result) in functions {
+        if !function.apply(packet, result, context)? {
             break;
         }
     }

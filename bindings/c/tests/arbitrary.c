@@ -17,7 +17,11 @@ static const char *const LINKS[] = {
 };
 static const char *const FUNCTIONS[] = {
 	"BPF_FILTER", "STR_SEARCH", "PKT_COUNTER", "BYTE_COUNTER", "TO_BUFFER", "SAMPLE", "GAP", "PKTINFO", "HASH",
-	"", "\xff",
+	"", "\xff", "REGEXP", "HASHSAMP", "STARTSTOP", "BINOP", "STATS", "DIST",
+};
+
+static const char *const TIMES[] = {
+	"0", "1", "2", "10", "+1s", "20ms", "1us", "", "1e9s", "2001-01-01 00:00:00", "99999-1", "[a-z]+", "(", "\\d{1000}{1000}",
 };
 
 static char path[4096];
@@ -138,10 +142,18 @@ static void of_a_flow(uint64_t *seed)
 	case 3: mapi_get_next_pkt(flow, function); break;
 	case 4: mapi_close_flow(next(seed) % 4 ? flow : (int)next(seed)); break;
 	case 5: CHECK(mapi_last_error()); break;
-	default:
-		mapi_apply(flow, ONE_OF(FUNCTIONS, seed), next(seed) % 8 ? text : NULL,
-			   (int)(next(seed) % 99) - 9,
-			   (int)(next(seed) % 4 ? next(seed) % 3 : next(seed)), next(seed));
+	default: {
+		size_t text_count = next(seed) % 5, number_count = next(seed) % 7;
+		const char **texts = malloc(text_count * sizeof *texts);
+		unsigned long long *numbers = malloc(number_count * sizeof *numbers);
+		for (size_t i = 0; i < text_count; i++)
+			texts[i] = next(seed) % 8 ? next(seed) % 2 ? ONE_OF(TIMES, seed) : text : NULL;
+		for (size_t i = 0; i < number_count; i++)
+			numbers[i] = next(seed) % 4 ? next(seed) % 3 + (i % 2 ? 0 : (unsigned)flow) : next(seed);
+		mapi_apply(flow, ONE_OF(FUNCTIONS, seed), texts, text_count, numbers, number_count);
+		free(texts);
+		free(numbers);
+	}
 	}
 }
 

@@ -81,6 +81,68 @@ static void samples_and_files(const char *path)
 	CHECK(mapi_close_flow(flow) == 0);
 }
 
+/* Functions on results, on times, on conversations and on expressions. */
+static void derived(const char *path)
+{
+	struct frame tcp = tcp_frame(), ip6 = ip6_frame();
+	int flow = mapi_create_flow(path), other = mapi_create_flow(path);
+	int far = mapi_apply_function(other, "PKT_COUNTER");
+	int size = mapi_apply_function(flow, "PKTINFO", PKT_SIZE);
+	int sizes = mapi_apply_function(flow, "STATS", flow, size, "0");
+	int spread = mapi_apply_function(flow, "DIST", flow, size, "0", "1000", "10");
+	int packets = mapi_apply_function(flow, "PKT_COUNTER");
+	int rate = mapi_apply_function(flow, "STATS", flow, packets, "10s");
+	int within = mapi_apply_function(flow, "STARTSTOP", "+100s", "+99.5s");
+	int later = mapi_apply_function(flow, "PKT_COUNTER");
+	int sum = mapi_apply_function(flow, "BINOP", BINOP_ADD, flow, packets, other, far);
+	int less = mapi_apply_function(flow, "BINOP", BINOP_SUB, flow, packets, flow, later);
+	int found = mapi_apply_function(flow, "REGEXP", "index\\.html H.TP");
+	CHECK(far == 0 && size == 0 && found == 9);
+	CHECK(mapi_apply_function(flow, "BINOP", 7, flow, packets, flow, packets) == -1);
+	CHECK(mapi_apply_function(flow, "BINOP", BINOP_ADD, flow, 99, flow, packets) == -1);
+	CHECK(mapi_apply_function(flow, "STATS", 9999, packets, "0") == -1);
+	CHECK(mapi_apply_function(flow, "STATS", flow, packets, "soon") == -1);
+	CHECK(mapi_apply_function(flow, "STATS", flow, packets, (const char *)NULL) == -1);
+	CHECK(mapi_apply_function(flow, "DIST", flow, packets, "5", "5", "1") == -1);
+	CHECK(mapi_apply_function(flow, "DIST", flow, packets, "0", "1s", "1") == -1);
+	CHECK(mapi_apply_function(flow, "STARTSTOP", "+1s", "2026-11-28 05:30:00") == -1);
+	CHECK(mapi_apply_function(flow, "STARTSTOP", "2026-11-31 05:30:00", "+1s") == -1);
+	CHECK(mapi_apply_function(flow, "REGEXP", "(") == -1 && strstr(mapi_last_error(), "REGEXP"));
+	CHECK(mapi_apply_function(flow, "HASHSAMP", 0, 0) == -1 && mapi_apply_function(flow, "HASHSAMP", 9, 1) == -1);
+	int share = mapi_apply_function(flow, "HASHSAMP", 1024, 0);
+	int buffer = mapi_apply_function(flow, "TO_BUFFER"), other_buffer = mapi_apply_function(other, "TO_BUFFER");
+	CHECK(mapi_connect(other) == 0 && mapi_loop(other, other_buffer, -1, see) == 1000);
+	CHECK(mapi_connect(flow) == 0 && mapi_loop(flow, buffer, -1, see) == 60);
+
+	mapi_stats_t *stats = mapi_read_results(flow, sizes)->res;
+	double t = (double)tcp.length + 10, s = (double)ip6.length + 10;
+	CHECK(mapi_read_results(flow, sizes)->size == sizeof *stats && stats->count == 1000);
+	CHECK(stats->sum == 750 * t + 250 * s && stats->sum2 == 750 * t * t + 250 * s * s);
+	CHECK((double)stats->min == (t < s ? t : s) && (double)stats->max == (t > s ? t : s));
+	mapi_dist_t *dist = mapi_read_results(flow, spread)->res;
+	CHECK(dist->intervals == 100 && dist->below == 0 && dist->above == 0);
+	CHECK(dist->data[(tcp.length + 10) / 10] >= 750 && dist->data[(ip6.length + 10) / 10] >= 250);
+	/* the first packet begins the first of 99 periods of ten packets */
+	stats = mapi_read_results(flow, rate)->res;
+	CHECK(stats->count == 99 && stats->min == 10 && stats->max == 10 && stats->sum == 990);
+	mapi_startstop_t *times_of = mapi_read_results(flow, within)->res;
+	CHECK(times_of->first / 1000000000 == 1000 && times_of->first_processed / 1000000000 == 1100);
+	CHECK(times_of->last / 1000000000 == 1199 && result(flow, later) == 100);
+	/* the last of them is packet 200; the other flow had all of its 1,000 packets before */
+	CHECK(result(flow, sum) == 1200 && result(flow, less) == 100);
+	CHECK(result(flow, found) == 60 && result(flow, share) == 60);
+	CHECK(mapi_close_flow(other) == 0 && result(flow, sum) == 1200 && mapi_close_flow(flow) == 0);
+
+	/* both directions of a conversation, or none */
+	flow = mapi_create_flow(path);
+	share = mapi_apply_function(flow, "HASHSAMP", 512, 0);
+	buffer = mapi_apply_function(flow, "TO_BUFFER");
+	CHECK(mapi_connect(flow) == 0);
+	int chosen = mapi_loop(flow, buffer, -1, see);
+	CHECK((chosen == 0 || chosen == 250 || chosen == 750 || chosen == 1000)
+	      && result(flow, share) == (unsigned)chosen && mapi_close_flow(flow) == 0);
+}
+
 int main(int count, char **arguments)
 {
 	struct frame tcp = tcp_frame();
@@ -92,6 +154,7 @@ int main(int count, char **arguments)
 	snprintf(path, sizeof path, "%s.pcap", arguments[0]);
 	write_file(path);
 	samples_and_files(path);
+	derived(path);
 	int flow = mapi_create_flow(path);
 	CHECK(flow > 0);
 	int all = mapi_apply_function(flow, "PKT_COUNTER");

@@ -32,6 +32,7 @@ pub fn begin(live: &Arc<Live>) {
     if std::env::var_os(VARIABLE).is_some_and(|value| value == "0") {
         return;
     }
+    let _no_fork = NoFork::begin();
     let mut open = open();
     let pid = std::process::id();
     if let Some(other) = open.take_if(|open| open.pid != pid) {
@@ -49,7 +50,10 @@ pub fn begin(live: &Arc<Live>) {
 
 /// Closes the socket, if it is for this capture.
 pub fn end(live: &Arc<Live>) {
-    let ended = open().take_if(|open| Arc::ptr_eq(&open.live, live));
+    let ended = {
+        let _no_fork = NoFork::begin();
+        open().take_if(|open| Arc::ptr_eq(&open.live, live))
+    };
     match ended {
         Some(ended) if ended.pid != std::process::id() => std::mem::forget(ended.server),
         // The server waits for its thread, which may need nothing that this one holds.

@@ -63,7 +63,7 @@ macro_rules! with_twin {
         pub unsafe extern "C" fn $name($pcap: *mut Pcap $(, $arg: $type)*) -> $result {
             match slots::real_or_twin($pcap) {
                 Some(found) => {
-                    real!($name(found => *mut Pcap $(, $arg => $type)*) -> $result, $failure)
+                    real!($name(found.pcap => *mut Pcap $(, $arg => $type)*) -> $result, $failure)
                 }
                 None => $failure,
             }

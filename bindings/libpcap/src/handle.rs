@@ -8,6 +8,7 @@ use crate::live::{Live, OpenError};
 use crate::slots;
 use libc::c_int;
 use std::cell::UnsafeCell;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -135,11 +136,11 @@ impl Handle {
         self.active.get().map(|active| active.twin.0)
     }
 
-    /// Connects to the service.
+    /// Connects to the service; `waker` is the descriptor that `pcap_breakloop` writes to.
     ///
     /// # Errors
     /// The status and the reason.
-    pub fn activate(&self) -> Result<&Active, (c_int, String)> {
+    pub fn activate(&self, waker: BorrowedFd<'static>) -> Result<&Active, (c_int, String)> {
         if self.active.get().is_some() {
             return Err((ERROR_ACTIVATED, "the handle is activated already".to_owned()));
         }
@@ -150,7 +151,7 @@ impl Handle {
         if !(1..=MAX_SNAPLEN).contains(&settings.snaplen) {
             settings.snaplen = MAX_SNAPLEN;
         }
-        let live = Live::open(&self.name).map_err(|error| match error {
+        let live = Live::open(&self.name, waker).map_err(|error| match error {
             OpenError::NotThere(text) => (ERROR_NO_SUCH_DEVICE, text),
             OpenError::Refused(text) => (ERROR_PERM_DENIED, text),
             OpenError::Other(text) => (ERROR, text),

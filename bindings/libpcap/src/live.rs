@@ -1,15 +1,16 @@
 //! A capture of a service: the connection, the texts in force, and the frames that wait for the program.
 //!
 //! ```text
-//! ring of the service ─▶ batch ─▶ filters ─▶ chunk of accepted frames ─▶ one frame after the other ─▶ the program
-//!                                    ▲ edits: pcap_setfilter, fyke ctl       └ evaluated again after an edit
+//! ring of the service ─▶ chunk ─▶ filters ─▶ accepted frames ─▶ one frame after the other ─▶ the program
+//!                                    ▲ edits: pcap_setfilter, fyke ctl └ evaluated again after an edit
 //! ```
 //!
 //! The texts are a [`FilterSet`], which the service has, too: it stores no frames that they reject. The set decides
 //! again here, so after `pcap_setfilter` a program gets only frames of the new filter, whatever the ring still holds.
 //! Locks are held for moments, never while the program runs or this thread waits.
 
-use crate::reading::{Reading, Taken};
+use crate::reading::{Reading, Rule, Taken};
+use crate::sys::NoFork;
 use crate::wakes::Wakes;
 use fyke_capture::{FrameServer, SharedSource, Source};
 use fyke_control::{Accounting, Description, FilterCount, Stats};
@@ -19,7 +20,8 @@ use fyke_frame::LinkType;
 use fyke_machine::bpf::run::Program;
 use fyke_serve::lower::Lower;
 use fyke_serve::{ConnectError, Connection};
-use std::os::fd::AsFd;
+use std::ops::{Deref, DerefMut};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -59,6 +61,26 @@ pub struct Counts {
     pub lost: u64,
 }
 
+/// The frames, locked; the program cannot fork meanwhile.
+struct Locked<'a> {
+    reading: MutexGuard<'a, Reading>,
+    _no_fork: NoFork,
+}
+
+impl Deref for Locked<'_> {
+    type Target = Reading;
+
+    fn deref(&self) -> &Reading {
+        &self.reading
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut Reading {
+        &mut self.reading
+    }
+}
+
 /// A capture.
 #[derive(Debug)]
 pub struct Live {
@@ -73,11 +95,11 @@ pub struct Live {
 }
 
 impl Live {
-    /// Connects to a service. From now on it stores every frame, until there is a filter.
+    /// Connects to a service; `waker` ends waiting. From now on it stores every frame, until there is a filter.
     ///
     /// # Errors
     /// It is not there, or refuses.
-    pub fn open(name: &str) -> Result<Live, OpenError> {
+    pub fn open(name: &str, waker: BorrowedFd<'static>) -> Result<Live, OpenError> {
         let system = |error: std::io::Error| OpenError::Other(format!("fyke:{name}: {error}"));
         let peer = Arc::new(Connection::open(name, None)?);
         let reader = peer.buffers(Vec::new(), 0)?;
@@ -93,7 +115,7 @@ impl Live {
         let lower = Arc::new(Lower::default());
         filters.add_superset(Arc::<Lower>::clone(&lower));
         source.set_filter(lower).map_err(system)?;
-        let mut wakes = Wakes::new().map_err(system)?;
+        let mut wakes = Wakes::new(waker).map_err(system)?;
         if let Some(event) = source.event() {
             wakes.add(event).map_err(system)?;
         }
@@ -104,8 +126,10 @@ impl Live {
         Ok(Live { peer, filters, reading, last, wakes, description, started })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Reading> {
-        self.reading.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> Locked<'_> {
+        let no_fork = NoFork::begin();
+        let reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        Locked { reading, _no_fork: no_fork }
     }
 
     /// The lock of the frames, unless a thread holds it for long, which may be the one that this call has interrupted.
@@ -121,19 +145,28 @@ impl Live {
         }
     }
 
-    /// The next frame for the program; `direction` is a `PCAP_D_` number.
+    /// Frames for the program; `direction` is a `PCAP_D_` number.
     pub fn take(&self, direction: i32) -> Taken {
         self.lock().take(&self.filters, direction)
     }
 
-    /// Prepares the descriptor for the program's own `poll`. Returns true if there is nothing to read.
+    /// The rule under which frames are given now.
+    #[inline]
+    pub fn rule(&self, direction: i32) -> Rule {
+        Rule { epoch: self.filters.epoch(), direction }
+    }
+
+    /// Prepares the descriptor for the program's own `poll`. Returns true if there is nothing to read. No system call if
+    /// frames were left before and are left now.
     pub fn arm(&self) -> bool {
-        let is_empty = {
-            let reading = self.lock();
+        let reading = self.lock();
+        let is_left = reading.is_left();
+        if !is_left {
             // The messages of earlier frames are void: what is left is looked at afterwards.
             reading.end_sleep();
-            reading.begin_sleep()
-        };
+        }
+        let is_empty = !is_left && reading.begin_sleep();
+        // Within the lock, so that the descriptor is as the last look was.
         self.wakes.set_ready(!is_empty);
         is_empty
     }
@@ -175,7 +208,9 @@ impl Live {
     /// # Errors
     /// The text is refused, or the service is gone.
     pub fn set_text(&self, text: &str) -> Result<(), String> {
+        let no_fork = NoFork::begin();
         self.filters.set(text).map_err(|error| error.to_string())?;
+        drop(no_fork);
         self.is_there()
     }
 

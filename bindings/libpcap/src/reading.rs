@@ -1,41 +1,110 @@
-//! The frames of a capture on their way to the program: one batch, evaluated, of which the program gets one frame
-//! after the other.
+//! The frames of a capture on their way to the program: a chunk of them is copied out of the ring, evaluated, and given
+//! frame by frame.
+//!
+//! A loop of the program takes a [`Run`] of the chunk and gives its frames without a lock: for each it looks whether the
+//! filters have been edited since the evaluation, and takes the frame's number. A frame is given once, whatever the
+//! number of threads, and after an edit what is left is evaluated again. Cost for each frame: one copy, an evaluation
+//! in a batch, one atomic addition.
 
-use fyke_capture::{Next, SharedSource, Source, SourceStats};
+use fyke_capture::{Chunk, Filled, SharedSource, Source, SourceStats};
 use fyke_filters::{FilterReader, FilterSet};
-use fyke_frame::{Batch, Direction, Frame, LinkType, Mask, Meta};
+use fyke_frame::{Batch, Direction, Frame, LinkType, Mask};
 use fyke_machine::bpf::run::{Outcome, Program};
-use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// `PCAP_D_IN` and `PCAP_D_OUT`.
 const IN: i32 = 1;
 const OUT: i32 = 2;
 
+/// What frames are evaluated under: the number of edits, and the direction that the program wants, a `PCAP_D_` number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rule {
+    /// Number of edits of the filters.
+    pub epoch: u64,
+    /// The direction.
+    pub direction: i32,
+}
+
 /// A frame for the program.
-#[derive(Debug)]
-pub struct Packet {
-    bytes: Arc<Vec<u8>>,
-    range: Range<usize>,
+#[derive(Debug, Clone, Copy)]
+pub struct Packet<'a> {
+    /// Its bytes, which stay until the next call that reads.
+    pub bytes: &'a [u8],
     /// Bytes on the wire.
     pub wire_len: u32,
     /// Time of capture, nanoseconds since 1970.
     pub timestamp_ns: u64,
 }
 
-impl Packet {
-    /// Its bytes, which stay until the packet is dropped and, of the last one, until the next is taken.
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes[self.range.clone()]
+/// A frame that is accepted.
+#[derive(Debug, Clone, Copy)]
+struct Kept {
+    timestamp_ns: u64,
+    start: u32,
+    /// Bytes that the program gets.
+    len: u32,
+    wire_len: u32,
+    /// Its index in the chunk that was copied.
+    index: u16,
+    /// Its index in the batch that was evaluated.
+    place: u16,
+}
+
+/// The accepted frames of a chunk.
+#[derive(Debug)]
+struct Judged {
+    copied: Arc<Chunk>,
+    frames: Vec<Kept>,
+    rule: Rule,
+    /// The next frame; at or above [`STOPPED`] none is given any more.
+    next: AtomicUsize,
+}
+
+/// Above any number of a frame.
+const STOPPED: usize = usize::MAX / 2;
+
+impl Judged {
+    /// Frames that the program has taken.
+    fn taken(&self) -> usize {
+        self.next.load(Ordering::Relaxed).min(self.frames.len())
+    }
+
+    /// Ends the giving; returns the number of frames that the program has taken.
+    fn stop(&self) -> usize {
+        self.next.swap(STOPPED, Ordering::Relaxed).min(self.frames.len())
     }
 }
 
-/// Result of asking for a frame.
+/// Evaluated frames, which a loop gives to the program.
+#[derive(Debug)]
+pub struct Run(Arc<Judged>);
+
+impl Run {
+    /// Takes the next frame. `None` if there are no more, or the rule is another one: then the next run has the frames
+    /// that are left.
+    #[inline]
+    pub fn next(&self, rule: Rule) -> Option<Packet<'_>> {
+        let judged = &*self.0;
+        if rule != judged.rule {
+            return None;
+        }
+        let kept = judged.frames.get(judged.next.fetch_add(1, Ordering::Relaxed))?;
+        let (start, end) = (kept.start as usize, kept.start as usize + kept.len as usize);
+        Some(Packet {
+            bytes: judged.copied.bytes().get(start..end)?,
+            wire_len: kept.wire_len,
+            timestamp_ns: kept.timestamp_ns,
+        })
+    }
+}
+
+/// Result of asking for frames.
 #[derive(Debug)]
 pub enum Taken {
-    /// A frame.
-    Packet(Packet),
+    /// Some, unless another thread takes them first.
+    Run(Run),
     /// None at the moment.
     Nothing,
     /// None any more, for this reason.
@@ -55,32 +124,19 @@ pub struct Tally {
     pub waiting: u64,
 }
 
-/// A frame of the chunk.
-#[derive(Debug)]
-struct Kept {
-    range: Range<usize>,
-    wire_len: u32,
-    timestamp_ns: u64,
-    meta: Meta,
-    /// Bytes that the program's filter keeps.
-    most: usize,
-    /// Its index in the batch that was evaluated last.
-    index: usize,
-}
-
 /// The frames that are read and not taken.
 #[derive(Debug)]
 pub struct Reading {
     source: SharedSource,
     reader: FilterReader,
     link: LinkType,
-    /// Bytes of the chunk's frames; a program may still look at them after the chunk is replaced.
-    bytes: Arc<Vec<u8>>,
-    chunk: Vec<Kept>,
-    /// The next frame of the chunk.
-    next: usize,
-    /// Frames of the batch that was evaluated last that are taken and not yet counted for their filters.
-    taken: Mask,
+    /// The chunk that the program reads; the last frame that it took stays while this chunk does.
+    judged: Arc<Judged>,
+    /// Taken frames of it that are counted for their filters.
+    counted: usize,
+    /// Memory for the next chunk.
+    spare: Chunk,
+    batch: Batch<'static>,
     /// The program without a text, and the edit that it came with: any later edit replaces it.
     program: Option<(u64, Program)>,
     accepted: u64,
@@ -90,16 +146,19 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Reads a source, with a patience of zero.
+    /// Reads a source.
     pub fn new(source: SharedSource, reader: FilterReader, link: LinkType) -> Reading {
+        let rule = Rule { epoch: reader.epoch(), direction: 0 };
+        let next = AtomicUsize::new(STOPPED);
+        let judged = Judged { copied: Arc::default(), frames: Vec::new(), rule, next };
         Reading {
             source,
             reader,
             link,
-            bytes: Arc::default(),
-            chunk: Vec::new(),
-            next: 0,
-            taken: Mask::EMPTY,
+            judged: Arc::new(judged),
+            counted: 0,
+            spare: Chunk::default(),
+            batch: Batch::new(),
             program: None,
             accepted: 0,
             rejected: 0,
@@ -118,46 +177,37 @@ impl Reading {
         self.program.as_ref().is_some_and(|(since, _)| *since == epoch)
     }
 
-    /// The next frame that is accepted.
+    /// Frames for the program.
     pub fn take(&mut self, filters: &FilterSet, direction: i32) -> Taken {
         loop {
-            if filters.epoch() != self.reader.epoch() {
-                self.settle();
-                self.reader.refresh();
+            let rule = Rule { epoch: filters.epoch(), direction };
+            if rule != self.judged.rule {
                 self.judge_again(direction);
             }
-            if let Some(kept) = self.chunk.get(self.next) {
-                self.next += 1;
-                self.taken.set(kept.index);
-                let end = kept.range.start + kept.range.len().min(kept.most);
-                return Taken::Packet(Packet {
-                    bytes: Arc::clone(&self.bytes),
-                    range: kept.range.start..end,
-                    wire_len: kept.wire_len,
-                    timestamp_ns: kept.timestamp_ns,
-                });
+            if self.has_frames() {
+                return Taken::Run(Run(Arc::clone(&self.judged)));
             }
-            if let Some(end) = &self.end {
-                return Taken::End(end.clone());
+            if self.end.is_none() && self.fill() {
+                continue;
             }
-            if !self.fill(direction) {
-                return match &self.end {
-                    Some(end) => Taken::End(end.clone()),
-                    None => Taken::Nothing,
-                };
-            }
+            return match &self.end {
+                Some(end) => Taken::End(end.clone()),
+                None => Taken::Nothing,
+            };
         }
     }
 
-    /// Reads a batch; false if there is none.
-    fn fill(&mut self, direction: i32) -> bool {
+    fn has_frames(&self) -> bool {
+        self.judged.taken() < self.judged.frames.len()
+    }
+
+    /// Reads a chunk and evaluates it; false if there is none.
+    fn fill(&mut self) -> bool {
         self.settle();
-        self.chunk.clear();
-        self.next = 0;
-        let batch = match self.source.next() {
-            Ok(Next::Frames(batch, _)) => batch,
-            Ok(Next::Idle) => return false,
-            Ok(Next::End) => {
+        match self.source.next_chunk(&mut self.spare) {
+            Ok(Filled::Frames) => {}
+            Ok(Filled::Nothing) => return false,
+            Ok(Filled::End) => {
                 self.end = Some("the service has ended".to_owned());
                 return false;
             }
@@ -165,97 +215,124 @@ impl Reading {
                 self.end = Some(error.to_string());
                 return false;
             }
-        };
-        let count = batch.len() as u64;
-        if batch.frames().first().is_some_and(|frame| frame.link != self.link) {
-            self.foreign += count;
-            return true;
         }
-        let program = self.program.as_ref().filter(|(epoch, _)| *epoch == self.reader.epoch());
+        // The memory of the chunk before is used again, unless a loop still gives a frame of it.
+        let (mut frames, mut copied) = match Arc::get_mut(&mut self.judged) {
+            Some(judged) => {
+                (std::mem::take(&mut judged.frames), std::mem::take(&mut judged.copied))
+            }
+            None => Default::default(),
+        };
+        frames.clear();
+        match Arc::get_mut(&mut copied) {
+            Some(chunk) => std::mem::swap(chunk, &mut self.spare),
+            None => copied = Arc::new(std::mem::take(&mut self.spare)),
+        }
+        let (count, link, direction) = (copied.len(), self.link, self.judged.rule.direction);
+        if copied.is_all(link) {
+            self.judge(&copied, 0..count, direction, &mut frames);
+        } else {
+            let own = (0..count).filter(|&index| copied.frame(index).link == link);
+            self.foreign += (count - own.clone().count()) as u64;
+            self.judge(&copied, own, direction, &mut frames);
+        }
+        self.give(copied, frames, direction);
+        true
+    }
+
+    /// Replaces the chunk that the program reads.
+    fn give(&mut self, copied: Arc<Chunk>, frames: Vec<Kept>, direction: i32) {
+        let rule = Rule { epoch: self.reader.epoch(), direction };
+        let judged = Judged { copied, frames, rule, next: AtomicUsize::new(0) };
+        match Arc::get_mut(&mut self.judged) {
+            Some(place) => *place = judged,
+            None => self.judged = Arc::new(judged),
+        }
+        self.counted = 0;
+    }
+
+    /// Evaluates frames of a chunk under the filters of the reader; counts all of them.
+    fn judge(
+        &mut self,
+        copied: &Chunk,
+        indices: impl Iterator<Item = usize> + Clone,
+        direction: i32,
+        into: &mut Vec<Kept>,
+    ) {
+        let mut batch = std::mem::take(&mut self.batch).reuse();
+        // They were one batch before, so there is room.
+        let _full = indices.clone().try_for_each(|index| batch.push(copied.frame(index)));
         let accepted = match self.reader.evaluate(&batch, batch.all()) {
             Ok(accepted) => accepted,
             Err(error) => {
                 self.end = Some(error.to_string());
-                self.foreign += count;
-                return false;
+                self.foreign += batch.len() as u64;
+                return;
             }
         };
-        if Arc::get_mut(&mut self.bytes).is_none() {
-            self.bytes = Arc::default();
-        }
-        let Some(bytes) = Arc::get_mut(&mut self.bytes) else { return false };
-        bytes.clear();
-        for index in accepted.iter() {
-            let frame = &batch.frames()[index];
-            let Some(most) = allowed(program.map(|(_, program)| program), direction, frame) else {
-                continue;
-            };
-            let start = bytes.len();
-            bytes.extend_from_slice(frame.data);
-            self.chunk.push(Kept {
-                range: start..bytes.len(),
-                wire_len: frame.wire_len,
-                timestamp_ns: frame.timestamp_ns,
-                meta: frame.meta,
-                most,
-                index,
-            });
-        }
-        self.accepted += self.chunk.len() as u64;
-        self.rejected += count - self.chunk.len() as u64;
-        true
-    }
-
-    /// Evaluates the frames that are left in the chunk again, after an edit.
-    fn judge_again(&mut self, direction: i32) {
-        self.settle();
-        let left = self.chunk.split_off(self.next.min(self.chunk.len()));
-        self.chunk.clear();
-        self.next = 0;
-        if left.is_empty() {
-            return;
-        }
-        let mut batch = Batch::new();
-        for kept in &left {
-            let data = &self.bytes[kept.range.clone()];
-            let frame = Frame {
-                data,
-                wire_len: kept.wire_len,
-                timestamp_ns: kept.timestamp_ns,
-                link: self.link,
-                interface: 0,
-                meta: kept.meta,
-            };
-            // They were one batch before, so there is room.
-            let _full = batch.push(frame);
-        }
-        let accepted = self.reader.evaluate(&batch, batch.all()).unwrap_or_default();
         let program = self.program.as_ref().filter(|(epoch, _)| *epoch == self.reader.epoch());
         let program = program.map(|(_, program)| program);
-        let before = left.len() as u64;
-        for (index, mut kept) in left.into_iter().enumerate() {
-            let Some(frame) = batch.frames().get(index).filter(|_| accepted.get(index)) else {
+        let (count, places) = (batch.len() as u64, indices.enumerate());
+        for (place, index) in places {
+            let Some(frame) = batch.frames().get(place).filter(|_| accepted.get(place)) else {
                 continue;
             };
             if let Some(most) = allowed(program, direction, frame) {
-                (kept.index, kept.most) = (index, most);
-                self.chunk.push(kept);
+                into.push(Kept {
+                    timestamp_ns: frame.timestamp_ns,
+                    start: copied.range(index).start as u32,
+                    len: frame.data.len().min(most) as u32,
+                    wire_len: frame.wire_len,
+                    index: index as u16,
+                    place: place as u16,
+                });
             }
         }
-        let gone = before - self.chunk.len() as u64;
-        (self.accepted, self.rejected) = (self.accepted - gone, self.rejected + gone);
+        self.batch = batch.reuse();
+        self.accepted += into.len() as u64;
+        self.rejected += count - into.len() as u64;
+    }
+
+    /// Adopts edits, and evaluates the frames that are left in the chunk again.
+    fn judge_again(&mut self, direction: i32) {
+        let judged = Arc::clone(&self.judged);
+        let taken = judged.stop();
+        self.count(taken);
+        self.reader.refresh();
+        let left = judged.frames.get(taken..).unwrap_or_default();
+        // Counted again below.
+        self.accepted -= left.len() as u64;
+        let mut frames = Vec::new();
+        if !left.is_empty() {
+            let indices = left.iter().map(|kept| usize::from(kept.index));
+            self.judge(&judged.copied, indices, direction, &mut frames);
+        }
+        self.give(Arc::clone(&judged.copied), frames, direction);
     }
 
     /// Counts the frames that were taken for their filters.
     fn settle(&mut self) {
-        if !self.taken.is_empty() {
-            self.reader.count(std::mem::take(&mut self.taken));
+        self.count(self.judged.taken());
+    }
+
+    fn count(&mut self, taken: usize) {
+        let new = self.judged.frames.get(self.counted..taken).unwrap_or_default();
+        if !new.is_empty() {
+            let mut mask = Mask::EMPTY;
+            new.iter().for_each(|kept| mask.set(kept.place.into()));
+            self.reader.count(mask);
+            self.counted = taken;
         }
+    }
+
+    /// True if the program can have frames, or the end, without a look at the ring.
+    pub fn is_left(&self) -> bool {
+        self.has_frames() || self.end.is_some()
     }
 
     /// Asks for a wake-up; false if there is something to read.
     pub fn begin_sleep(&self) -> bool {
-        self.next >= self.chunk.len() && self.end.is_none() && self.source.begin_sleep()
+        !self.is_left() && self.source.begin_sleep()
     }
 
     /// Takes the request back.

@@ -7,7 +7,10 @@ use crate::c::{ERRBUF_SIZE, ERROR, ERROR_NOT_ACTIVATED, Pcap};
 use crate::forward::real;
 use crate::handle::Handle;
 use libc::{c_char, c_int, c_uint};
+use rustix::event::EventfdFlags;
 use std::cell::UnsafeCell;
+use std::io;
+use std::os::fd::{BorrowedFd, IntoRawFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
 
@@ -23,7 +26,8 @@ const NONE: c_int = -1;
 pub struct Slot {
     /// True after `pcap_breakloop`, until a call has returned for it.
     pub breaking: AtomicBool,
-    /// Descriptor that wakes the thread that waits for frames.
+    /// Descriptor that wakes the thread that waits for frames. Once there, it stays, for all handles of this slot: another
+    /// thread may be about to write to it.
     waker: AtomicI32,
     handle: Mutex<Option<Arc<Handle>>>,
     /// True if the last error is that of the twin.
@@ -40,6 +44,8 @@ struct Text(UnsafeCell<[c_char; ERRBUF_SIZE]>);
 unsafe impl Sync for Text {}
 
 static SLOTS: [Slot; MAX_HANDLES] = [const { Slot::new() }; MAX_HANDLES];
+/// The slot of addresses between two others: it never has a handle.
+static NOWHERE: Slot = Slot::new();
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
 impl Slot {
@@ -65,16 +71,37 @@ impl Slot {
         None
     }
 
-    /// Takes the handle out, for closing.
+    /// Takes the handle out, for closing. Never waits for long: in a child, a thread that it does not have may hold it.
     fn take(&self) -> Option<Arc<Handle>> {
-        let taken = self.handle.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
-        self.waker.store(NONE, Ordering::Release);
-        taken
+        for _ in 0..TRIES {
+            match self.handle.try_lock() {
+                Ok(mut handle) => return handle.take(),
+                Err(TryLockError::Poisoned(handle)) => return handle.into_inner().take(),
+                Err(TryLockError::WouldBlock) => std::thread::yield_now(),
+            }
+        }
+        None
     }
 
-    /// Remembers the descriptor that wakes the thread which waits.
-    pub fn set_waker(&self, descriptor: c_int) {
-        self.waker.store(descriptor, Ordering::Release);
+    /// The descriptor that wakes the thread which waits.
+    ///
+    /// # Errors
+    /// The process has too many descriptors.
+    pub fn waker(&self) -> io::Result<BorrowedFd<'static>> {
+        let known = self.waker.load(Ordering::Acquire);
+        let number = match known {
+            NONE => {
+                let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+                let made = rustix::event::eventfd(0, flags)?.into_raw_fd();
+                let stored =
+                    self.waker.compare_exchange(NONE, made, Ordering::AcqRel, Ordering::Acquire);
+                // Of two threads that activate a handle, one fails; its descriptor is lost.
+                stored.map_or_else(|other| other, |_| made)
+            }
+            known => known,
+        };
+        // SAFETY: opened above, and never closed.
+        Ok(unsafe { BorrowedFd::borrow_raw(number) })
     }
 
     /// Ends the call that reads frames, or the next one. Safe in a signal handler.
@@ -95,16 +122,22 @@ impl Slot {
         status
     }
 
-    /// The text of the last error.
+    /// The text of the last error, in memory that stays.
     pub fn error(&self) -> *mut c_char {
-        let twin = self.handle().and_then(|handle| handle.twin());
-        match twin.filter(|_| self.is_of_twin.load(Ordering::Relaxed)) {
-            Some(twin) => {
-                let own = self.error.0.get().cast();
-                real!(pcap_geterr(twin => *mut Pcap) -> *mut c_char, own)
-            }
-            None => self.error.0.get().cast(),
+        let own: *mut c_char = self.error.0.get().cast();
+        if self.is_of_twin.swap(false, Ordering::Relaxed)
+            && let Some(handle) = self.handle()
+            && let Some(twin) = handle.twin()
+        {
+            let text = real!(pcap_geterr(twin => *mut Pcap) -> *mut c_char, own);
+            // SAFETY: a buffer of the twin, which the handle keeps open; it has `ERRBUF_SIZE` bytes.
+            let text = unsafe {
+                let len = libc::strnlen(text, ERRBUF_SIZE);
+                std::slice::from_raw_parts(text.cast::<u8>(), len).to_vec()
+            };
+            write_error(own, &String::from_utf8_lossy(&text));
         }
+        own
     }
 
     /// The address that programs have.
@@ -135,7 +168,8 @@ pub fn slot(pcap: *mut Pcap) -> Option<&'static Slot> {
     let (at, first) = (pcap as usize, SLOTS.as_ptr() as usize);
     let distance = at.checked_sub(first)?;
     let slot = SLOTS.get(distance / size_of::<Slot>())?;
-    distance.is_multiple_of(size_of::<Slot>()).then_some(slot)
+    // An address within a slot is no handle of anyone.
+    Some(if distance.is_multiple_of(size_of::<Slot>()) { slot } else { &NOWHERE })
 }
 
 /// Gives a handle an address; `None` if there are too many.
@@ -146,6 +180,12 @@ pub fn enter(handle: Handle) -> Option<*mut Pcap> {
         if place.is_none() {
             *place = Some(Arc::new(handle));
             slot.breaking.store(false, Ordering::Relaxed);
+            if slot.waker.load(Ordering::Acquire) != NONE
+                && let Ok(waker) = slot.waker()
+            {
+                // A break of the handle before.
+                let _nothing_there = rustix::io::read(waker, &mut [0_u8; 8]);
+            }
             slot.fail(0, "");
             return Some(slot.address());
         }
@@ -164,16 +204,25 @@ pub fn leave(slot: &Slot) -> Option<Arc<Handle>> {
     handle
 }
 
+/// A handle of the system's libpcap, which stays open until this is dropped if it is a twin.
+#[derive(Debug)]
+pub struct Held {
+    /// Its address.
+    pub pcap: *mut Pcap,
+    _handle: Option<Arc<Handle>>,
+}
+
 /// The handle for a function that the system's libpcap carries out: the same, or the twin of one of ours. `None` if
 /// there is none.
-pub fn real_or_twin(pcap: *mut Pcap) -> Option<*mut Pcap> {
+pub fn real_or_twin(pcap: *mut Pcap) -> Option<Held> {
     if pcap.is_null() {
         return None;
     }
-    let Some(slot) = slot(pcap) else { return Some(pcap) };
-    let twin = slot.handle()?.twin();
-    slot.is_of_twin.store(twin.is_some(), Ordering::Relaxed);
-    twin
+    let Some(slot) = slot(pcap) else { return Some(Held { pcap, _handle: None }) };
+    let handle = slot.handle()?;
+    let twin = handle.twin()?;
+    slot.is_of_twin.store(true, Ordering::Relaxed);
+    Some(Held { pcap: twin, _handle: Some(handle) })
 }
 
 /// Fails a function on a handle that is not activated, or closed.

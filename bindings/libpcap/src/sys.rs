@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// True in a child that was forked after a handle was opened, until [`take_fork`].
 static FORKED: AtomicBool = AtomicBool::new(false);
 
-/// Held while a thread of this library uses a handle, and while the program forks: so a child finds no lock taken by a
-/// thread that it does not have.
-static mut GATE: libc::pthread_mutex_t = libc::PTHREAD_MUTEX_INITIALIZER;
+/// Shared by threads that hold a lock of this library, and taken whole while the program forks: so a child finds no lock
+/// taken by a thread that it does not have. Readers go first, so a thread may share it twice.
+static mut GATE: libc::pthread_rwlock_t = libc::PTHREAD_RWLOCK_INITIALIZER;
 
-fn gate() -> *mut libc::pthread_mutex_t {
+fn gate() -> *mut libc::pthread_rwlock_t {
     &raw mut GATE
 }
 
@@ -22,27 +22,27 @@ pub struct NoFork(());
 impl NoFork {
     /// Waits for a fork that is in progress.
     pub fn begin() -> NoFork {
-        // SAFETY: a static mutex, initialised.
-        unsafe { libc::pthread_mutex_lock(gate()) };
+        // SAFETY: a static lock, initialised.
+        unsafe { libc::pthread_rwlock_rdlock(gate()) };
         NoFork(())
     }
 }
 
 impl Drop for NoFork {
     fn drop(&mut self) {
-        // SAFETY: this thread holds it.
-        unsafe { libc::pthread_mutex_unlock(gate()) };
+        // SAFETY: this thread shares it.
+        unsafe { libc::pthread_rwlock_unlock(gate()) };
     }
 }
 
 extern "C" fn before_fork() {
-    // SAFETY: a static mutex, initialised.
-    unsafe { libc::pthread_mutex_lock(gate()) };
+    // SAFETY: a static lock, initialised.
+    unsafe { libc::pthread_rwlock_wrlock(gate()) };
 }
 
 extern "C" fn in_parent() {
     // SAFETY: this thread locked it before the fork.
-    unsafe { libc::pthread_mutex_unlock(gate()) };
+    unsafe { libc::pthread_rwlock_unlock(gate()) };
 }
 
 extern "C" fn in_child() {

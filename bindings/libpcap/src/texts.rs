@@ -3,6 +3,7 @@
 //! The newest are kept, up to a number of programs and of bytes.
 
 use crate::c::Instruction;
+use crate::sys::NoFork;
 use fyke_filter::Options;
 use fyke_filter::bpf as lowering;
 use std::collections::{HashMap, VecDeque};
@@ -47,6 +48,7 @@ fn key(program: &[Instruction]) -> Vec<u8> {
 
 /// Remembers the text of a program.
 pub fn remember(program: &[Instruction], text: &str, netmask: u32) {
+    let _no_fork = NoFork::begin();
     let key = key(program);
     let size = key.len() * 2 + text.len();
     if size > MAX_BYTES {
@@ -71,6 +73,7 @@ pub fn remember(program: &[Instruction], text: &str, netmask: u32) {
 
 /// The text of a program.
 pub fn of(program: &[Instruction]) -> Option<Text> {
+    let _no_fork = NoFork::begin();
     texts().by_program.get(&key(program)).cloned()
 }
 

@@ -5,7 +5,8 @@
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// The descriptors.
@@ -14,28 +15,31 @@ pub struct Wakes {
     /// All of the others.
     all: OwnedFd,
     /// Readable after `pcap_breakloop`.
-    broken: OwnedFd,
+    broken: BorrowedFd<'static>,
     /// Readable while frames are left.
     ready: OwnedFd,
+    /// True if it is readable.
+    is_ready: AtomicBool,
     count: u64,
 }
 
 impl Wakes {
-    /// Descriptors of our own only.
+    /// Descriptors of our own only; `broken` is the one that `pcap_breakloop` writes to.
     ///
     /// # Errors
     /// The process has too many descriptors.
-    pub fn new() -> io::Result<Wakes> {
+    pub fn new(broken: BorrowedFd<'static>) -> io::Result<Wakes> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let all = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let (broken, ready) = (eventfd(0, flags)?, eventfd(0, flags)?);
-        let mut wakes = Wakes { all, broken, ready, count: 0 };
+        let ready = eventfd(0, flags)?;
+        let is_ready = AtomicBool::new(false);
+        let mut wakes = Wakes { all, broken, ready, is_ready, count: 0 };
         wakes.add_own()?;
         Ok(wakes)
     }
 
     fn add_own(&mut self) -> io::Result<()> {
-        for own in [&self.broken, &self.ready] {
+        for own in [self.broken, self.ready.as_fd()] {
             epoll::add(
                 &self.all,
                 own,
@@ -62,43 +66,41 @@ impl Wakes {
         self.all.as_fd()
     }
 
-    /// The descriptor that `pcap_breakloop` writes to.
-    pub fn waker(&self) -> i32 {
-        self.broken.as_raw_fd()
-    }
-
-    /// Makes the descriptor readable, or not.
+    /// Makes the descriptor readable, or not. For one thread at a time.
     pub fn set_ready(&self, is_ready: bool) {
+        if self.is_ready.swap(is_ready, Ordering::Relaxed) == is_ready {
+            return;
+        }
         match is_ready {
             true => drop(rustix::io::write(&self.ready, &1_u64.to_ne_bytes())),
-            false => clear(&self.ready),
+            false => clear(self.ready.as_fd()),
         }
     }
 
     /// Forgets a `pcap_breakloop`.
     pub fn clear_break(&self) {
-        clear(&self.broken);
+        clear(self.broken);
     }
 
     /// Waits until there may be frames; with `None` as long as it takes. Returns after signals, too.
     pub fn wait(&self, patience: Option<Duration>) {
-        wait_for(&self.all, patience);
+        wait_for(self.all.as_fd(), patience);
     }
 
     /// Waits for `pcap_breakloop` only.
     pub fn rest(&self, patience: Duration) {
-        wait_for(&self.broken, Some(patience));
+        wait_for(self.broken, Some(patience));
     }
 }
 
-fn clear(event: &OwnedFd) {
+fn clear(event: BorrowedFd<'_>) {
     let _nothing_there = rustix::io::read(event, &mut [0_u8; 8]);
 }
 
-fn wait_for(descriptor: &OwnedFd, patience: Option<Duration>) {
+fn wait_for(descriptor: BorrowedFd<'_>, patience: Option<Duration>) {
     let limit = patience.map(|patience| Timespec {
         tv_sec: i64::try_from(patience.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: i64::from(patience.subsec_nanos()),
     });
-    let _interrupted = poll(&mut [PollFd::new(descriptor, PollFlags::IN)], limit.as_ref());
+    let _interrupted = poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], limit.as_ref());
 }

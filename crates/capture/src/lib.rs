@@ -72,7 +72,7 @@ pub use rebind::PacketSockets;
 pub use ring::handover::{self, Handover, Resumed};
 pub use ring::{RingOptions, RingSource};
 pub use server::{FrameServer, Moved, ServerCounts};
-pub use shared::SharedSource;
+pub use shared::{Chunk, Filled, SharedSource};
 pub use sink::{
     Account, Clients, Compression, Format, InterfaceLosses, InterfaceSink, Output, PRIVATE,
     Rotation, Sink, SinkStats, WriteError, WriteOptions, client_address, create_file,

@@ -24,7 +24,6 @@ use crate::source::{
 use fyke_frame::{BATCH_CAPACITY, Batch, LinkType};
 use fyke_ring::packets::Copied;
 use fyke_ring::{Lending, Lent, Origin, Reader};
-use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
@@ -50,8 +49,69 @@ const EVERY_FRAME: u64 = u64::MAX;
 /// Most interfaces of a source; frames of more are unreadable.
 const MAX_INTERFACES: usize = 1 << 12;
 
-/// A frame that is copied: its bytes in the source's memory, its metadata and its interface.
-type Frame = (Range<usize>, Copied, u32);
+/// A frame that is copied: the start of its bytes in the chunk, its metadata and its interface.
+type Frame = (usize, Copied, u32);
+
+/// Frames that were copied out of a ring together, at most a batch, of any link types.
+#[derive(Debug, Default)]
+pub struct Chunk {
+    bytes: Vec<u8>,
+    frames: Vec<Frame>,
+}
+
+/// Result of [`SharedSource::next_chunk`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Filled {
+    /// The chunk has frames.
+    Frames,
+    /// There are none at the moment.
+    Nothing,
+    /// The source has ended.
+    End,
+}
+
+impl Chunk {
+    /// Number of frames.
+    pub fn len(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    /// The captured bytes of all frames, one after the other.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The place of a frame's bytes among those of all; empty if there are fewer frames.
+    pub fn range(&self, index: usize) -> Range<usize> {
+        self.frames.get(index).map_or(0..0, |(start, copied, _)| *start..*start + copied.len)
+    }
+
+    /// True if all frames are of this link type.
+    pub fn is_all(&self, link: LinkType) -> bool {
+        self.frames.iter().all(|(_, copied, _)| copied.link == link)
+    }
+
+    /// A frame.
+    ///
+    /// # Panics
+    /// There are fewer.
+    pub fn frame(&self, index: usize) -> fyke_frame::Frame<'_> {
+        let (_, copied, interface) = &self.frames[index];
+        let mut frame = copied.frame(&self.bytes[self.range(index)]);
+        frame.interface = *interface;
+        frame
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.frames.clear();
+    }
+}
 
 /// The server of a source, and the requests to it so far.
 #[derive(Debug)]
@@ -70,10 +130,11 @@ pub struct SharedSource {
     interfaces: Vec<Interface>,
     /// Packet buffer and number of the interfaces that the ring names; `None` for frames without a named one.
     origins: Vec<(Option<(u8, u32)>, LinkType)>,
-    bytes: Vec<u8>,
     lent: Vec<Lent>,
-    /// Frames that are copied and not returned; those of other link types than the first wait for the next call.
-    frames: VecDeque<Frame>,
+    /// Frames that were copied.
+    chunk: Chunk,
+    /// The first of them that is not returned: those of other link types than the first wait for the next call.
+    next: usize,
     /// Frames longer than the limit: an error of the writer.
     unreadable: u64,
     patience: Duration,
@@ -102,9 +163,9 @@ impl SharedSource {
         let mut source = SharedSource {
             interfaces: Vec::new(),
             origins: Vec::new(),
-            bytes: Vec::new(),
             lent: Vec::new(),
-            frames: VecDeque::new(),
+            chunk: Chunk::default(),
+            next: 0,
             unreadable: 0,
             patience: PATIENCE,
             napped: (0, 0),
@@ -134,7 +195,7 @@ impl SharedSource {
 
     /// Asks for a wake-up by [`event`](Self::event). Returns false if there is something to read already.
     pub fn begin_sleep(&self) -> bool {
-        self.frames.is_empty() && self.reader.begin_sleep()
+        self.copied() == 0 && self.reader.begin_sleep()
     }
 
     /// Takes the request of [`begin_sleep`](Self::begin_sleep) back.
@@ -142,9 +203,36 @@ impl SharedSource {
         self.reader.end_sleep();
     }
 
+    /// Copies the frames that are available into `chunk`, at most a batch, and never waits. Faster than
+    /// [`next`](Source::next) for a program that keeps them: there is no second copy.
+    ///
+    /// # Errors
+    /// The writer is gone, or the server refuses.
+    pub fn next_chunk(&mut self, chunk: &mut Chunk) -> Result<Filled, ReadError> {
+        chunk.clear();
+        if self.copied() > 0 {
+            // Left by `next`: in order, and rare.
+            self.chunk.frames.drain(..self.next);
+        } else {
+            self.look_at_server()?;
+            if self.fill()? {
+                self.ended()?;
+                return Ok(Filled::End);
+            }
+        }
+        self.next = 0;
+        std::mem::swap(&mut self.chunk, chunk);
+        Ok(if chunk.is_empty() { Filled::Nothing } else { Filled::Frames })
+    }
+
     /// Number of frames that wait to be read.
     pub fn waiting(&self) -> u64 {
-        self.reader.waiting() + self.frames.len() as u64
+        self.reader.waiting() + self.copied()
+    }
+
+    /// Frames that are copied and not returned.
+    fn copied(&self) -> u64 {
+        self.chunk.len().saturating_sub(self.next) as u64
     }
 
     /// Time for which a program lets frames gather if some have arrived since the last call; zero if none have.
@@ -246,7 +334,8 @@ impl SharedSource {
 
     /// Copies the available frames, at most a batch; true if the ring has ended.
     fn fill(&mut self) -> Result<bool, ReadError> {
-        self.bytes.clear();
+        self.chunk.clear();
+        self.next = 0;
         let left = self.end.saturating_sub(self.reader.read() + self.reader.lost());
         if left == 0 {
             return Ok(true);
@@ -275,25 +364,29 @@ impl SharedSource {
                 return Err(ReadError::WriterGone { name });
             }
         }
-        let mut copied = Vec::with_capacity(self.lent.len());
+        let mut chunk = std::mem::take(&mut self.chunk);
         for lent in &self.lent {
-            let start = self.bytes.len();
+            chunk.frames.push((chunk.bytes.len(), lent.head, 0));
             if lent.head.len <= DEFAULT_SNAPLEN as usize {
-                self.reader.copy_lent(lent, &mut self.bytes);
+                self.reader.copy_lent(lent, &mut chunk.bytes);
             }
-            copied.push(start..self.bytes.len());
         }
         let mut lent = std::mem::take(&mut self.lent);
         self.reader.settle(&mut lent);
-        for (lent, range) in lent.iter().zip(copied).filter(|(lent, _)| lent.is_whole()) {
-            let head = lent.head;
-            let interface = self.interface(&head).filter(|_| range.len() == head.len);
-            match interface {
-                Some(interface) => self.frames.push_back((range, head, interface)),
+        let mut kept = 0;
+        for (index, _) in lent.iter().enumerate().filter(|(_, lent)| lent.is_whole()) {
+            let end = chunk.frames.get(index + 1).map_or(chunk.bytes.len(), |(start, ..)| *start);
+            let (start, head, _) = chunk.frames[index];
+            match self.interface(&head).filter(|_| end - start == head.len) {
+                Some(interface) => {
+                    chunk.frames[kept] = (start, head, interface);
+                    kept += 1;
+                }
                 None => self.unreadable += 1,
             }
         }
-        self.lent = lent;
+        chunk.frames.truncate(kept);
+        (self.chunk, self.lent) = (chunk, lent);
         Ok(false)
     }
 
@@ -316,13 +409,13 @@ impl Source for SharedSource {
 
     fn next(&mut self) -> Result<Next<'_>, ReadError> {
         let start = Instant::now();
-        while self.frames.is_empty() {
+        while self.copied() == 0 {
             self.look_at_server()?;
             let before = self.reader.read() + self.reader.lost();
             if self.fill()? {
                 return self.ended();
             }
-            if !self.frames.is_empty() {
+            if self.copied() > 0 {
                 break;
             }
             let left = self.patience.saturating_sub(start.elapsed());
@@ -335,21 +428,16 @@ impl Source for SharedSource {
             }
         }
         let mut batch = Batch::new();
-        while let Some((range, copied, interface)) = self.frames.front() {
-            let mut frame = copied.frame(&self.bytes[range.clone()]);
-            frame.interface = *interface;
-            // There is space: at most one batch was copied.
-            if batch.push(frame).is_err() {
-                break;
-            }
-            self.frames.pop_front();
+        // There is space: at most one batch was copied.
+        while self.next < self.chunk.len() && batch.push(self.chunk.frame(self.next)).is_ok() {
+            self.next += 1;
         }
         Ok(Next::Frames(batch, LookBack::none(&self.interfaces)))
     }
 
     fn stats(&mut self) -> SourceStats {
         let (read, dropped) = (self.reader.read(), self.reader.lost() + self.reader.refused());
-        let waiting = self.frames.len() as u64;
+        let waiting = self.copied();
         let peer = self.server.as_ref().map(|server| &server.peer);
         let served = peer.map(|peer| peer.counts(read, dropped)).unwrap_or_default();
         SourceStats {

@@ -5,6 +5,7 @@ mod common;
 
 use common::{FYKE, Running, folder, frames_of, inside, runtime, send, veth};
 use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -45,6 +46,8 @@ fn serve() -> Running {
 fn program(libraries: &Path, words: &[&str]) -> Running {
     let mut command = Command::new(words[0]);
     command.args(&words[1..]).env("LD_LIBRARY_PATH", libraries).stdout(Stdio::null());
+    // What the library keeps for the next handle is no leak.
+    command.env("ASAN_OPTIONS", "detect_leaks=0");
     Running::start(&mut command)
 }
 
@@ -142,8 +145,9 @@ fn dumpcap_and_tshark_read_a_service() {
     assert!(said.contains("received/dropped on interface 'fyke:v1': 500/0"), "{said}");
 }
 
-/// Compiles the program of `bindings/libpcap/tests`; `None` if that is not possible.
-fn compiled(folder: &Path) -> Option<PathBuf> {
+/// Compiles a program of `bindings/libpcap/tests`, with sanitizers if the compiler has them; `None` if that is not
+/// possible.
+fn compiled(folder: &Path, source: &str) -> Option<PathBuf> {
     if !is_installed("cc") {
         return None;
     }
@@ -152,11 +156,18 @@ fn compiled(folder: &Path) -> Option<PathBuf> {
         return None;
     }
     let source =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bindings/libpcap/tests/program.c");
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bindings/libpcap/tests").join(source);
     let program = folder.join("program");
-    let mut compile = Command::new("cc");
-    compile.args(["-Wall", "-Werror", "-O1", "-o"]).arg(&program).arg(source);
-    let output = compile.args(["-lpcap", "-lpthread"]).output().unwrap();
+    let compile = |sanitizers: &[&str]| {
+        let mut compile = Command::new("cc");
+        compile.args(["-Wall", "-Werror", "-O1", "-g"]).args(sanitizers).arg("-o").arg(&program);
+        compile.arg(&source).args(["-lpcap", "-lpthread"]).output().unwrap()
+    };
+    let mut output = compile(&["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]);
+    if !output.status.success() {
+        println!("without sanitizers: {}", String::from_utf8_lossy(&output.stderr));
+        output = compile(&[]);
+    }
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Some(program)
 }
@@ -165,7 +176,7 @@ fn compiled(folder: &Path) -> Option<PathBuf> {
 fn a_c_program_has_exact_filters_counts_and_errors() {
     let name = "a_c_program_has_exact_filters_counts_and_errors";
     let (folder, at) = folder();
-    let Some(c) = compiled(folder.path()) else { return };
+    let Some(c) = compiled(folder.path(), "program.c") else { return };
     if !inside(name) {
         return;
     }
@@ -181,7 +192,7 @@ fn a_c_program_has_exact_filters_counts_and_errors() {
 fn a_program_gets_an_error_when_the_service_is_killed() {
     let name = "a_program_gets_an_error_when_the_service_is_killed";
     let (folder, at) = folder();
-    let Some(c) = compiled(folder.path()) else { return };
+    let Some(c) = compiled(folder.path(), "program.c") else { return };
     if !inside(name) {
         return;
     }
@@ -195,6 +206,76 @@ fn a_program_gets_an_error_when_the_service_is_killed() {
     service.end();
     assert!(running.end().success(), "{}", running.said());
     assert!(running.said().contains("-1: "), "{}", running.said());
+}
+
+/// Arbitrary calls of three threads, with signals and forks, while a second service is killed and started again. The
+/// seed is in the output; `FYKE_SEED` repeats the arguments.
+#[test]
+fn a_c_program_calls_with_arbitrary_arguments() {
+    let name = "a_c_program_calls_with_arbitrary_arguments";
+    let (folder, _) = folder();
+    let Some(c) = compiled(folder.path(), "arbitrary.c") else { return };
+    if !inside(name) {
+        return;
+    }
+    veth();
+    let (pcap, _service) = (libraries(folder.path()), serve());
+    let second = || {
+        let mut command = Command::new(FYKE);
+        let service = Running::start(command.args(["serve", "-i", "v1", "--name", "v2"]));
+        service.hear("serving v1");
+        service
+    };
+    let mut other = second();
+    let mut running = program(&pcap, &[c.to_str().unwrap(), "4000"]);
+    let limit = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while running.child.try_wait().unwrap().is_none() {
+        assert!(std::time::Instant::now() < limit, "a call does not return: {}", running.said());
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        other.signal("KILL");
+        other.end();
+        other = second();
+    }
+    assert!(running.end().success(), "{}", running.said());
+    assert!(running.said().contains("ok: "), "{}", running.said());
+}
+
+/// The set-user-ID bit gives a program the mark `AT_SECURE`, whatever the user is.
+#[test]
+fn a_program_with_more_rights_has_no_devices_of_services() {
+    let name = "a_program_with_more_rights_has_no_devices_of_services";
+    let (folder, at) = folder();
+    if compiled(folder.path(), "privileged.c").is_none() || !inside(name) {
+        return;
+    }
+    veth();
+    let _service = serve();
+    // Everyone can read copies of the library, where the program looks for it first.
+    let all = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(folder.path(), all).unwrap();
+    let real = libraries(folder.path()).join("libpcap.so.0.8");
+    let copies = at("copies");
+    std::fs::create_dir(&copies).unwrap();
+    for name in ["libpcap.so.0.8", "libpcap.so.1"] {
+        std::fs::copy(&real, copies.join(name)).unwrap();
+    }
+    let program = folder.path().join("privileged");
+    let source =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bindings/libpcap/tests/privileged.c");
+    let mut compile = Command::new("cc");
+    compile.arg(source).arg("-o").arg(&program).args(["-lpcap", "-ldl"]);
+    compile.arg(format!("-Wl,--disable-new-dtags,-rpath,{}", copies.display()));
+    assert!(compile.status().unwrap().success());
+    std::os::unix::fs::chown(&program, Some(65_534), Some(65_534)).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o4755)).unwrap();
+    let mut command = Command::new(&program);
+    command.env("FYKE_LIBPCAP", "/none/such").env("FYKE_RUNTIME_DIR", runtime());
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    match output.status.code() {
+        Some(77) => println!("skipped: {said}"),
+        code => assert_eq!((code, said.as_str()), (Some(0), "ok\n")),
+    }
 }
 
 #[test]

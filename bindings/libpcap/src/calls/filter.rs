@@ -90,7 +90,7 @@ pub unsafe extern "C" fn pcap_compile(
         let Some(twin) = crate::slots::real_or_twin(pcap) else { return ERROR };
         let status = match words.len() > LONG && here() {
             true => 0,
-            false => whole(twin),
+            false => whole(twin.pcap),
         };
         // A text for a live capture, such as `inbound`: the twin is none.
         let status = if status != 0 && here() { 0 } else { status };

@@ -7,7 +7,7 @@ use super::{Call, active, call};
 use crate::c::{ERROR, ERROR_BREAK, Handler, Header, Pcap};
 use crate::forward::real;
 use crate::handle::{Active, Handle};
-use crate::reading::{Packet, Taken};
+use crate::reading::{Packet, Run, Taken};
 use crate::slots::Slot;
 use libc::{c_char, c_int, c_uchar, suseconds_t, time_t, timeval};
 use std::os::fd::AsRawFd;
@@ -28,9 +28,9 @@ enum Patience {
     TimeOut,
 }
 
-/// Result of a wait for a frame.
+/// Result of a wait for frames.
 enum Got {
-    Packet(Packet),
+    Run(Run),
     Nothing,
     Broken,
     End(String),
@@ -46,7 +46,7 @@ fn is_broken(slot: &Slot, active: &Active) -> bool {
     broken
 }
 
-/// Waits for a frame.
+/// Waits for frames.
 fn next(slot: &Slot, handle: &Handle, active: &Active, patience: Patience) -> Got {
     let live = &active.live;
     let settings = active.settings;
@@ -64,7 +64,7 @@ fn next(slot: &Slot, handle: &Handle, active: &Active, patience: Patience) -> Go
             return Got::Broken;
         }
         match live.take(active.direction.load(Ordering::Relaxed)) {
-            Taken::Packet(packet) => return Got::Packet(packet),
+            Taken::Run(run) => return Got::Run(run),
             Taken::End(why) => return Got::End(why),
             Taken::Nothing => {}
         }
@@ -90,12 +90,12 @@ fn next(slot: &Slot, handle: &Handle, active: &Active, patience: Patience) -> Go
 }
 
 /// The header of a frame.
-fn header(active: &Active, packet: &Packet) -> Header {
+fn header(active: &Active, packet: &Packet<'_>) -> Header {
     let (seconds, nanos) =
         (packet.timestamp_ns / 1_000_000_000, packet.timestamp_ns % 1_000_000_000);
     let fraction = if active.settings.is_nano { nanos } else { nanos / 1_000 };
     let ts = timeval { tv_sec: seconds as time_t, tv_usec: fraction as suseconds_t };
-    let caplen = packet.bytes().len().min(active.settings.snaplen.unsigned_abs() as usize);
+    let caplen = packet.bytes.len().min(active.settings.snaplen.unsigned_abs() as usize);
     Header { ts, caplen: caplen as u32, len: packet.wire_len }
 }
 
@@ -113,38 +113,53 @@ fn run(
         Patience::TimeOut => BATCH,
         Patience::Forever => c_int::MAX,
     };
+    let counts = patience == Patience::TimeOut || count > 0;
+    let mut run = None;
     while given < limit {
+        // Frames are given without a lock, so that the program may call any function meanwhile.
+        if let Some(packet) = run.as_ref().and_then(|run| next_of(run, slot, active)) {
+            give(&header(active, &packet), packet.bytes);
+            given += c_int::from(counts);
+            continue;
+        }
+        // Its memory takes the next frames.
+        run = None;
         // A dispatch waits for its first frame only.
         let got = match (patience, given) {
-            (Patience::TimeOut, 1..) => match slot.breaking.load(Ordering::Acquire) {
-                true => Got::Nothing,
-                false => match active.live.take(active.direction.load(Ordering::Relaxed)) {
-                    Taken::Packet(packet) => Got::Packet(packet),
-                    Taken::Nothing | Taken::End(_) => Got::Nothing,
-                },
-            },
+            (Patience::TimeOut, 1..) => more(slot, active),
             _ => next(slot, handle, active, patience),
         };
         match got {
-            Got::Packet(packet) => {
-                let header = header(active, &packet);
-                give(&header, packet.bytes());
-                if patience == Patience::TimeOut || count > 0 {
-                    given += 1;
-                }
-            }
+            Got::Run(next) => run = Some(next),
             Got::Nothing if patience == Patience::Forever && !handle.is_nonblocking() => {}
             Got::Nothing => break,
             Got::Broken => return slot.fail(ERROR_BREAK, ""),
-            Got::End(why) if given > 0 && patience == Patience::TimeOut => {
-                drop(why);
-                break;
-            }
             Got::End(why) => return slot.fail(ERROR, &why),
         }
     }
     active.live.arm();
     if patience == Patience::Forever { 0 } else { given }
+}
+
+/// The next frame of a run, unless the loop is to end.
+#[inline]
+fn next_of<'a>(run: &'a Run, slot: &Slot, active: &Active) -> Option<Packet<'a>> {
+    if slot.breaking.load(Ordering::Acquire) {
+        return None;
+    }
+    run.next(active.live.rule(active.direction.load(Ordering::Relaxed)))
+}
+
+/// More frames for a dispatch that has given some: none if it would have to wait, or an error is to be told by the next
+/// call.
+fn more(slot: &Slot, active: &Active) -> Got {
+    if slot.breaking.load(Ordering::Acquire) {
+        return Got::Nothing;
+    }
+    match active.live.take(active.direction.load(Ordering::Relaxed)) {
+        Taken::Run(run) => Got::Run(run),
+        Taken::Nothing | Taken::End(_) => Got::Nothing,
+    }
 }
 
 /// As in libpcap.
@@ -226,16 +241,20 @@ pub unsafe extern "C" fn pcap_next_ex(
         return slot.fail(ERROR, "the place for the header or the frame is NULL");
     }
     active(slot, &handle, |active| {
-        let result = match next(slot, &handle, active, Patience::TimeOut) {
-            Got::Packet(packet) => {
-                let header = handle.header.put(header(active, &packet));
-                // SAFETY: not NULL; the program's places.
-                unsafe { (*header_of, *data) = (header, packet.bytes().as_ptr()) };
-                1
+        let result = loop {
+            match next(slot, &handle, active, Patience::TimeOut) {
+                Got::Run(run) => {
+                    // Another thread may have taken the last one.
+                    let Some(packet) = next_of(&run, slot, active) else { continue };
+                    let header = handle.header.put(header(active, &packet));
+                    // SAFETY: not NULL; the program's places.
+                    unsafe { (*header_of, *data) = (header, packet.bytes.as_ptr()) };
+                    break 1;
+                }
+                Got::Nothing => break 0,
+                Got::Broken => break slot.fail(ERROR_BREAK, ""),
+                Got::End(why) => break slot.fail(ERROR, &why),
             }
-            Got::Nothing => 0,
-            Got::Broken => slot.fail(ERROR_BREAK, ""),
-            Got::End(why) => slot.fail(ERROR, &why),
         };
         active.live.arm();
         result

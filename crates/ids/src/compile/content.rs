@@ -368,7 +368,7 @@ impl Builder {
     }
 }
 
-/// The flags of a `pcre`, without the names for its captures, which only Suricata's records have: `, pkt:uid, flow:gid`.
+/// The flags of a `pcre`, without names for its captures (`, pkt:uid`), which only Suricata's records have.
 fn flags_before_captures(text: &[u8]) -> Result<&[u8], String> {
     let mut parts = text.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
     let flags = parts.next().unwrap_or_default();

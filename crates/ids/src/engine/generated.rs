@@ -304,6 +304,7 @@ fn unfit(armed: &Armed) -> Option<&'static str> {
             Some("no connection, or an application by name")
         }
         _ if !rule.packet.iter().all(plain) => Some("fields of headers"),
+        _ if !rule.numbers.is_empty() => Some("numbers of flows"),
         _ if rule.lists.is_empty() && !armed.of_application => Some("no bytes"),
         Protocol::Icmp | Protocol::IcmpVersion(_) | Protocol::IpVersion(_) => Some("no ports"),
         _ if rule.bits.iter().any(|bit| bit.set && bit.owner != Owner::Flow) => {

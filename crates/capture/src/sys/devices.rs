@@ -93,15 +93,16 @@ fn describe(socket: &OwnedFd, index: u32, name: &str) -> Option<Device> {
         *to = from as libc::c_char;
     }
     let fd = socket.as_raw_fd();
+    // The type of a request's number differs between C libraries.
     // SAFETY: the request is an ifreq with a name that ends with zero; the kernel fills in its address.
-    if unsafe { libc::ioctl(fd, libc::SIOCGIFHWADDR, &raw mut request) } < 0 {
+    if unsafe { libc::ioctl(fd, libc::SIOCGIFHWADDR as _, &raw mut request) } < 0 {
         return None;
     }
     // SAFETY: the call above has filled in this member; any bytes are a sockaddr.
     let hardware = unsafe { request.ifr_ifru.ifru_hwaddr };
     let (hardware, address) = (hardware.sa_family, hardware.sa_data);
     // SAFETY: as above; the name has not changed.
-    if unsafe { libc::ioctl(fd, libc::SIOCGIFFLAGS, &raw mut request) } < 0 {
+    if unsafe { libc::ioctl(fd, libc::SIOCGIFFLAGS as _, &raw mut request) } < 0 {
         return None;
     }
     // SAFETY: the call above has filled in this member; any bytes are a number.

@@ -35,6 +35,7 @@ pub(crate) fn any_readable(fds: &[BorrowedFd<'_>], timeout_ms: u16) -> io::Resul
 ///
 /// A packet ring counts as readable until its last block is released, which takes long if blocks are held. So this
 /// waits for the edge: the wake-up that comes with every filled block.
+#[derive(Debug)]
 pub(crate) struct Edge(OwnedFd);
 
 impl Edge {
@@ -45,7 +46,8 @@ impl Edge {
         Ok(edge)
     }
 
-    fn new() -> io::Result<Edge> {
+    /// A watch of nothing yet.
+    pub(crate) fn new() -> io::Result<Edge> {
         // SAFETY: no memory is passed.
         let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
         if epoll < 0 {

@@ -117,7 +117,7 @@ pub(super) fn show(nodes: &Nodes, shown: &Mutex<Counted>, filters: bool) -> bool
 mod tests {
     use super::*;
 
-    /// A worker that waits for its turn, or for a lock, has done nothing meanwhile. If the wait counted, counts of a busy
+    /// A worker that waits for its turn, or for a lock, does nothing meanwhile. If the wait counted, counts of a busy
     /// machine would be shown seldom.
     #[test]
     fn a_wait_of_a_worker_is_no_time_that_its_counts_take() {

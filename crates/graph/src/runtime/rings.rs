@@ -250,7 +250,7 @@ impl Worker<'_> {
 }
 
 impl Signs {
-    /// Keeps the time of a frame that a worker has read, if it is later than the last one by a part of [`REST`], so that
+    /// Keeps the time of a frame that a worker has read, if it is later than the last one by a part of [`REST`]: so
     /// workers seldom write it. The first frame after a rest wakes the others, because outputs wait for their clocks.
     fn note(&self, place: usize, time_ns: u64) {
         let rest = REST.as_nanos() as u64;

@@ -8,30 +8,30 @@
 //! An interface that is deleted and made again gets new rings (`renewal.rs`).
 //! Cost: one atomic load per batch.
 
-use crate::error::ReadError;
+use crate::error::{LiveError, ReadError};
 use crate::ring::{RingOptions, RingSource};
 use crate::source::{Interface, Next, Notice, SocketFilter, Source, SourceStats};
-use crate::sys::poll::Bell;
+use crate::sys::poll::{Bell, Edge};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Most notices that wait to be taken.
 const NOTICES: usize = 64;
 
 /// State that the group and its shares have in common.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Board {
     stopping: AtomicBool,
     /// Number of rings that have not ended.
     left: AtomicUsize,
     stats: Mutex<Vec<SourceStats>>,
     events: Mutex<Events>,
-    /// Signals a notice, a failure or an end.
-    changed: Condvar,
+    /// Rings for a notice, a failure and an end.
+    changed: Bell,
 }
 
 #[derive(Debug, Default)]
@@ -49,6 +49,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub struct RingGroup {
     interfaces: Vec<Interface>,
     board: Arc<Board>,
+    /// Ends a wait when a share or the caller's bell rings.
+    edge: Edge,
     patience: Duration,
 }
 
@@ -72,10 +74,19 @@ impl RingGroup {
     ) -> Result<(RingGroup, Vec<RingShare>), ReadError> {
         let rings = RingSource::open_several(options, rings)?;
         let interfaces = rings.first().map(|ring| ring.interfaces().to_vec()).unwrap_or_default();
+        let failed = |call| {
+            let interface = interfaces.first().map(|one| one.name.clone()).unwrap_or_default();
+            move |source| LiveError::Call { interface, call, source }
+        };
+        let changed = Bell::new().map_err(failed("eventfd"))?;
+        let edge = Edge::new().map_err(failed("epoll"))?;
+        edge.listen(&changed).map_err(failed("epoll"))?;
         let board = Arc::new(Board {
+            stopping: AtomicBool::new(false),
             left: AtomicUsize::new(rings.len()),
             stats: Mutex::new(vec![SourceStats::default(); rings.len()]),
-            ..Board::default()
+            events: Mutex::default(),
+            changed,
         });
         let share = |(number, ring)| {
             let board = Arc::clone(&board);
@@ -83,7 +94,7 @@ impl RingGroup {
         };
         let shares = rings.into_iter().enumerate().map(share).collect();
         let patience = Duration::from_millis(options.timeout_ms.into());
-        Ok((RingGroup { interfaces, board, patience }, shares))
+        Ok((RingGroup { interfaces, board, edge, patience }, shares))
     }
 }
 
@@ -95,18 +106,21 @@ impl Source for RingGroup {
     /// Waits for an event of the rings, and returns [`Next::End`] after all of them have ended.
     fn next(&mut self) -> Result<Next<'_>, ReadError> {
         let left = || self.board.left.load(Ordering::Acquire);
-        let events = lock(&self.board.events);
-        let waits = |events: &mut Events| events.notices.is_empty() && left() > 0;
-        let waited = self.board.changed.wait_timeout_while(events, self.patience, waits);
-        let mut events = waited.unwrap_or_else(PoisonError::into_inner).0;
-        match (left(), events.failed.take()) {
-            (0, Some(error)) => Err(error),
-            (0, None) => Ok(Next::End),
-            (_, failed) => {
-                events.failed = failed;
-                Ok(Next::Idle)
-            }
+        // A ring of a bell after this look ends the wait.
+        if lock(&self.board.events).notices.is_empty() && left() > 0 {
+            let patience_ms = self.patience.as_millis().min(1_000) as u16;
+            let interface = || self.interfaces.first().map(|one| one.name.clone());
+            let failed = |source| LiveError::Call {
+                interface: interface().unwrap_or_default(),
+                call: "epoll_wait",
+                source,
+            };
+            self.edge.wait(patience_ms).map_err(failed)?;
         }
+        if left() > 0 {
+            return Ok(Next::Idle);
+        }
+        lock(&self.board.events).failed.take().map_or(Ok(Next::End), Err)
     }
 
     fn stats(&mut self) -> SourceStats {
@@ -117,8 +131,16 @@ impl Source for RingGroup {
         lock(&self.board.stats).clone()
     }
 
+    fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.edge.fd())
+    }
+
     fn set_patience(&mut self, patience: Duration) {
         self.patience = patience;
+    }
+
+    fn listen(&mut self, bell: &Bell) -> bool {
+        self.edge.listen(bell).is_ok()
     }
 
     fn stop(&mut self) -> bool {
@@ -146,7 +168,7 @@ impl Source for RingShare {
             let mut events = lock(&self.board.events);
             if self.number == 0 && events.notices.len() < NOTICES {
                 events.notices.push_back(notice);
-                self.board.changed.notify_all();
+                self.board.changed.ring();
             }
         }
         self.ring.next().or_else(|error| {
@@ -198,6 +220,6 @@ impl Drop for RingShare {
             self.board.stopping.store(true, Ordering::Release);
         }
         self.board.left.fetch_sub(1, Ordering::AcqRel);
-        self.board.changed.notify_all();
+        self.board.changed.ring();
     }
 }

@@ -84,6 +84,7 @@ pub use source::{
     SocketFilter, Source, SourceStats,
 };
 pub use sys::poll::Bell;
+pub use sys::time::processor_time;
 
 pub use xdp::{DROP_REASONS, DriverFilter, Redirect, Redirected, XdpOptions, XdpSource};
 

@@ -57,6 +57,7 @@ pub(crate) fn any(fds: &[(BorrowedFd<'_>, Interest)], timeout_ms: u16) -> io::Re
 ///
 /// A packet ring counts as readable until its last block is released, which takes long if blocks are held. So this
 /// waits for the edge: the wake-up that comes with every filled block.
+#[derive(Debug)]
 pub(crate) struct Edge(OwnedFd);
 
 impl Edge {
@@ -67,7 +68,8 @@ impl Edge {
         Ok(edge)
     }
 
-    fn new() -> io::Result<Edge> {
+    /// A watch of nothing yet.
+    pub(crate) fn new() -> io::Result<Edge> {
         // SAFETY: no memory is passed.
         let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
         if epoll < 0 {

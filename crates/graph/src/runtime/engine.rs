@@ -17,7 +17,7 @@ use super::workers::Crew;
 use crate::node::NodeError;
 use crate::plan::Plan;
 use fyke_capture::{
-    Account, DROP_REASONS, Interface, Next, Notice, ReadError, Source, SourceStats,
+    Account, DROP_REASONS, Interface, Next, Notice, ReadError, Source, SourceStats, processor_time,
 };
 use fyke_filters::FilterSet;
 use std::collections::{BTreeMap, HashMap};
@@ -279,6 +279,7 @@ impl Engine {
             inlet.stopped = inlet.source.stop();
             inlet.ended = !inlet.stopped;
         }
+        self.crew.iter().for_each(Crew::wake);
         while !self.has_ended() && started.elapsed() < SOURCES {
             self.crew.iter().for_each(|crew| crew.look(patience));
             if !self.nodes.make_room(PATIENCE) {
@@ -348,13 +349,10 @@ impl Engine {
             std::thread::sleep(PATIENCE);
             return more;
         }
-        // A single source has waited already.
-        if idle && more && self.inlets.len() > 1 {
+        // A single source has waited already. The last reads may have taken the ring of a bell, so requests are looked
+        // for between them and the wait.
+        if idle && more && self.inlets.len() > 1 && !self.shared.is_called() {
             let live = self.inlets.iter().filter(|inlet| !inlet.ended);
-            if live.clone().all(|inlet| inlet.is_shared) {
-                std::thread::sleep(PATIENCE);
-                return more;
-            }
             let readiness: Vec<_> = live.clone().map(|inlet| inlet.source.readiness()).collect();
             let wait = match readiness.iter().all(Option::is_some) {
                 true if live.clone().all(|inlet| inlet.listens) => TICK,
@@ -445,13 +443,15 @@ impl Engine {
 
     /// Publishes the counts; a snapshot includes those of filters and answers all requests for a snapshot.
     fn publish(&mut self, snapshot: bool) -> bool {
-        let (began, asked) = (Instant::now(), self.shared.asked());
+        let (began, asked) = (processor_time(), self.shared.asked());
         let Some(view) = self.look(snapshot) else { return false };
         self.account(&view);
         self.boards.show(&view);
-        self.shared.publish(view, snapshot.then_some((began.elapsed(), asked)));
+        let own = processor_time().saturating_sub(began);
+        let took = own.max(self.crew.as_ref().map_or(Duration::ZERO, Crew::show_time));
+        self.shared.publish(view, snapshot.then_some((took, asked)));
         if snapshot {
-            self.snapshots_are_cheap = self.crew.is_none() && began.elapsed() < CHEAP;
+            self.snapshots_are_cheap = self.crew.is_none() && own < CHEAP;
         }
         true
     }

@@ -179,6 +179,11 @@ impl Shared {
             && lock(&self.view).not_before.is_none_or(|time| time <= Instant::now())
     }
 
+    /// True if an edit waits or a snapshot is due.
+    pub fn is_called(&self) -> bool {
+        self.waiting.load(Ordering::Acquire) || self.is_asked()
+    }
+
     /// Number of snapshots requested so far.
     pub fn asked(&self) -> u64 {
         self.asked.load(Ordering::Acquire)

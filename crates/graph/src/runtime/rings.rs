@@ -12,7 +12,7 @@
 
 use super::merge::SETTLED;
 use super::nodes::{Counted, Input, Nodes};
-use super::orders::{Edit, NewRings, Order, Signs, WorkerRing, show};
+use super::orders::{Edit, NewRings, Order, Signs, WorkerRing, answer, show};
 use fyke_capture::Next;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
@@ -21,6 +21,9 @@ use std::time::{Duration, Instant};
 
 /// Longest wait for frames or for outputs before a worker does its other work.
 const PATIENCE: Duration = Duration::from_millis(20);
+/// The same for frames, if no worker has read one for this time: outputs wait for the clock of a quiet worker only
+/// while others have frames for them. Orders and frames end the wait.
+const REST: Duration = Duration::from_millis(250);
 /// Interval at which a worker ticks its nodes and publishes its counts.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -44,6 +47,8 @@ struct Worker<'a> {
     rings: Vec<WorkerRing>,
     signs: &'a Signs,
     shown: &'a Mutex<Counted>,
+    /// True if all rings listen to the bell.
+    listens: bool,
 }
 
 /// Runs a worker until the engine closes its queue.
@@ -51,7 +56,7 @@ pub(super) fn work(place: usize, orders: &Receiver<Order>, shown: &Mutex<Counted
     let mut nodes = Nodes::default();
     nodes.front_gate = Some(std::sync::Arc::clone(&signs.front));
     nodes.paused = Some(std::sync::Arc::clone(&signs.paused));
-    let mut worker = Worker { place, nodes, rings: Vec::new(), signs, shown };
+    let mut worker = Worker { place, nodes, rings: Vec::new(), signs, shown, listens: false };
     let (mut ticked, mut failures) = (Instant::now(), 0);
     loop {
         let has_room = worker.make_room();
@@ -68,10 +73,18 @@ pub(super) fn work(place: usize, orders: &Receiver<Order>, shown: &Mutex<Counted
             Err(true) => break,
             Err(false) => {}
         }
-        match reads {
-            true => worker.read(),
+        let is_idle = reads && !worker.read();
+        if !reads || is_idle {
             // Frames of the others may have waited for this worker.
-            false => worker.nodes.await_all(),
+            worker.nodes.await_all();
+        }
+        if is_idle {
+            // The last reads may have taken the ring of the bell that came with an order.
+            match orders.try_recv() {
+                Ok(order) => worker.carry_out(order),
+                Err(TryRecvError::Empty) => worker.wait(),
+                Err(TryRecvError::Disconnected) => break,
+            }
         }
         if worker.nodes.failures > failures {
             signs.failures.fetch_add(worker.nodes.failures - failures, Ordering::Relaxed);
@@ -100,10 +113,7 @@ impl Worker<'_> {
     fn carry_out(&mut self, order: Order) {
         match order {
             Order::Edit(edit) => self.edit(edit),
-            Order::Show(done) => {
-                // The receiver is gone if the engine has stopped waiting.
-                let _ended = self.show(true).then(|| done.send(()));
-            }
+            Order::Show(done) => answer(&done, || self.show(true)),
             Order::Account(accounts) => self.nodes.account(&accounts),
             Order::Frames(_) => debug_assert!(false, "these workers get no parcels"),
         }
@@ -143,13 +153,40 @@ impl Worker<'_> {
     }
 
     fn set_patience(&mut self) {
+        let bell = self.signs.bells[self.place].as_ref();
+        let listens = |ring: &mut WorkerRing| bell.is_some_and(|bell| ring.source.listen(bell));
+        self.listens = self.rings.iter_mut().map(listens).fold(true, |all, one| all & one);
         let patience = if self.rings.len() == 1 { PATIENCE } else { Duration::ZERO };
         self.rings.iter_mut().for_each(|ring| ring.source.set_patience(patience));
     }
 
-    /// Evaluates a batch of every ring.
-    fn read(&mut self) {
+    /// True if no worker has read a frame for some time.
+    fn is_quiet(&self) -> bool {
+        let last = self.signs.last.load(Ordering::Relaxed);
+        now_ns().saturating_sub(last) > REST.as_nanos() as u64
+    }
+
+    /// Longest wait for frames.
+    fn patience(&self) -> Duration {
+        if self.listens && self.is_quiet() { REST } else { PATIENCE }
+    }
+
+    /// Waits for frames of several rings; a single one has waited already.
+    fn wait(&self) {
+        let readiness: Vec<_> = self.rings.iter().map(|ring| ring.source.readiness()).collect();
+        if readiness.len() > 1 && readiness.iter().all(Option::is_some) {
+            let readiness: Vec<_> = readiness.into_iter().flatten().collect();
+            fyke_capture::wait_for_any(&readiness, self.patience());
+        }
+    }
+
+    /// Evaluates a batch of every ring; false if none has frames.
+    fn read(&mut self) -> bool {
         let mut idle = true;
+        let patience = self.patience();
+        if let [ring] = &mut self.rings[..] {
+            ring.source.set_patience(patience);
+        }
         // A ring that is far ahead waits, because outputs wait for the other rings.
         let limit = self.earliest().saturating_add(AHEAD.as_nanos() as u64);
         for ring in self.rings.iter_mut().filter(|ring| ring.clock <= limit) {
@@ -167,6 +204,7 @@ impl Worker<'_> {
                     };
                     self.nodes.arrive(ring.at, &input);
                     ring.clock = ring.clock.max(last);
+                    self.signs.note(self.place, last);
                 }
                 Ok(Next::Idle) => ring.clock = ring.clock.max(settled_ns()),
                 // The source that represents all rings reports a failure.
@@ -183,14 +221,7 @@ impl Worker<'_> {
             self.set_patience();
         }
         self.set_clock();
-        if idle {
-            self.nodes.await_all();
-            let readiness: Vec<_> = self.rings.iter().map(|ring| ring.source.readiness()).collect();
-            if readiness.len() > 1 && readiness.iter().all(Option::is_some) {
-                let readiness: Vec<_> = readiness.into_iter().flatten().collect();
-                fyke_capture::wait_for_any(&readiness, PATIENCE);
-            }
-        }
+        !idle
     }
 
     /// Publishes the earliest time of a frame that this worker may still pass on.
@@ -218,7 +249,29 @@ impl Worker<'_> {
     }
 }
 
+impl Signs {
+    /// Keeps the time of a frame that a worker has read, if it is later than the last one by a part of [`REST`]: so
+    /// workers seldom write it. The first frame after a rest wakes the others, because outputs wait for their clocks.
+    fn note(&self, place: usize, time_ns: u64) {
+        let rest = REST.as_nanos() as u64;
+        let last = self.last.load(Ordering::Relaxed);
+        if time_ns <= last.saturating_add(rest / 16) {
+            return;
+        }
+        let before = self.last.fetch_max(time_ns, Ordering::Relaxed);
+        if time_ns > before.saturating_add(rest) {
+            (0..self.bells.len())
+                .filter(|&other| other != place)
+                .for_each(|other| self.ring(other));
+        }
+    }
+}
+
 /// Time before which a quiet ring has handed over all frames, in nanoseconds.
 fn settled_ns() -> u64 {
     fyke_flow::clock::system_before_ns(SETTLED)
+}
+
+fn now_ns() -> u64 {
+    fyke_flow::clock::system_ns()
 }

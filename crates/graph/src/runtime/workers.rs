@@ -24,11 +24,11 @@
 use super::engine::Patience;
 use super::nodes::{Counted, Fresh, Input, Nodes};
 use super::once;
-use super::orders::{Edit, NewRings, Order, Parcel, Signs, lock, show};
+use super::orders::{Edit, NewRings, Order, Parcel, Signs, answer, lock, show};
 use super::rings;
 use crate::node::{Counter, Emitted};
 use crate::plan::PlanNode;
-use fyke_capture::{Account, Interface};
+use fyke_capture::{Account, Bell, Interface};
 use fyke_frame::{BATCH_CAPACITY, Batch, Frame, walk};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -44,6 +44,8 @@ const QUEUED: usize = 8;
 const PAUSE: Duration = Duration::from_micros(200);
 /// Longest wait of a worker for its outputs before it does its other work.
 const PATIENCE: Duration = Duration::from_millis(20);
+/// Longest wait for the counts of workers that read rings: more of them than processors take turns.
+const SHOWN: Duration = Duration::from_millis(300);
 /// Interval at which a worker ticks its nodes and publishes its counts.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -65,6 +67,8 @@ pub(super) struct Crew {
     has_rings: bool,
     /// True if a worker has ended early: no branch is left there.
     broken: bool,
+    /// Longest processor time of a worker for the last counts with those of filters.
+    show_time: Duration,
 }
 
 impl Crew {
@@ -73,7 +77,9 @@ impl Crew {
     pub fn start(count: usize, has_rings: bool, paused: Arc<AtomicBool>) -> std::io::Result<Crew> {
         let mut workers = Vec::new();
         let clocks = (0..count).map(|_| AtomicU64::new(0)).collect();
-        let signs = Arc::new(Signs { clocks, paused, ..Signs::default() });
+        let bell = |_| has_rings.then(Bell::new).and_then(Result::ok);
+        let bells = (0..count).map(bell).collect();
+        let signs = Arc::new(Signs { clocks, paused, bells, ..Signs::default() });
         for number in 0..count {
             let (sender, receiver) = sync_channel(QUEUED);
             let view = Arc::new(Mutex::new(Counted::default()));
@@ -88,7 +94,15 @@ impl Crew {
             workers.push(Worker { sender, filling: None, view, thread });
         }
         let (hashes, interfaces) = (RandomState::new(), HashMap::new());
-        Ok(Crew { workers, hashes, interfaces, signs, has_rings, broken: false })
+        Ok(Crew {
+            workers,
+            hashes,
+            interfaces,
+            signs,
+            has_rings,
+            broken: false,
+            show_time: Duration::ZERO,
+        })
     }
 
     /// Replaces the graph on every worker, between two parcels: parcels handed over before run through the old graph,
@@ -170,7 +184,7 @@ impl Crew {
     fn hand(&mut self, place: usize, mut order: Order, patience: &mut Patience<'_>) {
         while let Some(sender) = &self.workers[place].sender {
             order = match sender.try_send(order) {
-                Ok(()) => return,
+                Ok(()) => return self.signs.ring(place),
                 Err(TrySendError::Full(order)) => order,
                 Err(TrySendError::Disconnected(_)) => break,
             };
@@ -178,6 +192,11 @@ impl Crew {
             std::thread::sleep(PAUSE);
         }
         self.broken = true;
+    }
+
+    /// Ends the waits of workers for frames.
+    pub fn wake(&self) {
+        (0..self.workers.len()).for_each(|place| self.signs.ring(place));
     }
 
     /// Makes workers give up their outputs if their time is over.
@@ -213,11 +232,20 @@ impl Crew {
         if filters {
             let (done, all_done) = sync_channel(self.workers.len());
             let mut asked = 0;
-            for sender in self.workers.iter().filter_map(|worker| worker.sender.as_ref()) {
+            for (place, worker) in self.workers.iter().enumerate() {
+                let Some(sender) = &worker.sender else { continue };
                 sender.try_send(Order::Show(done.clone())).ok()?;
+                self.signs.ring(place);
                 asked += 1;
             }
-            (0..asked).try_for_each(|_| all_done.recv_timeout(PATIENCE)).ok()?;
+            // The thread of the engine reads no frames of rings, so it may wait for workers that do.
+            let end = Instant::now() + if self.has_rings { SHOWN } else { PATIENCE };
+            let left = || end.saturating_duration_since(Instant::now());
+            let mut longest = Duration::ZERO;
+            for _ in 0..asked {
+                longest = longest.max(all_done.recv_timeout(left()).ok()?);
+            }
+            self.show_time = longest;
         }
         let mut views = self.workers.iter().map(|worker| lock(&worker.view).clone());
         let mut sum = views.next().unwrap_or_default();
@@ -253,6 +281,12 @@ impl Crew {
         Some(sum)
     }
 
+    /// Longest processor time of a worker for the last counts with those of filters. Waits for its turn do not count:
+    /// on a busy machine they are long, and what takes long is shown seldom.
+    pub fn show_time(&self) -> Duration {
+        self.show_time
+    }
+
     /// Passes the accounts of live interfaces to the nodes that exist once.
     pub fn account(&mut self, accounts: Vec<(Interface, Account)>) {
         let sender = self.workers.first().and_then(|worker| worker.sender.as_ref());
@@ -265,6 +299,7 @@ impl Crew {
         self.flush(patience);
         for place in (0..self.workers.len()).rev() {
             self.workers[place].sender = None;
+            self.signs.ring(place);
             let Some(thread) = self.workers[place].thread.take() else { continue };
             while !thread.is_finished() {
                 self.look(patience);
@@ -293,10 +328,7 @@ fn work(orders: &Receiver<Order>, shown: &Mutex<Counted>, signs: &Signs) {
                 // The receiver is gone if the engine has stopped waiting.
                 let _ended = edit.done.send(());
             }
-            Ok(Order::Show(done)) => {
-                // The receiver is gone if the engine has stopped waiting.
-                let _ended = show(&nodes, true).then(|| done.send(()));
-            }
+            Ok(Order::Show(done)) => answer(&done, || show(&nodes, true)),
             Ok(Order::Account(accounts)) => nodes.account(&accounts),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,

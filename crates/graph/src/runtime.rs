@@ -12,6 +12,7 @@
 
 mod by_hand;
 mod engine;
+mod filters;
 mod handle;
 mod merge;
 mod nodes;

@@ -392,7 +392,7 @@ impl Table {
         (of_user().count() + 1) * INDEX_BYTES + buffers.iter().map(size).sum::<usize>()
     }
 
-    /// What a reader maps: the packet buffer of its group, and its index.
+    /// The memory that a reader maps: the packet buffer of its group, and its index.
     fn descriptors(&self, at: usize, index: &mut Index) -> Result<Descriptors, RingError> {
         let shared =
             self.groups.get(at).ok_or_else(|| duplicating(io::ErrorKind::NotFound.into()))?;

@@ -3,30 +3,10 @@
 //! They belong to a node and stay as long as it does, whatever its text becomes: an edit that replaces the node takes
 //! them along. The packet loop reads them between two batches, as it reads an edit of a text.
 
-use super::GraphHandle;
 use super::handle::lock;
-use super::{Made, NodeView};
+use super::{GraphHandle, NodeView};
 use crate::plan::{Plan, PlanNode};
 use fyke_filters::FilterSet;
-use std::collections::HashMap;
-
-/// The filters of nodes that were made, by their keys.
-pub(super) fn filters_of(made: &[(u64, Made)]) -> impl Iterator<Item = (u64, FilterSet)> {
-    made.iter().filter_map(|(key, made)| match made {
-        Made::Node(node) => Some((*key, node.filters()?.clone())),
-        Made::Source(_) | Made::Shares(..) => None,
-    })
-}
-
-/// The filters after an edit: those of nodes that stay (new key to old key), and of nodes that were made for it.
-pub(super) fn filters_after(
-    before: &HashMap<u64, FilterSet>,
-    stays: &HashMap<u64, u64>,
-    made: &[(u64, Made)],
-) -> HashMap<u64, FilterSet> {
-    let kept = stays.iter().filter_map(|(&new, old)| Some((new, before.get(old)?.clone())));
-    kept.chain(filters_of(made)).collect()
-}
 
 impl GraphHandle {
     /// The running filters of a node, for edits of its passes ([`FilterSet::edit_by_hand`]); without a name, those of

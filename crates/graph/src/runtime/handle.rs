@@ -3,7 +3,7 @@
 //! The thread that requests an edit plans it and makes its nodes; the packet loop only moves nodes. An edit that is
 //! refused changes nothing.
 
-use super::by_hand;
+use super::filters;
 use super::nodes::Fresh;
 use super::view::GraphView;
 use super::workers::Crew;
@@ -562,7 +562,7 @@ impl GraphHandle {
             placements: Vec::new(),
             held: placement::held(&made),
             kept: None,
-            filters: by_hand::filters_of(&made).collect(),
+            filters: filters::filters_of(&made).collect(),
         };
         let sources = made.iter().filter(|(_, made)| !matches!(made, Made::Node(_)));
         let open: Open = sources.map(|(key, made)| (*key, made.interfaces().to_vec())).collect();
@@ -665,7 +665,7 @@ impl GraphHandle {
         }
         let held = editor.held_after(&stays, &made);
         let widened = placement::widen(&plan, &editor.placements, &stays, &made, &held);
-        let filters = by_hand::filters_after(&editor.filters, &stays, &made);
+        let running = filters::filters_after(&editor.filters, &stays, &made);
         let pending = Pending { plan: plan.clone(), made, more, stays, texts: texts.clone() };
         if let Err(refused) = self.shared.hand_over(pending) {
             widened.cancel(&editor.placements);
@@ -673,7 +673,7 @@ impl GraphHandle {
         }
         widened.narrow(&mut editor.placements);
         (editor.plan, editor.texts, editor.notes, editor.held) = (plan, texts, notes, held);
-        editor.filters = filters;
+        editor.filters = running;
         Ok(())
     }
 

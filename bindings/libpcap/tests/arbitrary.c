@@ -25,7 +25,7 @@ enum { THREADS = 3, HANDLES = 6, GUARD = 16 };
 
 static const char *const DEVICES[] = {
 	"fyke:v1", "fyke:v1", "fyke:v1", "fyke:v2", "fyke:v2", "fyke:none", "fyke:", "fyke:../v1",
-	"fyke:/none/such", "fyke:\xff", "none",
+	"fyke:/none/such", "fyke:v1/",
 };
 static const char *const TEXTS[] = {
 	"udp port 5001", "udp", "tcp", "", "inbound", "len > 50", "not (", "\xff", "ether[3] & 1 = 0", "vlan 7",
@@ -182,7 +182,9 @@ static void reads(uint64_t *seed)
 	switch (next(seed) % 7) {
 	case 0: pcap_next_ex(p, next(seed) % 8 ? &header : NULL, next(seed) % 8 ? &data : NULL); break;
 	case 1: pcap_next(p, next(seed) % 8 ? &place : NULL); break;
-	case 2: pcap_dispatch(p, (int)(next(seed) % 600) - 9, next(seed) % 8 ? see : NULL, (u_char *)seed); break;
+	case 2:
+		pcap_dispatch(p, (int)(next(seed) % 600) - 9, next(seed) % 8 ? see : NULL, (u_char *)seed);
+		break;
 	case 3:
 	case 4: pcap_dispatch(p, -1, see, (u_char *)seed); break;
 	case 5: pcap_breakloop(p); break;
@@ -217,7 +219,10 @@ static void asks(uint64_t *seed)
 	case 7: pcap_fileno(p); break;
 	case 8: pcap_get_required_select_timeout(p); break;
 	case 9: pcap_getnonblock(p, text); break;
-	case 10: CHECK(pcap_inject(p, "", 1) == -1 && pcap_sendpacket(p, (const u_char *)"", 1) == -1); break;
+	case 10:
+		CHECK(pcap_inject(p, "", 1) == -1);
+		CHECK(pcap_sendpacket(p, (const u_char *)"", 1) == -1);
+		break;
 	case 11: pcap_lookupnet(ONE_OF(DEVICES, seed), &net, &mask, buffer.text); break;
 	case 12: pcap_activate(p); break;
 	case 13: pcap_set_timeout(p, (int)next(seed)); break;

@@ -36,8 +36,8 @@
  * word of the result of a function that was applied before, when a packet reaches them. "from", "to" and "interval"
  * are texts: numbers, or times such as "20ms" (s, ms, us, ns) for results in nanoseconds; there are at most 65,536
  * intervals.
- * "when" is a text: "0", with each packet; "1", from the second packet on; a time such as "1s", the increase within each
- * such period. "start" and "stop" are texts: "+1.5s", after the first packet and after the start, or
+ * "when" is a text: "0", with each packet; "1", from the second packet on; a time such as "1s", the increase within
+ * each such period. "start" and "stop" are texts: "+1.5s", after the first packet and after the start, or
  * "2026-11-28 05:30:00" in UTC; both are within. REGEXP is a regular expression on bytes, without back references.
  *
  * A file is complete when the source has ended or the flow is closed. The numbers of MFF_PCAP and the like are those of

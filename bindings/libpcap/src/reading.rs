@@ -18,7 +18,7 @@ use std::time::Duration;
 const IN: i32 = 1;
 const OUT: i32 = 2;
 
-/// What frames are evaluated under: the number of edits, and the direction that the program wants, a `PCAP_D_` number.
+/// Rule of an evaluation: the number of edits, and the direction that the program wants, a `PCAP_D_` number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rule {
     /// Number of edits of the filters.

@@ -33,10 +33,11 @@
  *     TO_BUFFER                            all, for mapi_get_next_pkt      packets lost: the buffer was full
  *
  * Results, from, to, interval, start, stop and when are read and told as follows. BINOP, STATS and DIST take the first
- * word of the result of a function that was applied before, when a packet reaches them. "from", "to" and "interval" are
- * texts: numbers, or times such as "20ms" (s, ms, us, ns) for results in nanoseconds; there are at most 65,536 intervals.
- * "when" is a text: "0", with each packet; "1", from the second packet on; a time such as "1s", the increase within each
- * such period. "start" and "stop" are texts: "+1.5s", after the first packet and after the start, or
+ * word of the result of a function that was applied before, when a packet reaches them. "from", "to" and "interval"
+ * are texts: numbers, or times such as "20ms" (s, ms, us, ns) for results in nanoseconds; there are at most 65,536
+ * intervals.
+ * "when" is a text: "0", with each packet; "1", from the second packet on; a time such as "1s", the increase within
+ * each such period. "start" and "stop" are texts: "+1.5s", after the first packet and after the start, or
  * "2026-11-28 05:30:00" in UTC; both are within. REGEXP is a regular expression on bytes, without back references.
  *
  * A file is complete when the source has ended or the flow is closed. The numbers of MFF_PCAP and the like are those of

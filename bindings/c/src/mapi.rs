@@ -65,7 +65,7 @@ pub struct Flow {
     results: Vec<Cells>,
     /// The number of TO_BUFFER.
     buffer: Option<usize>,
-    /// What the thread has for the program.
+    /// State that its thread shares with the program.
     pub shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }

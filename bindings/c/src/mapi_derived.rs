@@ -60,7 +60,7 @@ pub enum Limit {
     Absolute(u64),
 }
 
-/// The parameters, among the numbers, that are a flow and a function whose result is an operand: the place of the flow.
+/// Places, among the numbers, of a flow and a function with a result that is an operand: the place of the flow.
 pub fn operands(name: &str) -> &'static [usize] {
     match name {
         "BINOP" => &[1, 3],

@@ -156,8 +156,8 @@ impl Live {
         Rule { epoch: self.filters.epoch(), direction }
     }
 
-    /// Prepares the descriptor for the program's own `poll`. Returns true if there is nothing to read. No system call if
-    /// frames were left before and are left now.
+    /// Prepares the descriptor for the program's own `poll`. Returns true if there is nothing to read. No system call
+    /// if frames were left before and are left now.
     pub fn arm(&self) -> bool {
         let reading = self.lock();
         let is_left = reading.is_left();

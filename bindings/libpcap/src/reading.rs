@@ -1,8 +1,8 @@
 //! The frames of a capture on their way to the program: a chunk of them is copied out of the ring, evaluated, and given
 //! frame by frame.
 //!
-//! A loop of the program takes a [`Run`] of the chunk and gives its frames without a lock: for each it looks whether the
-//! filters have been edited since the evaluation, and takes the frame's number. A frame is given once, whatever the
+//! A loop of the program takes a [`Run`] of the chunk and gives its frames without a lock: for each it looks whether
+//! the filters have been edited since the evaluation, and takes the frame's number. A frame is given once, whatever the
 //! number of threads, and after an edit what is left is evaluated again. Cost for each frame: one copy, an evaluation
 //! in a batch, one atomic addition.
 
@@ -18,7 +18,7 @@ use std::time::Duration;
 const IN: i32 = 1;
 const OUT: i32 = 2;
 
-/// What frames are evaluated under: the number of edits, and the direction that the program wants, a `PCAP_D_` number.
+/// Rule of an evaluation: the number of edits, and the direction that the program wants, a `PCAP_D_` number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rule {
     /// Number of edits of the filters.

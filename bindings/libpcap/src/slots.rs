@@ -26,8 +26,8 @@ const NONE: c_int = -1;
 pub struct Slot {
     /// True after `pcap_breakloop`, until a call has returned for it.
     pub breaking: AtomicBool,
-    /// Descriptor that wakes the thread that waits for frames. Once there, it stays, for all handles of this slot: another
-    /// thread may be about to write to it.
+    /// Descriptor that wakes the thread that waits for frames. Once there, it stays, for all handles of this slot:
+    /// another thread may be about to write to it.
     waker: AtomicI32,
     handle: Mutex<Option<Arc<Handle>>>,
     /// True if the last error is that of the twin.
@@ -168,7 +168,7 @@ pub fn slot(pcap: *mut Pcap) -> Option<&'static Slot> {
     let (at, first) = (pcap as usize, SLOTS.as_ptr() as usize);
     let distance = at.checked_sub(first)?;
     let slot = SLOTS.get(distance / size_of::<Slot>())?;
-    // An address within a slot is no handle of anyone.
+    // An address within a slot is not a handle.
     Some(if distance.is_multiple_of(size_of::<Slot>()) { slot } else { &NOWHERE })
 }
 

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// True in a child that was forked after a handle was opened, until [`take_fork`].
 static FORKED: AtomicBool = AtomicBool::new(false);
 
-/// Shared by threads that hold a lock of this library, and taken whole while the program forks: so a child finds no lock
-/// taken by a thread that it does not have. Readers go first, so a thread may share it twice.
+/// Shared by threads that hold a lock of this library, and taken whole while the program forks: so a child finds no
+/// lock taken by a thread that it does not have. Readers go first, so a thread may share it twice.
 static mut GATE: libc::pthread_rwlock_t = libc::PTHREAD_RWLOCK_INITIALIZER;
 
 fn gate() -> *mut libc::pthread_rwlock_t {
@@ -47,7 +47,9 @@ extern "C" fn in_parent() {
 
 extern "C" fn in_child() {
     FORKED.store(true, Ordering::Relaxed);
-    in_parent();
+    // Not unlocked: a lock for writing belongs to a thread by its number, and this one has another.
+    // SAFETY: this thread is the only one of the process.
+    unsafe { *gate() = libc::PTHREAD_RWLOCK_INITIALIZER };
 }
 
 /// Watches for forks from now on.

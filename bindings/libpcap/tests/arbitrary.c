@@ -25,7 +25,7 @@ enum { THREADS = 3, HANDLES = 6, GUARD = 16 };
 
 static const char *const DEVICES[] = {
 	"fyke:v1", "fyke:v1", "fyke:v1", "fyke:v2", "fyke:v2", "fyke:none", "fyke:", "fyke:../v1",
-	"fyke:/none/such", "fyke:\xff", "none",
+	"fyke:/none/such", "fyke:v1/",
 };
 static const char *const TEXTS[] = {
 	"udp port 5001", "udp", "tcp", "", "inbound", "len > 50", "not (", "\xff", "ether[3] & 1 = 0", "vlan 7",
@@ -107,14 +107,6 @@ static void see(u_char *user, const struct pcap_pkthdr *header, const u_char *da
 	}
 }
 
-/* As `see`, in a child: takes no lock of this program. */
-static void look(u_char *user, const struct pcap_pkthdr *header, const u_char *data)
-{
-	(void)user;
-	(void)data;
-	given += header->caplen <= header->len;
-}
-
 static void opens(uint64_t *seed)
 {
 	struct errors buffer;
@@ -182,7 +174,9 @@ static void reads(uint64_t *seed)
 	switch (next(seed) % 7) {
 	case 0: pcap_next_ex(p, next(seed) % 8 ? &header : NULL, next(seed) % 8 ? &data : NULL); break;
 	case 1: pcap_next(p, next(seed) % 8 ? &place : NULL); break;
-	case 2: pcap_dispatch(p, (int)(next(seed) % 600) - 9, next(seed) % 8 ? see : NULL, (u_char *)seed); break;
+	case 2:
+		pcap_dispatch(p, (int)(next(seed) % 600) - 9, next(seed) % 8 ? see : NULL, (u_char *)seed);
+		break;
 	case 3:
 	case 4: pcap_dispatch(p, -1, see, (u_char *)seed); break;
 	case 5: pcap_breakloop(p); break;
@@ -217,7 +211,10 @@ static void asks(uint64_t *seed)
 	case 7: pcap_fileno(p); break;
 	case 8: pcap_get_required_select_timeout(p); break;
 	case 9: pcap_getnonblock(p, text); break;
-	case 10: CHECK(pcap_inject(p, "", 1) == -1 && pcap_sendpacket(p, (const u_char *)"", 1) == -1); break;
+	case 10:
+		CHECK(pcap_inject(p, "", 1) == -1);
+		CHECK(pcap_sendpacket(p, (const u_char *)"", 1) == -1);
+		break;
 	case 11: pcap_lookupnet(ONE_OF(DEVICES, seed), &net, &mask, buffer.text); break;
 	case 12: pcap_activate(p); break;
 	case 13: pcap_set_timeout(p, (int)next(seed)); break;
@@ -233,7 +230,8 @@ static void asks(uint64_t *seed)
 	check(&buffer);
 }
 
-/* A child uses a handle of the parent, and one of its own. */
+/* A child asks about handles of the parent. It neither reads nor opens: another thread of the parent may have been in
+ * a call, with a lock that the child never gets. */
 static void forks(void)
 {
 	pid_t child = fork();
@@ -241,19 +239,14 @@ static void forks(void)
 	CHECK(child >= 0);
 	if (child == 0) {
 		alarm(20);
-		/* the lock of this program may be that of a thread which the child does not have */
 		for (int i = 0; i < HANDLES; i++) {
-			pcap_dispatch(handles[i], -1, look, NULL);
-			pcap_datalink(handles[i]);
-			pcap_close(handles[i]);
+			pcap_breakloop(handles[i]);
 		}
-		pcap_t *own = pcap_open_live("fyke:v1", 100, 1, 1, (char[PCAP_ERRBUF_SIZE]){ 0 });
-		pcap_close(own);
-		_exit(own ? 0 : 7);
+		_exit(0);
 	}
 	int status;
 	CHECK(waitpid(child, &status, 0) == child);
-	CHECK(WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 7));
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 static void *works(void *start)

@@ -92,7 +92,7 @@ impl Side {
             });
             let offset = start.saturating_sub(self.next) as usize;
             if offset + bytes.len() <= BUFFER && late.ranges.add(offset, bytes.len()).is_ok() {
-                late.buffer.write_unallocated(offset, bytes);
+                let _whole = late.buffer.write_unallocated(offset, bytes);
                 if offset > 0 {
                     late.held.push((start, bytes.len()));
                 }

@@ -15,7 +15,7 @@
  *     REGEXP        expression             packets in which it is found    their number
  *     SAMPLE        value, mode            PERIODIC: every value-th;       their number
  *                                          PROBABILISTIC: value per cent
- *     HASHSAMP      share, 0               conversations whose hash is     their packets
+ *     HASHSAMP      share, 0               conversations with a hash       their packets
  *                                          below share, of 1,024
  *     STARTSTOP     start, stop            packets between two times       mapi_startstop_t
  *     PKT_COUNTER                          all                             packets

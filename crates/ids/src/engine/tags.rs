@@ -13,7 +13,7 @@ use std::net::IpAddr;
 /// Most hosts of which packets are recorded.
 const MAX_HOSTS: usize = 1 << 12;
 
-/// What is left to record.
+/// The limits that are left of a tag.
 #[derive(Debug, Clone, Copy)]
 pub struct Left {
     packets: u32,

@@ -346,14 +346,14 @@ mod tests {
         let key = |name| Author::create(&folder.path().join(name), Name::new(name).unwrap());
         let (anna, eve) = (key("anna").unwrap(), key("eve").unwrap());
         let trusted = Trusted::from_text(&anna.public_line()).unwrap();
-        let edge = Name::new("edge").unwrap();
+        let (edge, core) = (Name::new("edge").unwrap(), Name::new("core").unwrap());
         let scan = ScanId::random().unwrap();
         assert_eq!(ScanId::new(scan.as_str()), Ok(scan.clone()));
         let job = Job::new(&edge, &scan, 3, "a/b.pcap", "(pcapin, -) > (packetcount)");
         let message = job.signed(&anna).unwrap();
         let read = |message: &[u8], group| Job::read(message, &trusted, group);
         assert_eq!(read(&message, &edge).unwrap(), job);
-        assert!(read(&message, &Name::new("core").unwrap()).unwrap_err().contains("\"edge\""));
+        assert!(read(&message, &core).unwrap_err().contains("\"edge\""));
         let changed = String::from_utf8(message.clone()).unwrap().replace("b.pcap", "c.pcap");
         assert!(read(changed.as_bytes(), &edge).unwrap_err().contains("not that of anna"));
         assert!(read(&job.signed(&eve).unwrap(), &edge).unwrap_err().contains("not a trusted"));

@@ -15,6 +15,7 @@ pub mod flow;
 mod group;
 mod index;
 mod judge;
+mod left;
 mod packet;
 mod records;
 mod state;

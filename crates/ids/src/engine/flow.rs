@@ -1,9 +1,9 @@
 //! A flow: its client, how far its handshake is, the last bytes of its streams, its application and its names.
 
 use super::Limits;
+use super::left::Left;
 use super::packet::{End, Packet, TCP};
 use super::records::Notes;
-use super::tags::Left;
 use crate::app::{Message, Parser};
 use crate::rule::{FlowCount, FlowNumber, NumberChange, NumberKind, NumberTest, Side, Unit};
 use fyke_frame::walk::view::tcp_flags::{ACK, RST, SYN};

@@ -2,6 +2,7 @@
 
 use super::Engine;
 use super::flow::Flow;
+use super::left::Left;
 use super::packet::Packet;
 use crate::eve;
 use crate::rule::{Owner, Tag};
@@ -12,24 +13,6 @@ use std::net::IpAddr;
 
 /// Most hosts of which packets are recorded.
 const MAX_HOSTS: usize = 1 << 12;
-
-/// The limits that are left of a tag.
-#[derive(Debug, Clone, Copy)]
-pub struct Left {
-    packets: u32,
-    bytes: u64,
-    until_ns: u64,
-}
-
-impl Left {
-    /// Takes a packet; false if nothing is left.
-    fn take(&mut self, packet: &Packet<'_>) -> bool {
-        let is_left = self.packets > 0 && self.bytes > 0 && packet.time_ns <= self.until_ns;
-        self.packets = self.packets.saturating_sub(1);
-        self.bytes = self.bytes.saturating_sub(packet.wire_len.into());
-        is_left
-    }
-}
 
 /// Hosts of which packets are recorded, and the record of the current frame without its bytes.
 #[derive(Debug)]
@@ -51,7 +34,7 @@ impl Engine {
             return;
         }
         let until_ns = packet.time_ns.saturating_add(tag.time_ns);
-        let left = Left { packets: tag.packets, bytes: tag.bytes, until_ns };
+        let left = Left::of(tag, until_ns);
         match tag.owner {
             Owner::Source => self.tags.hosts.insert(packet.source.0, left, until_ns),
             Owner::Destination => self.tags.hosts.insert(packet.destination.0, left, until_ns),

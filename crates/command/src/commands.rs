@@ -26,6 +26,7 @@ mod output;
 mod past;
 mod privilege;
 mod requests;
+pub mod resume;
 pub mod ruler;
 pub mod rules;
 pub mod run;

@@ -218,6 +218,9 @@ pub struct DumpArgs {
     /// Called as `tcpdump`: its files and messages.
     #[arg(skip)]
     pub as_tcpdump: bool,
+    /// The killed capture that is taken up.
+    #[arg(skip)]
+    pub resumed: Option<crate::commands::resume::Resumed>,
     #[command(flatten)]
     pub print_options: PrintArgs,
     /// Filter expression in the pcap language

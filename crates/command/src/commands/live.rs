@@ -2,7 +2,8 @@
 
 use super::graphs::{FILTER, TRACK};
 use super::requests::{self, Editable};
-use super::{counts, edits, past};
+use super::resume::{Record, Resumed};
+use super::{Failure, counts, edits, past};
 use fyke_capture::Interface;
 use fyke_control::{
     Accounting, Controlled, Description, EntryKind, FIRST_EXPECTATION, FilterCount, FilterPasses,
@@ -14,7 +15,7 @@ use fyke_graph::{GraphHandle, GraphView, Kept};
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::fs::File;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Number of filters above which it takes more than about a millisecond to write their counts.
 const MANY_FILTERS: usize = 1_000;
@@ -27,6 +28,8 @@ pub struct Live {
     kept: Option<Kept>,
     /// The interfaces at the start.
     interfaces: Vec<Interface>,
+    /// Its resume files, written after each edit.
+    record: OnceLock<Record>,
 }
 
 impl Live {
@@ -47,6 +50,7 @@ impl Live {
             handle,
             kept,
             interfaces: interfaces.to_vec(),
+            record: OnceLock::new(),
             description: Description { live, rules, ..description },
         })
     }
@@ -54,6 +58,19 @@ impl Live {
     /// Permits snap lengths of filters: all outputs of the graph cut frames to them.
     pub fn allow_snap_lengths(&self) {
         self.filters.allow_snap_lengths();
+    }
+
+    /// Puts the filters of a killed capture in force, and records the filters from now on, also for the next kill.
+    pub fn record(&self, resumed: Option<&Resumed>, record: Option<Record>) -> Result<(), Failure> {
+        if let Some(resumed) = resumed {
+            resumed.apply(&self.filters)?;
+        }
+        if let Some(record) = record {
+            record.write(&self.filters);
+            let _ = self.record.set(record);
+            resumed.inspect(|resumed| resumed.done());
+        }
+        Ok(())
     }
 
     /// Returns the frame counts so far.
@@ -137,7 +154,15 @@ impl Live {
             Request::Try { text, last } => self.frames().tried(&text, last),
             Request::Why { last } => self.frames().why(last),
             Request::Frames { last, verdict } => self.frames().shown(last, verdict),
-            other => requests::handle(self, other, peer),
+            other => {
+                let edits = !matches!(other, Request::Show | Request::Stats | Request::Log { .. });
+                let response = requests::handle(self, other, peer);
+                // Before the client gets its answer: what it has been told stays true after a kill.
+                if let Some(record) = self.record.get().filter(|_| edits) {
+                    record.write(&self.filters);
+                }
+                response
+            }
         }
     }
 

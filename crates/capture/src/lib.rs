@@ -74,8 +74,8 @@ pub use ring::{RingOptions, RingSource};
 pub use server::{FrameServer, Moved, ServerCounts};
 pub use shared::SharedSource;
 pub use sink::{
-    Account, Compression, Format, InterfaceLosses, InterfaceSink, Output, PRIVATE, Rotation, Sink,
-    SinkStats, WriteError, WriteOptions, create_file, create_output, write_to,
+    Account, Compression, FileIdentity, Format, InterfaceLosses, InterfaceSink, Output, PRIVATE,
+    Rotation, Sink, SinkStats, WriteError, WriteOptions, create_file, create_output, write_to,
 };
 pub use socket::FilterSocket;
 pub use source::{

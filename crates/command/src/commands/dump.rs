@@ -82,6 +82,7 @@ pub fn run(mut args: DumpArgs) -> Result<(), Failure> {
     }
     announce_kept(&args);
     let result = engine.run(&stop);
+    live.end_record();
     close(&args, &live, &unseen, stop.load(Ordering::Relaxed))?;
     let view = engine.view();
     drop(engine);

@@ -66,11 +66,16 @@ impl Live {
             resumed.apply(&self.filters)?;
         }
         if let Some(record) = record {
-            record.write(&self.filters);
+            record.write(&self.filters, false);
             let _ = self.record.set(record);
             resumed.inspect(|resumed| resumed.done());
         }
         Ok(())
+    }
+
+    /// Removes the resume files: the capture has ended without a kill.
+    pub fn end_record(&self) {
+        self.record.get().inspect(|record| record.end());
     }
 
     /// Returns the frame counts so far.
@@ -155,11 +160,19 @@ impl Live {
             Request::Why { last } => self.frames().why(last),
             Request::Frames { last, verdict } => self.frames().shown(last, verdict),
             other => {
-                let edits = !matches!(other, Request::Show | Request::Stats | Request::Log { .. });
+                let by_hand = matches!(other, Request::Passes { .. });
+                let edits = matches!(
+                    other,
+                    Request::Set { .. }
+                        | Request::Add { .. }
+                        | Request::Delete { .. }
+                        | Request::Edit { .. }
+                        | Request::Undo { .. }
+                );
                 let response = requests::handle(self, other, peer);
                 // Before the client gets its answer: what it has been told stays true after a kill.
-                if let Some(record) = self.record.get().filter(|_| edits) {
-                    record.write(&self.filters);
+                if (edits || by_hand) && matches!(response, Response::Ok { .. }) {
+                    self.record.get().inspect(|record| record.write(&self.filters, by_hand));
                 }
                 response
             }

@@ -25,6 +25,7 @@ pub mod metrics;
 mod output;
 mod past;
 mod privilege;
+pub mod record;
 mod requests;
 pub mod resume;
 pub mod ruler;

@@ -220,7 +220,7 @@ pub struct DumpArgs {
     pub as_tcpdump: bool,
     /// The killed capture that is taken up.
     #[arg(skip)]
-    pub resumed: Option<crate::commands::resume::Resumed>,
+    pub resumed: Option<crate::commands::record::Resumed>,
     #[command(flatten)]
     pub print_options: PrintArgs,
     /// Filter expression in the pcap language

@@ -14,7 +14,7 @@ use super::dissect::Dissector;
 use super::graphs::{self, FILTER, Started};
 use super::live::Live;
 use super::privilege::{Doors, Privileges, Sockets};
-use super::resume::Record;
+use super::record::Record;
 use super::signals::{report_on_signal, stop_at_end_of_input, stop_on_signals};
 use super::unseen::Unseen;
 use crate::cli::DumpArgs;

@@ -14,7 +14,7 @@ pub use reports::{
 };
 
 use super::privilege::{Doors, Entered, Needs, Privileges};
-use super::resume::Resumed;
+use super::record::Resumed;
 use super::space::{Kernel, say_rings, say_rules};
 use super::unseen::Unseen;
 use super::{DEFAULT_BUFFER_KIB, Failure, expression, interface, interfaces, snaplen};

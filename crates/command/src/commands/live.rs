@@ -1,8 +1,8 @@
 //! Control socket of a running fyke: shows and edits the filters of its graph, and shows its counts.
 
 use super::graphs::{FILTER, TRACK};
+use super::record::{Record, Resumed};
 use super::requests::{self, Editable};
-use super::resume::{Record, Resumed};
 use super::{Failure, counts, edits, past};
 use fyke_capture::Interface;
 use fyke_control::{

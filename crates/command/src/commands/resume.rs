@@ -1,14 +1,10 @@
 //! `fyke resume`: takes a killed capture up again, with the filters that were in force last.
 
-mod record;
-
-pub use record::{Record, Resumed};
-
 use super::Failure;
+use super::record::{self, Found, Resumed};
 use crate::cli::{Cli, Command, ResumeArgs};
 use anyhow::Context;
 use clap::Parser;
-use record::Found;
 use std::io::Write;
 
 /// Runs the command.

@@ -1,20 +1,21 @@
 //! The resume files of a live capture: what it needs to be taken up after it has been killed.
 //!
 //! `NAME.resume` has what does not change: the arguments and the output file. It is written before the process drops
-//! its rights, and kept open for reading only and locked, so that it is known to run; a process that has been taken over
-//! cannot change what `fyke resume` will run. `NAME.resume.0` and `.1` have the filters, in turns: they are opened
-//! before, too, because the sandbox opens nothing. The first line of each is a whole state, and each line after it is an
-//! edit; once the edits are longer than the state, the next whole state goes to the other file, so one of the two is
-//! always complete up to its last line end. Written by the thread of the client that edits, before it gets its answer;
-//! never by a packet loop, and only if an edit has changed a filter. Cost of an edit: a comparison of the numbers of all
-//! filters, and the bytes of what it has changed; a whole state is written once for as many bytes of edits. Texts of
-//! more than 16 MiB are not recorded, which is reported. A record that cannot be written is reported once, and the next
-//! edit tries again.
+//! its rights, and kept open for reading only and locked, so that it is known to run; a process that has been taken
+//! over cannot change what `fyke resume` will run. `NAME.resume.0` and `.1` have the filters, in turns: they are opened
+//! before, too, because the sandbox opens nothing. The first line of each is a whole state, and each line after it is
+//! an edit. Once the edits are longer than the state, the next whole state goes to the other file, so one of the two is
+//! always complete up to its last line end.
+//!
+//! The thread of the client that edits writes, before the client gets its answer, and only if a filter has changed; a
+//! packet loop never does. An edit costs a comparison of the numbers of all filters, and the bytes of what it changes;
+//! a whole state is written once for as many bytes of edits. Texts of more than 16 MiB are not recorded, which is
+//! reported. A record that cannot be written is reported once, and the next edit tries again.
 //!
 //! At an end that is no kill, the files are emptied and removed. A process that has dropped the rights to remove them
 //! leaves them empty; the next capture or `fyke resume` of the same user removes them.
 
-use crate::commands::Failure;
+use super::Failure;
 use anyhow::Context;
 use fyke_capture::FileIdentity;
 use fyke_control::RuntimeDir;
@@ -42,7 +43,7 @@ const SPARE_BYTES: u64 = 64 << 10;
 /// Most records that are listed.
 const MAX_LISTED: usize = 1_000;
 
-/// What does not change while a capture runs.
+/// The part of a record that stays the same while a capture runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fixed {
@@ -118,7 +119,7 @@ pub struct Record {
     _fixed: File,
 }
 
-/// What the files have.
+/// The content of the files.
 #[derive(Debug, Default)]
 struct Written {
     /// Number of the last line.

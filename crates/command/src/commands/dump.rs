@@ -110,7 +110,10 @@ fn record_when_open(
     }
     let own = || std::env::args_os().skip(1).map(|word| word.into_string().ok()).collect();
     let words: Option<Vec<String>> = match &args.resumed {
-        Some(resumed) => Some(resumed.args().to_vec()),
+        Some(resumed) => {
+            resumed.will_be_removed();
+            Some(resumed.args().to_vec())
+        }
         None => own(),
     };
     let Some(words) = words else { return Ok(recorded) };

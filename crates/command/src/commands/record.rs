@@ -12,14 +12,15 @@
 //! a whole state is written once for as many bytes of edits. Texts of more than 16 MiB are not recorded, which is
 //! reported. A record that cannot be written is reported once, and the next edit tries again.
 //!
-//! At an end that is no kill, the files are emptied and removed. A process that has dropped the rights to remove them
-//! leaves them empty; the next capture or `fyke resume` of the same user removes them.
+//! At an end that is no kill, the files are emptied and removed, by the helper process if the rights are dropped. If
+//! that fails, the next capture or `fyke resume` of the same user removes the empty files.
 
 use super::Failure;
 use anyhow::Context;
 use fyke_capture::FileIdentity;
 use fyke_control::RuntimeDir;
 use fyke_filters::{Author, Change, Edit, FilterSet, Label};
+use fyke_privilege::helper;
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -168,6 +169,7 @@ impl Record {
         fixed.try_lock().map_err(|_| anyhow::anyhow!("{} is locked", path.display()))?;
         // After the lock: files that are empty and not locked are those of a capture that has ended.
         let slots = [new(&slot(path, 0))?, new(&slot(path, 1))?];
+        will_remove(path);
         Ok(Record { path: path.to_owned(), slots, written: Mutex::default(), _fixed: fixed })
     }
 
@@ -281,9 +283,19 @@ fn sweep(dir: &Path) {
     }
 }
 
+fn files(path: &Path) -> [PathBuf; 3] {
+    [path.to_owned(), slot(path, 0), slot(path, 1)]
+}
+
+/// Lets the files of a record be removed after the rights are dropped.
+fn will_remove(path: &Path) {
+    // Without it, they are emptied.
+    files(path).iter().for_each(|file| drop(helper::may_remove(file)));
+}
+
 fn remove(path: &Path) {
-    for path in [path.to_owned(), slot(path, 0), slot(path, 1)] {
-        let _ = std::fs::remove_file(path);
+    for path in files(path) {
+        let _ = helper::remove_file(&path);
     }
 }
 
@@ -458,6 +470,11 @@ impl Resumed {
     /// Takes a record over.
     pub fn of(found: Found) -> Resumed {
         Resumed { found }
+    }
+
+    /// Lets the record be removed after the rights are dropped.
+    pub fn will_be_removed(&self) {
+        will_remove(&self.found.path);
     }
 
     /// The arguments of the killed capture.

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{FYKE, Running, folder, frames_of, inside, runtime, send, veth};
+use common::{FYKE, Running, folder, frames_of, inside, runtime, send, tool, veth};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -112,4 +112,37 @@ fn what_was_replaced_or_damaged_is_refused() {
     Command::new("chown").arg("root").arg(&record).status().unwrap();
     assert!(resume(&["--forget", &pid]).status.success());
     assert!(!record.exists());
+}
+
+/// A folder without room: the capture and its edits continue, and later edits are recorded again.
+#[test]
+fn a_record_that_cannot_be_written_is_reported_once() {
+    if !inside("a_record_that_cannot_be_written_is_reported_once") {
+        return;
+    }
+    veth();
+    let (_folder, path) = folder();
+    let file = path("out.pcapng");
+    std::fs::create_dir(runtime()).unwrap();
+    let place = runtime().display().to_string();
+    tool(&format!("mount -t tmpfs -o size=32k,mode=700 none {place}"));
+    let mut first = capture(&file, "nobody", &["udp port 5001"]);
+    let pid = first.child.id().to_string();
+    let long = format!("udp{}port 5002", " ".repeat(60_000));
+    first.ctl(&["add", "--name", "long", &long]);
+    first.hear("`fyke resume` has older filters");
+    first.ctl(&["add", "arp"]);
+    send(10, 20);
+    first.settle(10);
+    assert!(first.ctl(&["stats"]).contains("10 seen = 10 accepted"));
+    assert_eq!(first.said().matches("older filters").count(), 1, "{}", first.said());
+    let listed = || String::from_utf8(resume(&[]).stdout).unwrap();
+    first.ctl(&["del", "long"]);
+    first.ctl(&["add", "udp port 5003"]);
+    first.signal("KILL");
+    first.end();
+    assert!(listed().contains(&pid) && listed().contains("(3 filters)"), "{}", listed());
+    assert!(resume(&["--forget", &pid]).status.success());
+    assert!(listed().is_empty());
+    tool(&format!("umount {place}"));
 }

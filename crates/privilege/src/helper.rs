@@ -172,7 +172,7 @@ pub fn will_remove(path: &Path) -> io::Result<()> {
     current().map_or(Ok(()), |helper| helper.will_remove(path))
 }
 
-/// Makes the helper, if there is one, remove a file when [`remove_file`] is called, but not when this process is killed.
+/// Makes the helper, if there is one, remove a file by [`remove_file`], but not when this process is killed.
 ///
 /// # Errors
 /// When the helper refuses.

@@ -120,7 +120,7 @@ fn record_when_open(
     let output = args.write.clone().filter(|file| file.as_os_str() != "-");
     let made = Rc::clone(&recorded);
     privileges.when_open(Box::new(move || match Record::start(words, output.as_deref()) {
-        Ok(record) => made.set(Some(record)),
+        Ok(record) => made.set(record),
         Err(error) => note!("fyke: no resume file, so `fyke resume` cannot take it up: {error:#}"),
     }));
     Ok(recorded)

@@ -140,9 +140,10 @@ struct Written {
 }
 
 impl Record {
-    /// Makes the files of a capture with these arguments; `output` is the file that it has open.
-    pub fn start(args: Vec<String>, output: Option<&Path>) -> anyhow::Result<Record> {
-        let dir = RuntimeDir::usable()?;
+    /// Makes the files of a capture with these arguments; `output` is the file that it has open. `None` without a
+    /// folder for them, which is that of the control socket.
+    pub fn start(args: Vec<String>, output: Option<&Path>) -> anyhow::Result<Option<Record>> {
+        let Ok(dir) = RuntimeDir::usable() else { return Ok(None) };
         sweep(dir.path());
         let output = output.map(open_identity).transpose()?;
         let folder = std::env::current_dir()?;
@@ -156,7 +157,7 @@ impl Record {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 draft => {
                     let record = Record::fill(&path, &draft?, &bytes);
-                    return record.inspect_err(|_| remove(&path));
+                    return record.inspect_err(|_| remove(&path)).map(Some);
                 }
             }
         }

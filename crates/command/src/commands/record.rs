@@ -229,14 +229,14 @@ impl Record {
         // If it fails, the complete lines of the other file stay, and the next call tries again.
         let slot = 1 - written.slot;
         self.slots[slot].set_len(0)?;
-        self.slots[slot].write_all_at(&line, 0)?;
+        append(&self.slots[slot], &line, 0)?;
         (written.slot, written.bytes) = (slot, (line.len() as u64, line.len() as u64));
         Ok(())
     }
 
     fn save_step(&self, written: &mut Written, step: &Step) -> io::Result<()> {
         let line = line(step)?;
-        self.slots[written.slot].write_all_at(&line, written.bytes.1)?;
+        append(&self.slots[written.slot], &line, written.bytes.1)?;
         written.bytes.1 += line.len() as u64;
         Ok(())
     }
@@ -261,6 +261,11 @@ impl Drop for Record {
 
 fn new(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+}
+
+/// Writes at this place, the end of a file; a part of a line would take the room of the next attempt.
+fn append(file: &File, line: &[u8], at: u64) -> io::Result<()> {
+    file.write_all_at(line, at).inspect_err(|_| drop(file.set_len(at)))
 }
 
 fn line(of: &impl Serialize) -> io::Result<Vec<u8>> {

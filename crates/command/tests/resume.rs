@@ -146,3 +146,31 @@ fn a_record_that_cannot_be_written_is_reported_once() {
     assert!(listed().is_empty());
     tool(&format!("umount {place}"));
 }
+
+#[test]
+fn filters_whose_times_are_over_are_left_out() {
+    if !inside("filters_whose_times_are_over_are_left_out") {
+        return;
+    }
+    veth();
+    let (_folder, path) = folder();
+    let mut first = capture(&path("out.pcapng"), "root", &["udp port 5001"]);
+    let pid = first.child.id().to_string();
+    first.ctl(&["add", "--name", "short", "--for", "2s", "arp"]);
+    first.signal("KILL");
+    first.end();
+    std::thread::sleep(std::time::Duration::from_millis(2_100));
+    let mut command = Command::new(FYKE);
+    let mut second = Running::start(command.args(["resume", &pid]).stdout(Stdio::null()));
+    second.hear("1 filter of epoch 2, 1 more had ended");
+    second.hear("listening on");
+    second.ctl(&["add", "--for", "2s", "ip6"]);
+    second.ctl(&["del", "1"]);
+    let pid = second.child.id().to_string();
+    second.signal("KILL");
+    second.end();
+    std::thread::sleep(std::time::Duration::from_millis(2_100));
+    let why = refused(&[&pid]);
+    assert!(why.contains("every frame would be accepted"), "{why}");
+    assert!(resume(&["--forget", &pid]).status.success());
+}

@@ -154,6 +154,11 @@ fn filters_whose_times_are_over_are_left_out() {
     }
     veth();
     let (_folder, path) = folder();
+    let mut device = capture(Path::new("/dev/null"), "root", &["udp port 5001"]);
+    assert!(!device.said().contains("resume"), "{}", device.said());
+    device.signal("KILL");
+    device.end();
+    assert!(resume(&[]).stdout.is_empty(), "a device is not continued");
     let mut first = capture(&path("out.pcapng"), "root", &["udp port 5001"]);
     let pid = first.child.id().to_string();
     first.ctl(&["add", "--name", "short", "--for", "2s", "arp"]);

@@ -141,10 +141,13 @@ struct Written {
 
 impl Record {
     /// Makes the files of a capture with these arguments; `output` is the file that it has open. `None` without a
-    /// folder for them, which is that of the control socket.
+    /// folder for them, which is that of the control socket, and for a pipe or device, which cannot be continued.
     pub fn start(args: Vec<String>, output: Option<&Path>) -> anyhow::Result<Option<Record>> {
         let Ok(dir) = RuntimeDir::usable() else { return Ok(None) };
         sweep(dir.path());
+        if output.is_some_and(|path| path.metadata().is_ok_and(|found| !found.is_file())) {
+            return Ok(None);
+        }
         let output = output.map(open_identity).transpose()?;
         let folder = std::env::current_dir()?;
         let fixed = Fixed { version: VERSION, pid: std::process::id(), args, folder, output };

@@ -74,8 +74,8 @@ pub use ring::{RingOptions, RingSource};
 pub use server::{FrameServer, Moved, ServerCounts};
 pub use shared::{Chunk, Filled, SharedSource};
 pub use sink::{
-    Account, Clients, Compression, Format, InterfaceLosses, InterfaceSink, Output, PRIVATE,
-    Rotation, Sink, SinkStats, WriteError, WriteOptions, client_address, create_file,
+    Account, Clients, Compression, FileIdentity, Format, InterfaceLosses, InterfaceSink, Output,
+    PRIVATE, Rotation, Sink, SinkStats, WriteError, WriteOptions, client_address, create_file,
     create_output, write_to,
 };
 pub use socket::FilterSocket;

@@ -6,6 +6,7 @@
 //! regular file has one sink at a time (flock(2)); pipes, terminals and devices may be shared.
 
 mod channel;
+mod continued;
 mod file;
 mod interface;
 mod listener;
@@ -18,6 +19,7 @@ mod rotate;
 mod tests;
 mod writer;
 
+pub use continued::FileIdentity;
 pub use interface::{InterfaceLosses, InterfaceSink};
 pub use listener::{Clients, address as client_address};
 pub use output::Output;
@@ -202,6 +204,8 @@ pub struct WriteOptions {
     pub completed: Option<fn(&Path)>,
     /// Compression; `None` = by the extension of the name.
     pub compression: Option<Compression>,
+    /// A file of a killed capture to write on after its last complete record, instead of a new one.
+    pub continues: Option<FileIdentity>,
     /// Permission bits of new files, less those of the umask; an existing file keeps its own.
     pub mode: u32,
 }
@@ -221,6 +225,7 @@ impl Default for WriteOptions {
             rotation: Rotation::default(),
             completed: None,
             compression: None,
+            continues: None,
             mode: PRIVATE,
         }
     }

@@ -22,6 +22,7 @@ mod machine;
 mod mcp;
 #[cfg(feature = "web")]
 mod metrics;
+mod resume;
 mod ruler;
 mod rules;
 mod run;
@@ -54,6 +55,7 @@ pub use machine::*;
 pub use mcp::*;
 #[cfg(feature = "web")]
 pub use metrics::*;
+pub use resume::*;
 pub use ruler::*;
 pub use rules::*;
 pub use run::*;
@@ -117,6 +119,8 @@ pub enum Command {
     Run(RunArgs),
     /// Show or edit the filters of a running fyke.
     Ctl(CtlArgs),
+    /// Take a killed capture up again, with its filters and its file.
+    Resume(ResumeArgs),
     /// Show a running fyke on a terminal: rates of filters and nodes, edits from the keyboard.
     #[cfg(feature = "top")]
     Top(TopArgs),

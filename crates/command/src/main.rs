@@ -70,6 +70,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Dump(args) => commands::dump::run(*args),
         Command::Explain(args) => commands::explain::run(&args),
         Command::Run(args) => commands::run::run(args),
+        Command::Resume(args) => commands::resume::run(&args),
         Command::Ctl(args) => commands::ctl::run(args),
         #[cfg(feature = "top")]
         Command::Top(args) => commands::top::run(&args),

@@ -1,4 +1,5 @@
-//! `fyke ctl --json watch` and `stats` of every kind of running fyke are as `docs/counts.schema.json` describes.
+//! `fyke ctl --json watch` and `stats` of every kind of running fyke are as `docs/counts.schema.json` describes, and
+//! `log`, `try`, `why` and `show` as `docs/answers.schema.json` does.
 
 mod common;
 
@@ -9,7 +10,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 fn schema() -> Value {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/counts.schema.json");
+    schema_of("counts.schema.json")
+}
+
+fn schema_of(file: &str) -> Value {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(file);
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
@@ -33,8 +38,18 @@ fn check(value: &Value, schema: &Value, root: &Value, place: &str) -> Result<(),
         match word.as_str() {
             "$schema" | "title" | "description" | "$defs" => {}
             "$ref" => {
-                let pointer = rule.as_str().unwrap().trim_start_matches('#');
+                let (file, pointer) = rule.as_str().unwrap().split_once('#').unwrap();
+                let other = (!file.is_empty()).then(|| schema_of(file));
+                let root = other.as_ref().unwrap_or(root);
                 check(value, root.pointer(pointer).unwrap(), root, place)?;
+            }
+            "oneOf" => {
+                let rules = rule.as_array().unwrap().iter();
+                let (fitting, other): (Vec<_>, Vec<_>) =
+                    rules.map(|rule| check(value, rule, root, place)).partition(Result::is_ok);
+                if fitting.len() != 1 {
+                    return wrong(&format!("{} of a list fit: {other:?}", fitting.len()));
+                }
             }
             "type" => {
                 let names = rule.as_array().cloned().unwrap_or_else(|| vec![rule.clone()]);
@@ -90,6 +105,16 @@ fn fits(value: &Value) {
 fn counts(running: &Running) -> Value {
     let value = serde_json::from_str(&running.ctl(&["stats", "--json"])).unwrap();
     fits(&value);
+    value
+}
+
+/// Asks for an answer that `docs/answers.schema.json` describes.
+fn answer(running: &Running, words: &[&str]) -> Value {
+    let value = serde_json::from_str(&running.ctl(&[&["--json"], words].concat())).unwrap();
+    let schema = schema_of("answers.schema.json");
+    if let Err(why) = check(&value, &schema, &schema, "answer") {
+        panic!("{words:?}: {why}");
+    }
     value
 }
 
@@ -191,4 +216,53 @@ fn the_check_finds_what_does_not_fit() {
     );
     let without = wrong(&|value| drop(value["accounting"].as_object_mut().unwrap().remove("seen")));
     assert!(without.contains("\"seen\" is missing"), "{without}");
+}
+
+#[test]
+fn the_answers_fit_the_schema() {
+    if !inside("the_answers_fit_the_schema") {
+        return;
+    }
+    veth();
+    let (_folder, path) = folder();
+    let file = path("out.pcapng").display().to_string();
+    let mut command = Command::new(FYKE);
+    // Without a filter in the kernel, rejected frames are kept.
+    command.args(["dump", "-Z", "root", "-i", "v1", "-w", &file, "--count-all", "udp port 5001"]);
+    let running = Running::start(command.stdout(Stdio::null()));
+    running.hear("edit: fyke ctl");
+    running.ctl(&["add", "--name", "voip", "--for", "5m", "--snaplen", "96", "udp port 5060"]);
+    running.ctl(&["undo"]);
+    running.ctl(&["pause"]);
+    running.ctl(&["start"]);
+    running.ctl(&["add", "--name", "voip", "--for", "5m", "udp port 5060"]);
+    send(10, 20);
+    running.settle(10);
+    let log = answer(&running, &["log"]);
+    assert_eq!(log["entries"][0]["author"]["kind"], "program");
+    assert_eq!(log["entries"][1]["changes"][0]["label"]["snaplen"], 96);
+    assert_eq!(log["entries"][1]["undone"], log["entries"][2]["epoch"]);
+    assert_eq!(log["entries"][3]["pause"], true);
+    let tried = answer(&running, &["try", "udp port 5002"]);
+    assert_eq!((&tried["accepted"], &tried["new"]), (&5.into(), &5.into()));
+    assert!(tried["first"][0]["line"].as_str().unwrap().contains("10.0.0.2.5002"), "{tried}");
+    let why = answer(&running, &["why", "--last", "2"]);
+    assert_eq!(why["frames"].as_array().unwrap().len(), 2);
+    assert_eq!(why["frames"][0]["reasons"].as_array().unwrap().len(), 2);
+    let shown = answer(&running, &["show"]);
+    assert_eq!(shown["filters"][1]["label"]["name"], "voip");
+    assert!(shown["filters"][0]["passes"][0]["text"].is_string());
+    ended(running);
+    let mut command = Command::new(FYKE);
+    command.args(["run", "-Z", "root", "(device, expression=v1) > (packetcount)"]);
+    let running = Running::start(command.stdout(Stdio::null()));
+    running.hear("edit: fyke ctl");
+    let shown = answer(&running, &["show"]);
+    assert_eq!(shown["nodes"].as_array().unwrap().len(), 2, "{shown}");
+    ended(running);
+
+    let schema = schema_of("answers.schema.json");
+    let wrong =
+        serde_json::json!({"response": "log", "entries": [], "forgotten": -1, "target": {}});
+    assert!(check(&wrong, &schema, &schema, "answer").unwrap_err().contains("0 of a list fit"));
 }

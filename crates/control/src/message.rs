@@ -363,6 +363,8 @@ pub enum EditAuthor {
         /// Their protocols.
         name: String,
     },
+    /// `fyke resume` has put the filters of a killed capture in force again.
+    Resumed,
     /// The time of a filter was over.
     Expiry,
     /// An author that this version does not know.

@@ -147,6 +147,23 @@ impl RuntimeDir {
         Err(refused)
     }
 
+    /// The first folder that can be used, made if necessary.
+    ///
+    /// # Errors
+    /// No folder can be used; the error is that of the last.
+    pub fn usable() -> Result<RuntimeDir, RuntimeDirError> {
+        let mut candidates = RuntimeDir::candidates();
+        let pid = std::process::id();
+        let at = candidates.iter().position(|dir| dir.prepare(pid).is_ok());
+        let dir = candidates.swap_remove(at.unwrap_or(candidates.len() - 1));
+        dir.prepare(pid).map(|_socket| dir)
+    }
+
+    /// True if the folder exists, belongs to this user and is closed to others.
+    pub fn is_private(&self) -> bool {
+        self.check().is_ok()
+    }
+
     /// The folder.
     pub fn path(&self) -> &Path {
         &self.path

@@ -125,6 +125,7 @@ fn entry(record: &EditRecord, trackers: &str) -> LogEntry {
             },
             Author::Program => EditAuthor::Program,
             Author::Tracker => EditAuthor::Tracker { name: trackers.to_owned() },
+            Author::Resumed => EditAuthor::Resumed,
             Author::Expiry => EditAuthor::Expiry,
         },
         accepted: record.accepted,

@@ -37,6 +37,8 @@ pub enum Author {
         /// Its program, as the client names it.
         program: Option<Arc<str>>,
     },
+    /// `fyke resume`: the filters of a killed capture are in force again.
+    Resumed,
     /// Trackers, with passes of their own.
     Tracker,
     /// The end of a filter's time.
@@ -47,6 +49,7 @@ impl fmt::Display for Author {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Author::Program => f.write_str("the program itself"),
+            Author::Resumed => f.write_str("fyke resume"),
             Author::Tracker => f.write_str("a tracker"),
             Author::Expiry => f.write_str("the end of its time"),
             Author::Client { uid, pid, program } => {

@@ -5,12 +5,14 @@ use crate::broker::BrokerError;
 use crate::keys::Author;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Number of jobs that wait for their acknowledgements at the same time.
 const AT_ONCE: usize = 64;
 /// Pause before the next request for rows.
 const PAUSE: Duration = Duration::from_millis(20);
+/// Longest outage of the broker while jobs are made.
+const OUTAGE: Duration = Duration::from_secs(30);
 /// Most rows of one reading.
 const READING: usize = 1_000;
 
@@ -55,6 +57,17 @@ impl Sums {
     }
 }
 
+/// Adds a job, again if the broker was away: a job that is there twice changes no sum.
+async fn add(queue: &Queue, id: &ScanId, job: Vec<u8>) -> Result<(), ScanError> {
+    let end = Instant::now() + OUTAGE;
+    loop {
+        match queue.add_job(id, job.clone()).await {
+            Err(_) if Instant::now() < end => tokio::time::sleep(PAUSE).await,
+            added => return Ok(added?),
+        }
+    }
+}
+
 /// A scan, and the sums of its rows so far.
 #[derive(Debug)]
 pub struct Scan {
@@ -72,7 +85,7 @@ impl Scan {
     /// Makes the jobs of a scan.
     ///
     /// # Errors
-    /// There are too many files, or the broker does not answer; jobs that were made already are removed then.
+    /// There are too many files, or the broker does not answer for 30 s; jobs that were made already are removed then.
     pub async fn start(
         queue: Queue,
         author: &Author,
@@ -92,7 +105,7 @@ impl Scan {
             .map(|(index, path)| {
                 let job = Job::new(queue.group(), &id, index, path, graph).signed(author);
                 let (queue, id) = (&queue, &id);
-                async move { Ok(queue.add_job(id, job.map_err(ScanError::Refused)?).await?) }
+                async move { add(queue, id, job.map_err(ScanError::Refused)?).await }
             })
             .buffer_unordered(AT_ONCE)
             .try_for_each(|()| async { Ok(()) })

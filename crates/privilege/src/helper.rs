@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | hold | sealed | keeps a copy of a packet socket, with the name of its interface |
 //! | hold a group | sealed | keeps the description of sockets that share the frames of an interface ([`Group`]) |
-//! | will remove | sealed | keeps the path of a file, with its identity |
+//! | will remove | sealed | keeps the path of a file, with its identity; of some, for requests only |
 //! | seal | sealed | refuses these four requests from now on, drops its capabilities, enters its own sandbox |
 //! | name | the end | tells the name of the interface with an index |
 //! | look | the end | describes the interface that a held socket belongs to |
@@ -15,7 +15,7 @@
 //! After the seal, a request can name only a socket (by number) or a file (by path) that was handed over before it,
 //! while the parent was still trusted. Only a helper with a group keeps a capability, CAP_NET_RAW, and may open packet
 //! sockets. The helper reads no frames. It ends when its parent ends, even if the parent is
-//! killed, and then removes the named files that still exist.
+//! killed, and then removes the named files that still exist, except those for requests only.
 //!
 //! Messages are packets of a socket pair (SOCK_SEQPACKET), one request and one answer at a time. Both carry the number
 //! of the request, so that an answer after the time limit of its request is dropped.
@@ -172,6 +172,14 @@ pub fn will_remove(path: &Path) -> io::Result<()> {
     current().map_or(Ok(()), |helper| helper.will_remove(path))
 }
 
+/// Makes the helper, if there is one, remove a file by [`remove_file`], but not when this process is killed.
+///
+/// # Errors
+/// When the helper refuses.
+pub fn may_remove(path: &Path) -> io::Result<()> {
+    current().map_or(Ok(()), |helper| helper.may_remove(path))
+}
+
 impl Helper {
     /// Process id of the helper.
     pub fn pid(&self) -> i32 {
@@ -228,8 +236,20 @@ impl Helper {
     /// # Errors
     /// After [`seal`](Self::seal), beyond [`MAX_FILES`], and when there is no such file.
     pub fn will_remove(&self, path: &Path) -> io::Result<()> {
+        self.name_file(path, false)
+    }
+
+    /// Names a file to remove by [`remove`](Self::remove) only: it stays when this process is killed.
+    ///
+    /// # Errors
+    /// As [`will_remove`](Self::will_remove).
+    pub fn may_remove(&self, path: &Path) -> io::Result<()> {
+        self.name_file(path, true)
+    }
+
+    fn name_file(&self, path: &Path, on_request: bool) -> io::Result<()> {
         let path = std::path::absolute(path)?;
-        let request = Request { kind: Kind::WillRemove, number: 0, flag: false, sequence: 0 };
+        let request = Request { kind: Kind::WillRemove, number: 0, flag: on_request, sequence: 0 };
         self.ask(request, path.as_os_str().as_bytes(), None).map(drop)
     }
 

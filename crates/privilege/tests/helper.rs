@@ -71,6 +71,8 @@ fn serves(folder: &Path) {
         path
     };
     let (named, changed, other) = (file("named"), file("changed"), file("other"));
+    let wanted = file("removed on request");
+    helper.may_remove(&wanted).unwrap();
     helper.will_remove(&named).unwrap();
     helper.will_remove(&changed).unwrap();
     assert!(helper.will_remove(&folder.join("not there")).is_err());
@@ -91,7 +93,8 @@ fn serves(folder: &Path) {
     assert_eq!(helper.bind(gone).unwrap_err().raw_os_error(), Some(19), "ENODEV");
     assert!(helper.look(2).is_err() && helper.bind(u32::MAX).is_err());
     helper.remove(&named).unwrap();
-    assert!(!named.exists());
+    helper.remove(&wanted).unwrap();
+    assert!(!named.exists() && !wanted.exists());
     denied(helper.remove(&named));
     denied(helper.remove(&other));
     denied(helper.remove(&changed));
@@ -144,6 +147,8 @@ fn cleans(folder: &Path) {
     let helper = helper::start(&Made).unwrap();
     std::fs::write(folder.join("left"), "").unwrap();
     helper.will_remove(&folder.join("left")).unwrap();
+    std::fs::write(folder.join("kept"), "").unwrap();
+    helper.may_remove(&folder.join("kept")).unwrap();
     std::fs::write(folder.join("pid"), helper.pid().to_string()).unwrap();
     std::process::abort();
 }
@@ -225,6 +230,7 @@ fn main() {
             }
             assert!(std::fs::read_link(&process).is_err(), "the helper continues");
             assert!(!folder.path().join("left").exists(), "the helper removes what is left");
+            assert!(folder.path().join("kept").exists(), "one for requests stays");
         }
         println!("test {case} ... ok");
     }

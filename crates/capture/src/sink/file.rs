@@ -5,6 +5,7 @@
 //! frame if requested, and at the end. If writing fails, the file ends with its last complete record, and the other
 //! frames count as lost.
 
+use super::continued::{self, FileIdentity};
 use super::listener::{self, Listener};
 use super::output::Output;
 use super::pcap::{self, Pcap};
@@ -91,6 +92,9 @@ impl FileSink {
         if options.snaplen == 0 {
             return Err(WriteError::Options("the snapshot length starts at 1"));
         }
+        if let Some(expected) = options.continues {
+            return FileSink::continued(path, expected, names, options);
+        }
         let opened = if standard_output {
             (standard_output_file()?, "standard output".to_owned(), None)
         } else if let Some(address) = listener::address(path)? {
@@ -99,6 +103,34 @@ impl FileSink {
             open(&names.path(), Role::First { rotates: names.rotates() }, options.mode)?
         };
         FileSink::over(opened, path, names, options)
+    }
+
+    /// Continues the file of a killed capture. A pcapng file gets another section.
+    fn continued(
+        path: &Path,
+        expected: FileIdentity,
+        names: Names,
+        options: WriteOptions,
+    ) -> Result<Self, WriteError> {
+        let compression = options.compression.unwrap_or_else(|| Compression::of(path));
+        if names.rotates() || compression != Compression::None {
+            return Err(WriteError::Options(
+                "a compressed file, or one of a rotation, cannot be continued",
+            ));
+        }
+        let format = options.format.unwrap_or_else(|| Format::of(path));
+        let (file, pcap) = continued::open(path, expected, format)?;
+        let name = path.display().to_string();
+        if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
+            return Err(WriteError::Busy { name });
+        }
+        let mut sink = FileSink::over((Output::new(file), name, None), path, names, options)?;
+        if let Some(pcap) = pcap {
+            // The file has its header.
+            sink.output.forget();
+            sink.encoder = Some(Encoder::Pcap(pcap));
+        }
+        Ok(sink)
     }
 
     /// Writes to a file that is open and empty; `path` is its name for errors and for the choice of the format.
@@ -205,8 +237,9 @@ impl FileSink {
     fn patch_snaplen(&mut self, snaplen: u32) -> Result<(), WriteError> {
         let bytes = snaplen.to_ne_bytes();
         let at = pcap::SNAPLEN_AT;
-        if let Some(header) = self.output.unsent_start().and_then(|start| start.get_mut(at..at + 4))
-        {
+        let is_new = self.options.continues.is_none();
+        let start = self.output.unsent_start().filter(|_| is_new);
+        if let Some(header) = start.and_then(|start| start.get_mut(at..at + 4)) {
             header.copy_from_slice(&bytes);
             return Ok(());
         }

@@ -128,6 +128,12 @@ impl Output {
         self.ends.push_back((self.bytes(), is_frame));
     }
 
+    /// Removes everything that has been taken, before anything is written.
+    pub(super) fn forget(&mut self) {
+        self.buffer.clear();
+        self.ends.clear();
+    }
+
     /// Number of bytes taken so far, without those that could not be written.
     pub fn bytes(&self) -> u64 {
         self.base + self.buffer.len() as u64

@@ -15,6 +15,11 @@ pub(super) struct Pcap {
 pub(super) const SNAPLEN_AT: usize = 16;
 
 impl Pcap {
+    /// Properties of a file that has its header.
+    pub(super) fn of_file(link: LinkType, snaplen: u32, nanoseconds: bool) -> Pcap {
+        Pcap { link, nanoseconds, snaplen }
+    }
+
     /// Link type of the file; frames of other link types cannot be written.
     pub(super) fn link(&self) -> LinkType {
         self.link

@@ -219,6 +219,9 @@ pub struct DumpArgs {
     /// Called as `tcpdump`: its files and messages.
     #[arg(skip)]
     pub as_tcpdump: bool,
+    /// The killed capture that is taken up.
+    #[arg(skip)]
+    pub resumed: Option<crate::commands::record::Resumed>,
     #[command(flatten)]
     pub print_options: PrintArgs,
     /// Filter expression in the pcap language

@@ -14,14 +14,18 @@ use super::dissect::Dissector;
 use super::graphs::{self, FILTER, Started};
 use super::live::Live;
 use super::privilege::{Doors, Privileges, Sockets};
+use super::record::Record;
 use super::signals::{report_on_signal, stop_at_end_of_input, stop_on_signals};
 use super::unseen::Unseen;
 use crate::cli::DumpArgs;
-use fyke_capture::Interface;
+use fyke_capture::{Compression, Interface, client_address};
 use fyke_control::Server;
 use fyke_graph::{Engine, GraphHandle, Kept};
 use offered::{Offered, TimeStamps, list_interfaces};
+use std::cell::Cell;
 use std::io::Write;
+use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -36,8 +40,9 @@ pub fn run(mut args: DumpArgs) -> Result<(), Failure> {
     let is_live = args.source.read.is_none();
     let runs = args.rotate_command.as_deref().zip(args.write.as_deref());
     let with_helper = is_live || !args.no_control;
-    let privileges = Privileges::prepare_to_run(&args.privilege, with_helper, runs)?;
+    let mut privileges = Privileges::prepare_to_run(&args.privilege, with_helper, runs)?;
     let doors = if args.no_control { Doors::Closed } else { Doors::Filters };
+    let recorded = record_when_open(&args, &mut privileges)?;
     let dissector = args.dissect.then(|| Dissector::start(&args, &privileges)).transpose()?;
     let pipe = dissector.as_ref().map(Dissector::path);
     let start = |graph: String| graphs::start(&graph, privileges, doors, &args.source, args.stats);
@@ -56,6 +61,7 @@ pub fn run(mut args: DumpArgs) -> Result<(), Failure> {
     if args.source.workers <= 1 {
         live.allow_snap_lengths();
     }
+    live.record(args.resumed.as_ref(), recorded.take())?;
     let server = if args.no_control { None } else { serve(&live, entered.sockets, is_live) };
     let stop = stop_on_signals()?;
     if args.until_stdin_ends {
@@ -76,6 +82,7 @@ pub fn run(mut args: DumpArgs) -> Result<(), Failure> {
     }
     announce_kept(&args);
     let result = engine.run(&stop);
+    live.end_record();
     close(&args, &live, &unseen, stop.load(Ordering::Relaxed))?;
     let view = engine.view();
     drop(engine);
@@ -86,6 +93,38 @@ pub fn run(mut args: DumpArgs) -> Result<(), Failure> {
     graphs::say_let_go(&view);
     graphs::node_failure(&view)?;
     Ok(result?)
+}
+
+/// Has the resume files of this capture made once its files are open; without them it cannot be taken up after a kill.
+fn record_when_open(
+    args: &DumpArgs,
+    privileges: &mut Privileges,
+) -> Result<Rc<Cell<Option<Record>>>, Failure> {
+    let recorded = Rc::new(Cell::new(None));
+    let rotates = args.file_size.is_some() || args.rotate_seconds.is_some();
+    let is_packed = |path: &Path| Compression::of(path) != Compression::None;
+    let packed = args.compress.is_some() || args.write.as_deref().is_some_and(is_packed);
+    let lasts = args.source.read.is_none() && !args.no_control && !args.as_tcpdump;
+    if !lasts || rotates || packed || args.dissect || args.until_stdin_ends {
+        return Ok(recorded);
+    }
+    let own = || std::env::args_os().skip(1).map(|word| word.into_string().ok()).collect();
+    let words: Option<Vec<String>> = match &args.resumed {
+        Some(resumed) => {
+            resumed.will_be_removed();
+            Some(resumed.args().to_vec())
+        }
+        None => own(),
+    };
+    let Some(words) = words else { return Ok(recorded) };
+    let has_clients = |path: &Path| matches!(client_address(path), Ok(Some(_)));
+    let output = args.write.clone().filter(|file| file.as_os_str() != "-" && !has_clients(file));
+    let made = Rc::clone(&recorded);
+    privileges.when_open(Box::new(move || match Record::start(words, output.as_deref()) {
+        Ok(record) => made.set(record),
+        Err(error) => note!("fyke: no resume file, so `fyke resume` cannot take it up: {error:#}"),
+    }));
+    Ok(recorded)
 }
 
 /// Prints the counts at the end; `stopped` by a signal.

@@ -14,6 +14,7 @@ pub use reports::{
 };
 
 use super::privilege::{Doors, Entered, Needs, Privileges};
+use super::record::Resumed;
 use super::space::{Kernel, say_rings, say_rules};
 use super::unseen::Unseen;
 use super::{DEFAULT_BUFFER_KIB, Failure, expression, interface, interfaces, snaplen};
@@ -289,7 +290,11 @@ pub fn check_dump(args: &DumpArgs) -> Result<(), Failure> {
 /// Builds the graph of `fyke dump`; `dissector` is the pipe to a program that prints the frames.
 pub fn dump(args: &DumpArgs, dissector: Option<&Path>) -> Result<String, Failure> {
     check_dump(args)?;
-    let text = expression(&args.expression, args.expression_file.as_deref())?;
+    // Those of a killed capture are put in force later: a filter less lets the kernel reject nothing before.
+    let text = match &args.resumed {
+        Some(_) => String::new(),
+        None => expression(&args.expression, args.expression_file.as_deref())?,
+    };
     let snaplen = output_cut(&args.source);
     let mut chain = vec![source_of_dump(args, dissector.is_some())?];
     chain.extend(args.keep.map(|keep| {
@@ -299,7 +304,7 @@ pub fn dump(args: &DumpArgs, dissector: Option<&Path>) -> Result<String, Failure
     let filter = node(
         "filter",
         &[
-            ("names", yes(!text.trim().is_empty())),
+            ("names", yes(!text.trim().is_empty() || args.resumed.is_some())),
             ("expression", (!text.trim().is_empty()).then_some(text)),
             ("scoped", yes(args.scoped)),
             ("live", yes(args.source.read.is_none())),
@@ -315,10 +320,13 @@ pub fn dump(args: &DumpArgs, dissector: Option<&Path>) -> Result<String, Failure
     chain.extend(args.count_limit.map(|frames| limit_of_dump(args, frames)));
     let mut ends = Vec::new();
     if let Some(file) = &args.write {
+        let continued = args.resumed.as_ref().and_then(Resumed::output);
+        let (file, identity) = continued.map_or((&**file, None), |(file, id)| (file, Some(id)));
         ends.push(node(
             "tofile",
             &[
                 ("expression", path(file)?),
+                ("continues", identity.map(str::to_owned)),
                 ("format", args.as_tcpdump.then(|| "pcap".to_owned())),
                 ("snaplen", snaplen.clone()),
                 ("size", args.file_size.map(|size| size.to_string())),
@@ -701,6 +709,8 @@ pub fn start(
         }
     };
     let unseen = Unseen::start(opened.plan(), stats);
+    let mut privileges = privileges;
+    privileges.opened();
     let entered = privileges.enter(&Needs::of(opened.plan(), doors))?;
     let rotates = rotates(opened.plan());
     let (mut engine, handle) = opened.start().map_err(refused)?;

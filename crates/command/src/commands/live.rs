@@ -1,8 +1,9 @@
 //! Control socket of a running fyke: shows and edits the filters of its graph, and shows its counts.
 
 use super::graphs::{FILTER, TRACK};
+use super::record::{Record, Resumed};
 use super::requests::{self, Editable};
-use super::{counts, edits, past};
+use super::{Failure, counts, edits, past};
 use fyke_capture::Interface;
 use fyke_control::{
     Accounting, Controlled, Description, EntryKind, FIRST_EXPECTATION, FilterCount, FilterPasses,
@@ -14,7 +15,7 @@ use fyke_graph::{GraphHandle, GraphView, Kept};
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::fs::File;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Number of filters above which it takes more than about a millisecond to write their counts.
 const MANY_FILTERS: usize = 1_000;
@@ -30,6 +31,8 @@ pub struct Live {
     kept: Option<Kept>,
     /// The interfaces at the start.
     interfaces: Vec<Interface>,
+    /// Its resume files, written after each edit.
+    record: OnceLock<Record>,
 }
 
 impl Live {
@@ -50,6 +53,7 @@ impl Live {
             handle,
             kept,
             interfaces: interfaces.to_vec(),
+            record: OnceLock::new(),
             description: Description { live, rules, ..description },
         })
     }
@@ -57,6 +61,24 @@ impl Live {
     /// Permits snap lengths of filters: all outputs of the graph cut frames to them.
     pub fn allow_snap_lengths(&self) {
         self.filters.allow_snap_lengths();
+    }
+
+    /// Puts the filters of a killed capture in force, and records the filters from now on, also for the next kill.
+    pub fn record(&self, resumed: Option<&Resumed>, record: Option<Record>) -> Result<(), Failure> {
+        if let Some(resumed) = resumed {
+            resumed.apply(&self.filters)?;
+        }
+        if let Some(record) = record {
+            record.write(&self.filters, false);
+            let _ = self.record.set(record);
+            resumed.inspect(|resumed| resumed.done());
+        }
+        Ok(())
+    }
+
+    /// Removes the resume files: the capture has ended without a kill.
+    pub fn end_record(&self) {
+        self.record.get().inspect(|record| record.end());
     }
 
     /// Returns the frame counts so far.
@@ -146,7 +168,23 @@ impl Live {
             Request::Try { text, last } => self.frames().tried(&text, last),
             Request::Why { last } => self.frames().why(last),
             Request::Frames { last, verdict } => self.frames().shown(last, verdict),
-            other => requests::handle(self, other, peer),
+            other => {
+                let by_hand = matches!(other, Request::Passes { .. });
+                let edits = matches!(
+                    other,
+                    Request::Set { .. }
+                        | Request::Add { .. }
+                        | Request::Delete { .. }
+                        | Request::Edit { .. }
+                        | Request::Undo { .. }
+                );
+                let response = requests::handle(self, other, peer);
+                // Before the client gets its answer: what it has been told stays true after a kill.
+                if (edits || by_hand) && matches!(response, Response::Ok { .. }) {
+                    self.record.get().inspect(|record| record.write(&self.filters, by_hand));
+                }
+                response
+            }
         }
     }
 

@@ -42,6 +42,8 @@ enum Becomes {
 pub struct Privileges {
     becomes: Becomes,
     sandbox: bool,
+    /// Work to do once everything is open, with all rights.
+    when_open: Option<Box<dyn FnOnce()>>,
 }
 
 /// Files that the command makes while it reads frames.
@@ -211,7 +213,17 @@ impl Privileges {
         if with_helper && (sandbox || !matches!(becomes, Becomes::Itself)) {
             helper::start(&PacketSockets).context("cannot start the helper process")?;
         }
-        Ok(Privileges { becomes, sandbox })
+        Ok(Privileges { becomes, sandbox, when_open: None })
+    }
+
+    /// Does this work once a graph has opened its files and sockets, before the rights are dropped.
+    pub fn when_open(&mut self, work: Box<dyn FnOnce()>) {
+        self.when_open = Some(work);
+    }
+
+    /// Does the work of [`when_open`](Self::when_open).
+    pub fn opened(&mut self) {
+        self.when_open.take().into_iter().for_each(|work| work());
     }
 
     /// Gives a child process the rights that this one keeps after [`enter`](Self::enter), and of the environment of

@@ -49,6 +49,8 @@ struct File {
     path: PathBuf,
     /// Device and inode.
     identity: (u64, u64),
+    /// True if it stays when the parent is killed.
+    on_request: bool,
 }
 
 struct Serving<'s> {
@@ -139,7 +141,7 @@ impl Serving<'_> {
         match request.kind {
             Kind::Hold => self.hold(request.flag, text, socket),
             Kind::HoldGroup => self.hold_group(request, text),
-            Kind::WillRemove => self.will_remove(Path::new(OsStr::from_bytes(text))),
+            Kind::WillRemove => self.will_remove(Path::new(OsStr::from_bytes(text)), request.flag),
             Kind::Seal => self.seal(),
             Kind::Name => {
                 let found = self.sockets.name(request.number)?;
@@ -224,11 +226,11 @@ impl Serving<'_> {
         Ok((answer, opened))
     }
 
-    fn will_remove(&mut self, path: &Path) -> io::Result<Answer> {
+    fn will_remove(&mut self, path: &Path, on_request: bool) -> io::Result<Answer> {
         if self.files.len() >= MAX_FILES || !path.is_absolute() {
             return Err(io::Error::from_raw_os_error(libc::ENOSPC));
         }
-        self.files.push(File { path: path.to_owned(), identity: identity(path)? });
+        self.files.push(File { path: path.to_owned(), identity: identity(path)?, on_request });
         Ok(Answer::default())
     }
 
@@ -262,7 +264,7 @@ impl Serving<'_> {
     }
 
     fn remove_all(&mut self) {
-        for file in self.files.drain(..) {
+        for file in self.files.drain(..).filter(|file| !file.on_request) {
             // The file may have been removed already.
             let _ = file.remove();
         }

@@ -78,6 +78,7 @@ fn author(author: &EditAuthor) -> String {
     match author {
         EditAuthor::Program => "the command line".to_owned(),
         EditAuthor::Tracker { name } => format!("tracker {}", one_line(name)),
+        EditAuthor::Resumed => "fyke resume, after a killed capture".to_owned(),
         EditAuthor::Expiry => "the end of its time".to_owned(),
         EditAuthor::Other => "an author that this version does not know".to_owned(),
         EditAuthor::Client { uid, pid, program } => {

@@ -10,7 +10,8 @@ use crate::losses::Losses;
 use crate::node::{Arrival, Class, Counter, Emitted, MakeError, Node, NodeError, Opens};
 use crate::node::{Parameter, Settings};
 use fyke_capture::{
-    Account, Compression, Format, Interface, PRIVATE, Rotation, Sink, WriteOptions, client_address,
+    Account, Compression, FileIdentity, Format, Interface, PRIVATE, Rotation, Sink, WriteOptions,
+    client_address,
 };
 use fyke_filters::FilterSet;
 use fyke_frame::{Frame, Mask};
@@ -212,6 +213,12 @@ fn format(settings: &Settings) -> Result<Option<Format>, MakeError> {
     }
 }
 
+/// The file that is continued instead of made.
+fn continues(settings: &Settings) -> Result<Option<FileIdentity>, MakeError> {
+    let parsed = settings.text("continues").map(str::parse::<FileIdentity>).transpose();
+    parsed.map_err(|error| MakeError::new("continues", error))
+}
+
 fn options(settings: &Settings) -> Result<WriteOptions, MakeError> {
     Ok(WriteOptions {
         format: format(settings)?,
@@ -223,6 +230,7 @@ fn options(settings: &Settings) -> Result<WriteOptions, MakeError> {
         rotation: rotation(settings)?,
         mode: mode(settings)?,
         compression: compression(settings)?,
+        continues: continues(settings)?,
         ..WriteOptions::default()
     })
 }
@@ -289,6 +297,7 @@ pub const CLASS: Class = Class {
         Parameter { name: "annotate", summary: "y: a comment with what accepted each frame" },
         Parameter { name: "compress", summary: "none, gzip, zstd or lz4 (by the name)" },
         Parameter { name: "command", summary: "program to run for each complete file" },
+        Parameter { name: "continues", summary: "a file to write on: DEVICE:INODE:BIRTH" },
         Parameter { name: "mode", summary: "permission bits of new files, in octal (600)" },
     ],
     // Both depend on the order of all frames: which frames are the first N, and when the next file begins.

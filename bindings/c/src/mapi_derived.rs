@@ -98,7 +98,9 @@ fn absolute(text: &str) -> Option<u64> {
     }
     let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
     let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
-    let is_leap = |year: u64| (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
+    let is_leap = |year: u64| {
+        (year.is_multiple_of(4) && !year.is_multiple_of(100)) || year.is_multiple_of(400)
+    };
     let february = if is_leap(year) { 29 } else { 28 };
     let months = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
     let length = months.get(usize::try_from(month).ok()?.checked_sub(1)?)?;

@@ -320,26 +320,7 @@ pub fn dump(args: &DumpArgs, dissector: Option<&Path>) -> Result<String, Failure
     chain.extend(args.count_limit.map(|frames| limit_of_dump(args, frames)));
     let mut ends = Vec::new();
     if let Some(file) = &args.write {
-        let continued = args.resumed.as_ref().and_then(Resumed::output);
-        let (file, identity) = continued.map_or((&**file, None), |(file, id)| (file, Some(id)));
-        ends.push(node(
-            "tofile",
-            &[
-                ("expression", path(file)?),
-                ("continues", identity.map(str::to_owned)),
-                ("format", args.as_tcpdump.then(|| "pcap".to_owned())),
-                ("snaplen", snaplen.clone()),
-                ("size", args.file_size.map(|size| size.to_string())),
-                ("seconds", args.rotate_seconds.map(|seconds| seconds.to_string())),
-                ("files", args.file_count.map(|count| count.to_string())),
-                ("flush", yes(args.print_options.packet_buffered)),
-                ("nano", yes(args.nanoseconds())),
-                ("compress", args.compress.clone()),
-                ("annotate", yes(args.annotate)),
-                ("command", args.rotate_command.clone()),
-                ("mode", (args.file_mode != "600").then(|| args.file_mode.clone())),
-            ],
-        ));
+        ends.push(file_of_dump(args, file, snaplen.clone())?);
     }
     if let Some(pipe) = dissector {
         let flush = yes(args.source.read.is_none());
@@ -366,6 +347,30 @@ pub fn dump(args: &DumpArgs, dissector: Option<&Path>) -> Result<String, Failure
         _ => chain.push(format!("[{}]", ends.join(" | "))),
     }
     Ok(chain.join(" > "))
+}
+
+/// The node that writes the file of `fyke dump`.
+fn file_of_dump(args: &DumpArgs, file: &Path, snaplen: Option<String>) -> Result<String, Failure> {
+    let continued = args.resumed.as_ref().and_then(Resumed::output);
+    let (file, identity) = continued.map_or((file, None), |(file, id)| (file, Some(id)));
+    Ok(node(
+        "tofile",
+        &[
+            ("expression", path(file)?),
+            ("continues", identity.map(str::to_owned)),
+            ("format", args.as_tcpdump.then(|| "pcap".to_owned())),
+            ("snaplen", snaplen),
+            ("size", args.file_size.map(|size| size.to_string())),
+            ("seconds", args.rotate_seconds.map(|seconds| seconds.to_string())),
+            ("files", args.file_count.map(|count| count.to_string())),
+            ("flush", yes(args.print_options.packet_buffered)),
+            ("nano", yes(args.nanoseconds())),
+            ("compress", args.compress.clone()),
+            ("annotate", yes(args.annotate)),
+            ("command", args.rotate_command.clone()),
+            ("mode", (args.file_mode != "600").then(|| args.file_mode.clone())),
+        ],
+    ))
 }
 
 /// Builds the nodes of `--payload`: streams, and the pattern that they have to match. Frames of a file wait for the

@@ -39,7 +39,7 @@ fn list() -> Result<(), Failure> {
 fn take_up(found: Found) -> Result<(), Failure> {
     let words = std::iter::once("fyke").chain(found.fixed.args.iter().map(String::as_str));
     let wrong = || anyhow::anyhow!("{}: its arguments are not those of fyke dump", found.name);
-    let Ok(Cli { command: Command::Dump(mut args) }) = Cli::try_parse_from(words) else {
+    let Ok(Cli { command: Command::Dump(mut args), .. }) = Cli::try_parse_from(words) else {
         return Err(wrong().into());
     };
     let folder = &found.fixed.folder;

@@ -3,8 +3,8 @@
 //! smoltcp is an end of connections, so it has no table of them and never gives up a gap. A map of the standard library
 //! finds the direction, and a gap is skipped under the same condition as in the [textbook's](super::textbook) way.
 //! Segments that are next in order are passed on without a copy, and a direction has a buffer only while it waits;
-//! smoltcp's socket does neither. The list has at most four ranges (its default) and the buffer a size; a gap is also
-//! skipped if a segment does not fit them, which its socket would drop.
+//! smoltcp's socket does neither. The list has at most 32 ranges (its default is four) and the buffer a size; a gap
+//! is also skipped if a segment does not fit them, which its socket would drop.
 
 use super::textbook::HELD;
 use fyke_flow::streams::Segment;

@@ -8,6 +8,9 @@ use crate::{fuzz, kernels, library, pages, setup, site, supply, testing, tidy};
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
+/// Profile of the command that the demo and the pages run.
+const QUICK: &str = "quick";
+
 /// Runs all steps; fails if one of them failed.
 pub fn run(workspace: &Workspace) -> Result<ExitCode, String> {
     type Step<'a> = (&'a str, Box<dyn Fn() -> Result<ExitCode, String> + 'a>);
@@ -22,10 +25,17 @@ pub fn run(workspace: &Workspace) -> Result<ExitCode, String> {
     // Without clang the kernel crate builds without its program, and returns an error when the
     // program is needed.
     let without_clang = || {
-        let mut command = workspace.cargo(&["test", "--locked", "-p", "fyke-kernel", "--test"]);
-        command.args(["kernel_socket", "--", "--show-output"]).env("CLANG", "no-clang");
+        let test = ["test", "--locked", "--workspace", "--test", "kernel_socket"];
+        let mut command = workspace.cargo(&test);
+        command.args(["--", "--show-output"]).env("CLANG", "no-clang");
         eprintln!("$ CLANG=no-clang {}", shown(&command));
         status(&mut command)
+    };
+    // Not the release: optimisation of the whole program at once takes three times as long to build.
+    let demo: &[&str] = &["run", "--locked", "--profile", QUICK, "-p", "fyke-command", "--", "demo"];
+    let commands_of_pages = || {
+        let programs = workspace.target_dir()?.join(QUICK);
+        pages::run(workspace, &["--from".to_owned(), programs.display().to_string()])
     };
     // Root has every privilege that a test can need, and the set-up has installed the programs.
     let skips = if setup::runs_as_root() { Skips::Refused } else { Skips::Counted };
@@ -37,9 +47,9 @@ pub fn run(workspace: &Workspace) -> Result<ExitCode, String> {
         ("oldest compiler", Box::new(|| supply::oldest_compiler(workspace))),
         ("library alone", Box::new(|| library::run(workspace))),
         ("documents", Box::new(|| status(&mut docs_command(workspace)))),
-        ("demo", Box::new(cargo(&["run", "--release", "-p", "fyke-command", "--", "demo"]))),
+        ("demo", Box::new(cargo(demo))),
         ("site", Box::new(|| site::run(workspace))),
-        ("commands of pages", Box::new(|| pages::run(workspace, &[]))),
+        ("commands of pages", Box::new(commands_of_pages)),
         ("without clang", Box::new(without_clang)),
         ("older kernel", Box::new(|| kernels::in_ci(workspace))),
         ("fuzzers", Box::new(|| fuzz::run(workspace, Some(fuzz::CI_SEED)))),

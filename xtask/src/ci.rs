@@ -32,7 +32,8 @@ pub fn run(workspace: &Workspace) -> Result<ExitCode, String> {
         status(&mut command)
     };
     // Not the release: optimisation of the whole program at once takes three times as long to build.
-    let demo: &[&str] = &["run", "--locked", "--profile", QUICK, "-p", "fyke-command", "--", "demo"];
+    let demo: &[&str] =
+        &["run", "--locked", "--profile", QUICK, "-p", "fyke-command", "--", "demo"];
     let commands_of_pages = || {
         let programs = workspace.target_dir()?.join(QUICK);
         pages::run(workspace, &["--from".to_owned(), programs.display().to_string()])

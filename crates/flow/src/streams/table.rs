@@ -63,9 +63,8 @@ impl Key {
     /// it is depends on the direction, and that cannot be predicted.
     #[inline]
     fn of_ipv4(protocol: u8, source: SocketAddrV4, destination: SocketAddrV4) -> (Key, usize) {
-        let [one, other] = [source, destination].map(|end| {
-            u64::from(u32::from(*end.ip())) << 16 | u64::from(end.port())
-        });
+        let [one, other] = [source, destination]
+            .map(|end| u64::from(u32::from(*end.ip())) << 16 | u64::from(end.port()));
         let (low, high) = (one.min(other), one.max(other));
         let ports = ((low & 0xFFFF) << 16 | high & 0xFFFF) as u32;
         let lower = [low >> 16, high >> 16];

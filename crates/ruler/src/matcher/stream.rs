@@ -14,29 +14,36 @@
 use super::{Engine, Gate, Group, Matcher, Part, Place, Room};
 use crate::dense::Kind;
 use crate::pike;
+use smallvec::{SmallVec, smallvec};
+
+/// Numbers in the stream itself if they are few, as they are for one filter: with very many streams every other place
+/// in memory is a load that takes longer than the bytes of a segment.
+type Few<T> = SmallVec<[T; 2]>;
+/// States of automata; of a single one, in the stream itself.
+type States = SmallVec<[State; 1]>;
 
 /// State of a stream after the pieces so far.
 #[derive(Debug, Clone)]
 pub struct Stream {
     len: u32,
+    settled: bool,
     /// States of the parts that read every byte.
-    parts: Vec<State>,
+    parts: States,
+    /// Per filter: this rule or an earlier one is certain to win; the largest number: nothing is certain.
+    certain: Few<u32>,
+    /// First rule of each filter that the gate decided.
+    decided: Few<u32>,
     /// Groups with running automata, by number.
-    groups: Vec<(u32, Vec<State>)>,
+    groups: Vec<(u32, States)>,
     /// The last bytes.
     tail: Vec<u8>,
-    /// Per filter: this rule or an earlier one is certain to win; the largest number: nothing is certain.
-    certain: Vec<u32>,
-    /// First rule of each filter that the gate decided.
-    decided: Vec<u32>,
-    settled: bool,
 }
 
 /// State of an automaton.
 #[derive(Debug, Clone)]
 enum State {
-    Dense { row: u32, registers: Vec<u32> },
-    Pike(pike::Suspended),
+    Dense { row: u32, registers: Few<u32> },
+    Pike(Box<pike::Suspended>),
 }
 
 /// Effect that further bytes can have.
@@ -81,16 +88,15 @@ impl Matcher {
     pub fn stream(&self) -> Stream {
         let from_start = |(_, group): &(u32, &Group)| !group.decisive && !group.leads;
         let groups = (0u32..).zip(&self.groups).filter(from_start);
-        let states =
-            |parts: &[Part]| parts.iter().map(|part| part.begin(0)).collect::<Vec<State>>();
+        let states = |parts: &[Part]| parts.iter().map(|part| part.begin(0)).collect::<States>();
         let mut stream = Stream {
             len: 0,
+            settled: false,
             parts: states(&self.parts),
+            certain: smallvec![u32::MAX; self.starts.len()],
+            decided: smallvec![u32::MAX; self.starts.len()],
             groups: groups.map(|(number, group)| (number, states(group.parts()))).collect(),
             tail: Vec::new(),
-            certain: vec![u32::MAX; self.starts.len()],
-            decided: vec![u32::MAX; self.starts.len()],
-            settled: false,
         };
         self.settle(&mut stream);
         stream
@@ -164,7 +170,7 @@ impl Matcher {
             let before = &stream.tail[old.saturating_sub(back)..old];
             let narrow = |len: usize| u32::try_from(len).unwrap_or(0);
             let start = stream.len - narrow(before.len()) + narrow(ahead);
-            let mut states: Vec<State> = parts.iter().map(|part| part.begin(start)).collect();
+            let mut states: States = parts.iter().map(|part| part.begin(start)).collect();
             for (part, state) in parts.iter().zip(&mut states) {
                 part.feed(state, room, before, start);
                 part.feed(state, room, &piece[ahead..], start + narrow(before.len()));
@@ -239,10 +245,10 @@ impl Part {
     fn begin(&self, at: u32) -> State {
         match &self.engine {
             Engine::Dense(dense) => {
-                let registers = vec![crate::nfa::NONE; dense.registers()];
+                let registers = smallvec![crate::nfa::NONE; dense.registers()];
                 State::Dense { row: dense.start(), registers }
             }
-            Engine::Lazy => State::Pike(pike::Suspended::new(&self.nfa, at)),
+            Engine::Lazy => State::Pike(Box::new(pike::Suspended::new(&self.nfa, at))),
         }
     }
 

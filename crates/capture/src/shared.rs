@@ -17,10 +17,11 @@
 //! polled every five milliseconds.
 
 use crate::error::ReadError;
-use crate::server::{FrameServer, Moved};
+use crate::server::{FrameServer, Moved, ServerCounts};
 use crate::source::{
     DEFAULT_SNAPLEN, Interface, LookBack, Next, SocketFilter, Source, SourceStats,
 };
+use crate::sys::poll::{Bell, Edge};
 use fyke_frame::{BATCH_CAPACITY, Batch, LinkType};
 use fyke_ring::packets::Copied;
 use fyke_ring::{Lending, Lent, Origin, Reader};
@@ -43,6 +44,8 @@ const ROOM: u64 = 16;
 const LONG_PAUSE: Duration = Duration::from_millis(5);
 /// Longest wait after a stop for a server to store the frames that have arrived there.
 const LAST_FRAMES: Duration = Duration::from_secs(2);
+/// Age up to which a server's counts are recent. A request for them costs two processes a wake-up.
+const RECENT: Duration = Duration::from_secs(1);
 /// Number of the text that asks a server for every frame.
 const EVERY_FRAME: u64 = u64::MAX;
 
@@ -121,6 +124,19 @@ struct Server {
     has_texts: bool,
     /// Time after which its frames are not waited for; `None` before a stop.
     deadline: Option<Instant>,
+    /// Its last counts.
+    counted: Option<(Instant, ServerCounts)>,
+}
+
+impl Server {
+    /// Its counts, at most this old.
+    fn counts(&mut self, read: u64, lost: u64, age: Duration) -> ServerCounts {
+        let recent = self.counted.filter(|(at, _)| at.elapsed() < age);
+        let (_, counts) = *self
+            .counted
+            .insert(recent.unwrap_or_else(|| (Instant::now(), self.peer.counts(read, lost))));
+        counts
+    }
 }
 
 /// A source that reads a ring.
@@ -143,6 +159,8 @@ pub struct SharedSource {
     /// Number of frames, read and lost, after which a source that was stopped ends.
     end: u64,
     server: Option<Server>,
+    /// The bell that ends waits.
+    calls: Option<Edge>,
 }
 
 impl SharedSource {
@@ -172,6 +190,7 @@ impl SharedSource {
             end: u64::MAX,
             reader,
             server: None,
+            calls: None,
         };
         source.look(name);
         if source.interfaces.is_empty() {
@@ -183,7 +202,7 @@ impl SharedSource {
 
     /// Reads the frames that a server stores.
     pub fn served(name: &str, reader: Reader, server: Arc<dyn FrameServer>) -> SharedSource {
-        let server = Server { peer: server, has_texts: false, deadline: None };
+        let server = Server { peer: server, has_texts: false, deadline: None, counted: None };
         SharedSource { server: Some(server), ..SharedSource::new(name, reader) }
     }
 
@@ -390,14 +409,42 @@ impl SharedSource {
         Ok(false)
     }
 
-    /// Waits for frames: a nap after the last ones, else until the writer wakes this process.
-    fn wait(&mut self, patience: Duration) {
+    /// The counts, with those of the server that are at most this old.
+    fn stats_within(&mut self, age: Duration) -> SourceStats {
+        let (read, dropped) = (self.reader.read(), self.reader.lost() + self.reader.refused());
+        let waiting = self.copied();
+        let served = self.server.as_mut().map(|server| server.counts(read, dropped, age));
+        let served = served.unwrap_or_default();
+        SourceStats {
+            received: read + dropped + served.dropped - waiting,
+            delivered: read - self.unreadable - waiting,
+            dropped: dropped + served.dropped,
+            unreadable: self.unreadable,
+            filtered: served.rejected,
+            filtered_uncounted: served.is_partial,
+            beyond_policy: self.server.as_ref().is_some_and(|server| server.peer.is_restricted()),
+            ..SourceStats::default()
+        }
+    }
+
+    /// Waits for frames: a nap after the last ones, else until the writer wakes this process. True if a bell has ended
+    /// the wait.
+    fn wait(&mut self, patience: Duration) -> bool {
         match self.nap() {
             Duration::ZERO if self.server.is_some() && !self.reader.is_woken() => {
                 std::thread::sleep(LONG_PAUSE.min(patience));
+                false
             }
-            Duration::ZERO => self.reader.wait(patience),
-            nap => std::thread::sleep(nap.min(patience)),
+            Duration::ZERO => {
+                let calls = self.calls.as_ref();
+                let is_called = self.reader.wait_or(patience, calls.map(Edge::fd));
+                // Takes the ring.
+                is_called && calls.is_some_and(|calls| calls.wait(0).is_ok())
+            }
+            nap => {
+                std::thread::sleep(nap.min(patience));
+                false
+            }
         }
     }
 }
@@ -423,8 +470,8 @@ impl Source for SharedSource {
                 return Ok(Next::Idle);
             }
             // A writer of nothing but unreadable frames must not hold the caller.
-            if self.reader.read() + self.reader.lost() == before {
-                self.wait(left);
+            if self.reader.read() + self.reader.lost() == before && self.wait(left) {
+                return Ok(Next::Idle);
             }
         }
         let mut batch = Batch::new();
@@ -436,24 +483,23 @@ impl Source for SharedSource {
     }
 
     fn stats(&mut self) -> SourceStats {
-        let (read, dropped) = (self.reader.read(), self.reader.lost() + self.reader.refused());
-        let waiting = self.copied();
-        let peer = self.server.as_ref().map(|server| &server.peer);
-        let served = peer.map(|peer| peer.counts(read, dropped)).unwrap_or_default();
-        SourceStats {
-            received: read + dropped + served.dropped - waiting,
-            delivered: read - self.unreadable - waiting,
-            dropped: dropped + served.dropped,
-            unreadable: self.unreadable,
-            filtered: served.rejected,
-            filtered_uncounted: served.is_partial,
-            beyond_policy: peer.is_some_and(|peer| peer.is_restricted()),
-            ..SourceStats::default()
-        }
+        self.stats_within(Duration::ZERO)
+    }
+
+    fn recent_stats(&mut self) -> SourceStats {
+        self.stats_within(RECENT)
     }
 
     fn set_patience(&mut self, patience: Duration) {
         self.patience = patience;
+    }
+
+    fn listen(&mut self, bell: &Bell) -> bool {
+        if self.calls.is_none() {
+            self.calls = Edge::new().ok();
+        }
+        let listens = self.calls.as_ref().is_some_and(|calls| calls.listen(bell).is_ok());
+        listens && self.reader.is_woken()
     }
 
     fn stop(&mut self) -> bool {

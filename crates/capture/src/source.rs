@@ -71,6 +71,12 @@ pub trait Source: Send {
     /// Counts since the source was opened.
     fn stats(&mut self) -> SourceStats;
 
+    /// The same for a view that nothing waits for: a source that gets counts from another process may return those of
+    /// the last second.
+    fn recent_stats(&mut self) -> SourceStats {
+        self.stats()
+    }
+
     /// Parts of the last result of [`stats`](Self::stats), one for each interface, of a source that merges the frames
     /// of several; empty for others.
     fn stats_by_interface(&self) -> Vec<SourceStats> {
@@ -185,6 +191,10 @@ impl<S: Source + ?Sized> Source for Box<S> {
 
     fn stats(&mut self) -> SourceStats {
         (**self).stats()
+    }
+
+    fn recent_stats(&mut self) -> SourceStats {
+        (**self).recent_stats()
     }
 
     fn stats_by_interface(&self) -> Vec<SourceStats> {

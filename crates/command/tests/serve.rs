@@ -395,8 +395,11 @@ fn a_policy_serves_other_users_and_is_read_again() {
     service.signal("HUP");
     service.hear("policy.toml:3: the filter is wrong");
     service.hear("the policy before it stays in force");
-    write("# nothing else\n[[rule]]\nusers = [4711]\nfilter = \"udp port 5001\"\nsnaplen = 50\n");
+    let rule = "[[rule]]\nusers = [4711]\nfilter = \"udp port 5001\"\nsnaplen = 50\n";
+    write(&format!("# nothing else\n{rule}interfaces = [\"v1\", \"v0\",\n  \"vv9\"]\n"));
     service.signal("HUP");
+    // The name may be wrong, or its interface appear later.
+    service.hear("policy.toml:7: there is no interface \"vv9\" now");
     service.hear("1 readers stay, 0 are ended");
     write("");
     service.signal("HUP");

@@ -19,7 +19,7 @@ use fyke_frame::LinkType;
 pub use fyke_kernel::ByHand;
 use fyke_kernel::{
     AttachError, CountReader, Form, KernelEditError, KernelPassId, KernelPasses, OpenError,
-    PacketSocket, Space, Tallies,
+    PacketSocket, Sharing, Space, Tallies,
 };
 use link::{LinkFilters, Pending};
 use std::collections::BTreeMap;
@@ -67,6 +67,7 @@ struct Writer {
     sample: u32,
     /// Classes of texts that are added from now on.
     classes: BTreeMap<String, u32>,
+    sharing: Sharing,
 }
 
 /// A group of changes with its texts lowered for the link types in use.
@@ -103,6 +104,7 @@ impl KernelFilters {
             accept: None,
             sample: 0,
             classes: BTreeMap::new(),
+            sharing: Sharing::default(),
         };
         Ok(KernelFilters { reading, writer: Mutex::new(writer), epoch: AtomicU64::new(0) })
     }
@@ -241,6 +243,13 @@ impl KernelFilters {
         let mut writer = self.lock();
         writer.accept = Some(bytes);
         writer.links.iter_mut().for_each(|one| one.space.passes().set_accept(bytes));
+    }
+
+    /// Sets when texts share tables, from the next edit on.
+    pub(crate) fn set_sharing(&self, sharing: Sharing) {
+        let mut writer = self.lock();
+        writer.sharing = sharing;
+        writer.links.iter_mut().for_each(|one| one.set_sharing(sharing));
     }
 
     /// Accepts one in `one_in` of the frames that no text accepts, chosen at random; 0 (the default) = none.
@@ -386,6 +395,7 @@ impl Writer {
             return Ok(place);
         }
         let mut made = LinkFilters::new(Space::open(self.options)?, link);
+        made.set_sharing(self.sharing);
         made.fill(self.texts.listed(), &self.reading)?;
         if let Some(bytes) = self.accept {
             made.space.passes().set_accept(bytes);

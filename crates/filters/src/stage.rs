@@ -3,7 +3,7 @@
 //!
 //! | edit | while it is applied | afterwards |
 //! |---|---|---|
-//! | short texts | added to the kernel's before readers see them | removed texts leave the kernel |
+//! | short texts | added to the kernel's before readers see them; equal forms share a table | removed texts leave it |
 //! | long texts ([`LONG`]) | the kernel passes everything: one more text accepts all | a thread fills, then closes |
 //! | the texts of the start, up to 1 MiB | – | become a program that runs faster than the interpreter |
 //! | texts that the kernel refuses | as for long ones | it stays open and tells the reason |
@@ -17,7 +17,7 @@ use crate::texts::Change;
 use fyke_filter::Options;
 use fyke_frame::LinkType;
 use fyke_kernel::direct::Access;
-use fyke_kernel::{CountReader, Form, OpenError, Options as ProgramOptions};
+use fyke_kernel::{CountReader, Form, OpenError, Options as ProgramOptions, Sharing};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -341,6 +341,8 @@ impl Superset for KernelStage {
     fn begin(&self) {
         let state = &mut *self.0.lock();
         state.begun = true;
+        // The texts that come from now on are interpreted, and the set after the kernel counts them.
+        self.0.kernel.set_sharing(Sharing::Soon);
         if let Some(texts) = state.waiting.take() {
             self.fill_later(state, texts);
         }

@@ -1,7 +1,7 @@
 //! The kernel before a set of filters: it passes what they accept, before, during and after every edit. Needs root.
 
 use fyke_filter::Options;
-use fyke_filters::{Change, FilterSet, KernelStage, Superset};
+use fyke_filters::{Change, FilterSet, FilterView, KernelStage, Superset};
 use fyke_frame::{Batch, Frame, LinkType};
 use fyke_kernel::{OpenError, Space};
 use fyke_testkit::random::Random;
@@ -54,6 +54,26 @@ fn long_texts_of_the_start_become_a_program() {
     assert_eq!(accepted(&set, &frames), [true, false, true, false]);
     set.add("udp port 8").unwrap();
     settles(&set, &stage, &frames);
+}
+
+/// Texts of one form that come while the capture runs are rows of a table: a frame costs one look-up for all.
+#[test]
+fn later_texts_of_one_form_share_a_table() {
+    let Some((set, stage)) = open(&["udp dst port 1"]) else { return };
+    let frames: Vec<_> = (0..16).map(udp).collect();
+    // A pass of its own has a number; the text in its own order, for short frames, has none.
+    let is_single = |view: &FilterView| view.passes.iter().any(|pass| pass.id != 0);
+    let single = || stage.kernel().view().iter().filter(|view| is_single(view)).count();
+    assert_eq!(single(), 1);
+    let ids: Vec<u64> =
+        (2..10).map(|port| set.add(&format!("udp dst port {port}")).unwrap()).collect();
+    settles(&set, &stage, &frames);
+    assert_eq!(single(), 0, "{:?}", stage.kernel().view());
+    for id in ids {
+        set.remove(id).unwrap();
+        settles(&set, &stage, &frames);
+    }
+    assert_eq!(single(), 1);
 }
 
 /// A UDP datagram to a port.

@@ -7,8 +7,9 @@
 //! ```
 //!
 //! The rows of one text have one count. Texts with few passes of a form share a table, and its count, only if there are
-//! more than [`SHARED_FROM`] such passes, because evaluating these one by one would cost too much per frame. O(passes)
-//! hashes of their instructions. Source: MPF, section 3 (collapse), with the key of [`crate::shape`].
+//! more than [`SHARED_FROM`] such passes, because evaluating these one by one would cost too much per frame; or as soon
+//! as there are a few, if the counts of texts are not needed ([`Sharing`]). O(passes) hashes of their instructions.
+//! Source: MPF, section 3 (collapse), with the key of [`crate::shape`].
 
 use crate::facts::{distance, is_wide};
 use crate::layout::ROW_VALUE_SHIFT;
@@ -21,6 +22,35 @@ use std::collections::HashMap;
 
 /// Up to this number, passes of texts that have few passes of a form are evaluated and counted one by one.
 pub(crate) const SHARED_FROM: usize = 512;
+/// Fewest passes of a form that share a table if the counts of texts are not needed.
+const SHARED_SOON: usize = 4;
+
+/// Tables that several texts share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Sharing {
+    /// Only from many passes on: each text has its own count before.
+    #[default]
+    Late,
+    /// From a few passes on: a reader after the kernel counts the frames of each text itself. Passes in a generated
+    /// program stay there, because they cost less than a look-up of the interpreter.
+    Soon,
+}
+
+impl Sharing {
+    /// Fewest passes of a shared table.
+    pub(crate) fn least(self) -> usize {
+        match self {
+            Sharing::Late => THRESHOLD,
+            Sharing::Soon => SHARED_SOON,
+        }
+    }
+
+    /// Least number of new single passes after which tables may pay.
+    pub(crate) fn step(self) -> usize {
+        self.least() / if self == Sharing::Soon { 2 } else { 1 }
+    }
+}
+
 /// Passes with more instructions do not become rows.
 const MOST_INSTRUCTIONS: usize = 8;
 
@@ -85,6 +115,8 @@ pub(crate) struct Candidate<'a> {
     /// Class of the frames that it accepts.
     pub class: u32,
     pub instructions: &'a [Instruction],
+    /// True if a generated program evaluates it.
+    pub is_generated: bool,
 }
 
 /// Passes that are rows of one table.
@@ -146,8 +178,8 @@ struct Alike {
     members: Vec<(usize, Vec<u32>)>,
 }
 
-/// Groups the passes; each group has at least [`THRESHOLD`] of them.
-pub(crate) fn collapse(passes: &[Candidate<'_>]) -> Vec<Group> {
+/// Groups the passes: at least [`THRESHOLD`] of one text, or the least number of shared passes.
+pub(crate) fn collapse(passes: &[Candidate<'_>], sharing: Sharing) -> Vec<Group> {
     let mut known: HashMap<(Option<FilterId>, Vec<Instruction>), usize> = HashMap::new();
     let mut alike: Vec<Alike> = Vec::new();
     let mut key = (None, Vec::new());
@@ -185,9 +217,16 @@ pub(crate) fn collapse(passes: &[Candidate<'_>]) -> Vec<Group> {
     let mut groups = Vec::new();
     let few = |one: &&Alike| one.members.len() < THRESHOLD;
     let ungrouped: usize = alike.iter().filter(few).map(|one| one.members.len()).sum();
-    let pooled = if ungrouped > SHARED_FROM { pool(known, &alike) } else { Vec::new() };
-    for one in alike.iter().chain(&pooled).filter(|one| one.members.len() >= THRESHOLD) {
-        divide(passes, (one.filter, one.class), &one.words, &one.members, &mut groups);
+    let pooled = match sharing {
+        _ if ungrouped > SHARED_FROM => pool(known, &alike, |_| true),
+        Sharing::Soon => pool(known, &alike, |at| !passes[at].is_generated),
+        Sharing::Late => Vec::new(),
+    };
+    let leasts = [(&alike, THRESHOLD), (&pooled, sharing.least())];
+    for (all, least) in leasts {
+        for one in all.iter().filter(|one| one.members.len() >= least) {
+            divide(passes, one, &one.members, least, &mut groups);
+        }
     }
     groups
 }
@@ -196,6 +235,7 @@ pub(crate) fn collapse(passes: &[Candidate<'_>]) -> Vec<Group> {
 fn pool(
     known: HashMap<(Option<FilterId>, Vec<Instruction>), usize>,
     alike: &[Alike],
+    may_share: impl Fn(usize) -> bool,
 ) -> Vec<Alike> {
     let mut pooled: HashMap<(u32, Vec<Instruction>), Alike> = HashMap::new();
     for ((_, skeleton), at) in known {
@@ -208,7 +248,7 @@ fn pool(
                 members: Vec::new(),
             };
             let all = pooled.entry((one.class, skeleton)).or_insert_with(empty);
-            all.members.extend(one.members.iter().cloned());
+            all.members.extend(one.members.iter().filter(|(at, _)| may_share(*at)).cloned());
         }
     }
     let mut pooled: Vec<Alike> = pooled.into_values().collect();
@@ -221,11 +261,12 @@ fn pool(
 /// again with each part.
 fn divide(
     passes: &[Candidate<'_>],
-    of: (Option<FilterId>, u32),
-    words: &[Word],
+    alike: &Alike,
     members: &[(usize, Vec<u32>)],
+    least: usize,
     groups: &mut Vec<Group>,
 ) {
+    let words = &alike.words[..];
     let differs = |word: &usize| members.iter().any(|(_, own)| own[*word] != members[0].1[*word]);
     let mut differing: Vec<usize> = (0..words.len()).filter(differs).collect();
     if let Some(too_many) = too_many(words, &differing) {
@@ -234,9 +275,9 @@ fn divide(
             by_value.entry(member.1[too_many]).or_default().push(member.clone());
         }
         let mut parts: Vec<_> = by_value.into_iter().collect();
-        parts.retain(|(_, members)| members.len() >= THRESHOLD);
+        parts.retain(|(_, members)| members.len() >= least);
         parts.sort_by_key(|(_, members)| members[0].0);
-        parts.iter().for_each(|(_, members)| divide(passes, of, words, members, groups));
+        parts.iter().for_each(|(_, members)| divide(passes, alike, members, least, groups));
         return;
     }
     // The wide word comes first. If all passes are equal, no word differs, and any word can be the key.
@@ -252,10 +293,9 @@ fn divide(
         second: second.map(|word| words[word]),
     };
     let key = |values: &[u32]| row_key(values[first], second.map(|word| values[word]));
-    let (filter, class) = of;
     groups.push(Group {
-        filter,
-        class,
+        filter: alike.filter,
+        class: alike.class,
         form,
         rows: members.iter().map(|(_, values)| key(values)).collect(),
         members: members.iter().map(|(index, _)| *index).collect(),

@@ -74,6 +74,7 @@ pub fn run_before_others() -> std::io::Result<()> {
     sys::run_before_others()
 }
 
+pub use collapse::Sharing;
 pub use counters::CountReader;
 pub use error::{AttachError, KernelEditError, OpenError};
 pub use options::{Form, Options};

@@ -24,7 +24,7 @@
 mod incremental;
 mod texts;
 
-use crate::collapse::{self, Candidate, Form, Group};
+use crate::collapse::{self, Candidate, Form, Group, Sharing};
 use crate::error::KernelEditError;
 use crate::passes::{KernelPassId, KernelPasses, List, NewPass, Splice};
 use crate::rows::{Members, Rows, TableId};
@@ -56,6 +56,7 @@ pub struct Mirror {
     /// Number of passes that are not rows, now and at the last search for tables.
     unindexed: usize,
     unindexed_at_last_search: usize,
+    sharing: Sharing,
 }
 
 /// Part of the set that a pass in the kernel represents, and its version.
@@ -307,6 +308,16 @@ impl Mirror {
         set.filters().try_for_each(|filter| texts::check(kernel, &filter, cooked))
     }
 
+    /// Sets when texts share tables, from the next edit on.
+    pub fn set_sharing(&mut self, sharing: Sharing) {
+        self.sharing = sharing;
+    }
+
+    /// True if a generated program evaluates a pass.
+    fn is_generated(&self, kernel: &KernelPasses, pass: PassId) -> bool {
+        self.main.get(&Subject::Pass(pass)).is_some_and(|&id| kernel.covers(id))
+    }
+
     /// Sets the class of the frames that a text of the next edit accepts; 0, as without it: none.
     pub fn set_class(&mut self, filter: FilterId, class: u32) {
         if class > 0 {
@@ -397,11 +408,12 @@ impl Mirror {
             filter: None,
             class: 0,
             instructions,
+            is_generated: false,
         });
         let unindexed = set.passes().filter(|pass| !is_code(text(pass.filter)));
         let unindexed = unindexed.map(|PassView { id, changed, filter, instructions, .. }| {
-            let class = self.class_of(filter);
-            Candidate { id, changed, filter, class, instructions }
+            let (class, is_generated) = (self.class_of(filter), self.is_generated(kernel, id));
+            Candidate { id, changed, filter, class, instructions, is_generated }
         });
         let candidates: Vec<Candidate<'_>> = unindexed.chain(declared).collect();
         let mut wanted = Wanted::default();
@@ -435,7 +447,7 @@ impl Mirror {
         made: &mut Made,
     ) -> Result<(), KernelEditError> {
         let mut grouped = vec![false; passes.len()];
-        for group in collapse::collapse(passes) {
+        for group in collapse::collapse(passes, self.sharing) {
             group.members.iter().for_each(|&member| grouped[member] = true);
             let in_short = group.members.iter().any(|&member| !has_code(&passes[member]));
             let item = self.add_group(kernel, group, passes, wanted, made)?;

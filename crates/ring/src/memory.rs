@@ -148,6 +148,21 @@ impl Memory {
         Words::load(self, word, order)
     }
 
+    /// Has the system provide the pages of these words at once, which costs less than a fault for each
+    /// (Linux 5.14). Only a request: without it, the first access provides them.
+    pub(crate) fn provide(&self, first: usize, count: usize) {
+        const PAGE: usize = 4096;
+        let end = (first.saturating_add(count)).min(self.words) * WORD;
+        let begin = (first * WORD).next_multiple_of(PAGE);
+        if self.is_ours && begin < end {
+            // SAFETY: inside the mapping, which is writable; the call changes no byte.
+            unsafe {
+                let at = self.base.as_ptr().cast::<u8>().add(begin);
+                libc::madvise(at.cast(), end - begin, libc::MADV_POPULATE_WRITE);
+            }
+        }
+    }
+
     /// Appends `len` bytes, from word `first` on, to `into`; nothing if they are not all inside.
     pub(crate) fn read(&self, first: usize, len: usize, into: &mut Vec<u8>) {
         let count = len.div_ceil(WORD);

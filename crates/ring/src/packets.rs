@@ -32,6 +32,8 @@ const HEAD: usize = 4;
 /// Smallest and largest buffer, in words for frames.
 const LEAST: usize = 1 << 10;
 const MOST: usize = crate::memory::MAX_WORDS / 4;
+/// Words for which pages are provided together, 256 KiB.
+const CHUNK: usize = 1 << 15;
 /// Number of an interface that is not in the table.
 const NONE: u32 = u32::MAX;
 
@@ -78,6 +80,8 @@ pub struct Packets {
     /// Frames so far.
     count: u64,
     origins: Vec<Origin>,
+    /// Words from the first one on that have their pages.
+    provided: usize,
 }
 
 impl Packets {
@@ -95,7 +99,8 @@ impl Packets {
         let memory = Memory::create(FIRST + capacity)?;
         protocol::announce(&memory, start);
         memory.store(MAGIC, NUMBER, Ordering::Release);
-        Ok(Packets { memory, capacity, end: start, count: start, origins: Vec::new() })
+        let provided = start as usize & (capacity - 1);
+        Ok(Packets { memory, capacity, end: start, count: start, origins: Vec::new(), provided })
     }
 
     /// Largest frame, in bytes: an eighth of the buffer.
@@ -165,10 +170,23 @@ impl Packets {
         let (place, number) = (self.end, self.count);
         let flags = Flags::of(&frame.meta);
         self.announce(end);
+        self.provide(place, end);
         self.store(place, frame, flags, origin);
         self.count += 1;
         let length = u32::try_from(given).unwrap_or(MAX_LENGTH).min(MAX_LENGTH);
         Ok(Placed { place, number, length, flags })
+    }
+
+    /// Provides the pages of a frame and of those after it, before the first round through the buffer comes to them.
+    #[inline]
+    fn provide(&mut self, place: u64, end: u64) {
+        let first = place as usize & (self.capacity - 1);
+        let last = first + (end - place) as usize;
+        if last > self.provided && first <= self.provided {
+            let count = (last - self.provided).next_multiple_of(CHUNK);
+            self.memory.provide(FIRST + self.provided, count);
+            self.provided += count;
+        }
     }
 
     pub(crate) fn announce(&mut self, end: u64) {

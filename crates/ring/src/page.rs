@@ -8,10 +8,13 @@
 //! [`Publication::held`]: crate::Publication::held
 
 use crate::protocol::{self, Words};
-use crate::{Memory, RingError, sys};
+use crate::{Held, Index, Memory, RingError, sys};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+/// Longest time for which a reader that is preferred may hold frames without reading one.
+pub const HOLD_LIMIT: Duration = Duration::from_secs(1);
 const NUMBER: u64 = u64::from_le_bytes(*b"fykepin1");
 const NEEDED: usize = 2;
 /// Words of the page.
@@ -46,6 +49,35 @@ impl Sleep {
 pub struct Waker {
     page: PageView,
     event: OwnedFd,
+    hold: Hold,
+}
+
+/// The entry that a reader needed last, and since when it holds frames because of it; 0 = it does not.
+#[derive(Debug, Default)]
+pub(crate) struct Hold {
+    needed: AtomicU64,
+    since_ns: AtomicU64,
+}
+
+impl Hold {
+    /// The frames that a reader still needs, and true if it needs the room of the next entry, too. The entry that it
+    /// names is clamped to those that exist. A reader that holds frames and reads none for [`HOLD_LIMIT`] is passed
+    /// over until it reads again.
+    pub fn of(&self, page: &PageView, index: &Index) -> (Held, bool) {
+        let needed = page.needed().min(index.pushed());
+        let Some((entry, place)) = index.place_of(needed) else {
+            self.since_ns.store(0, Ordering::Relaxed);
+            return (Held::Nothing, false);
+        };
+        let (now_ns, since_ns) = (sys::now_ns(), self.since_ns.load(Ordering::Relaxed));
+        let has_read = self.needed.fetch_max(needed, Ordering::Relaxed) < needed;
+        if has_read || since_ns == 0 {
+            self.since_ns.store(now_ns, Ordering::Relaxed);
+        } else if u128::from(now_ns.saturating_sub(since_ns)) > HOLD_LIMIT.as_nanos() {
+            return (Held::Nothing, false);
+        }
+        (Held::From(place), index.is_full(entry))
+    }
 }
 
 impl Waker {
@@ -56,7 +88,7 @@ impl Waker {
     pub fn open(page: OwnedFd) -> Result<(Waker, OwnedFd), RingError> {
         let page = PageView::open(page)?;
         let (event, theirs) = sys::event().map_err(|error| RingError::call("socketpair", error))?;
-        Ok((Waker { page, event }, theirs))
+        Ok((Waker { page, event, hold: Hold::default() }, theirs))
     }
 
     /// Takes up the page and the descriptor of a reader from a process before this one.
@@ -64,7 +96,7 @@ impl Waker {
     /// # Errors
     /// It is not the page of a reader.
     pub fn take_up(page: OwnedFd, event: OwnedFd) -> Result<Waker, RingError> {
-        Ok(Waker { page: PageView::open(page)?, event })
+        Ok(Waker { page: PageView::open(page)?, event, hold: Hold::default() })
     }
 
     /// The page and the descriptor, for a process after this one.
@@ -80,6 +112,12 @@ impl Waker {
     /// The first entry that the reader has not read, as it tells; unchecked.
     pub fn position(&self) -> u64 {
         self.page.needed()
+    }
+
+    /// If slow readers are preferred: the frames that the reader still needs, for
+    /// [`Packets::put_from`](crate::Packets::put_from), and true if `index`, which is its own, has no room for another.
+    pub fn held(&self, index: &Index) -> (Held, bool) {
+        self.hold.of(&self.page, index)
     }
 
     /// Wakes the readers of a batch that sleep, after their frames were pushed. Never waits for a reader. Cost: a

@@ -13,7 +13,8 @@
 //! holds frames that they need ([`Publication::held`]). At most [`MAX_READERS`] are served at a time.
 
 use crate::index::Pulse;
-use crate::page::PageView;
+pub use crate::page::HOLD_LIMIT;
+use crate::page::{Hold, PageView};
 use crate::{Held, Index, Packets, RingError, Values, sys};
 use rustix::fs::{CWD, Mode, RenameFlags, renameat_with};
 use rustix::net::{
@@ -26,15 +27,13 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Most readers at a time.
 pub const MAX_READERS: usize = 64;
-/// Longest time for which a reader that is preferred may hold frames without reading one.
-pub const HOLD_LIMIT: Duration = Duration::from_secs(1);
 /// First bytes of every greeting; a digit and the end of the line follow.
 const GREETING: &[u8] = b"fyke-ring ";
 const HELLO: &[u8; 12] = b"fyke-ring 2\n";
@@ -75,9 +74,7 @@ struct Slot {
     page: OnceLock<PageView>,
     /// True if its message was taken: it is never read from again.
     is_read: AtomicBool,
-    /// The entry that it needed last, and since when it holds frames because of it; 0 = it does not.
-    needed: AtomicU64,
-    since_ns: AtomicU64,
+    hold: Hold,
 }
 
 impl Readers {
@@ -191,19 +188,8 @@ impl Publication {
         let mut held = Held::Nothing;
         for slot in self.readers.lock().iter() {
             let Some(page) = slot.page.get() else { continue };
-            let needed = page.needed().min(index.pushed());
-            let Some((entry, place)) = index.place_of(needed) else {
-                slot.since_ns.store(0, Ordering::Relaxed);
-                continue;
-            };
-            let (now_ns, since_ns) = (sys::now_ns(), slot.since_ns.load(Ordering::Relaxed));
-            let has_read = slot.needed.fetch_max(needed, Ordering::Relaxed) < needed;
-            if has_read || since_ns == 0 {
-                slot.since_ns.store(now_ns, Ordering::Relaxed);
-            } else if u128::from(now_ns.saturating_sub(since_ns)) > HOLD_LIMIT.as_nanos() {
-                continue;
-            }
-            held = held.and(if index.is_full(entry) { Held::All } else { Held::From(place) });
+            let (needed, is_full) = slot.hold.of(page, index);
+            held = held.and(if is_full { Held::All } else { needed });
         }
         held
     }
@@ -279,8 +265,7 @@ impl Server {
                 event,
                 page: OnceLock::new(),
                 is_read: AtomicBool::new(false),
-                needed: AtomicU64::new(0),
-                since_ns: AtomicU64::new(0),
+                hold: Hold::default(),
             });
             self.readers.lock().push(Arc::clone(&slot));
             self.readers.count();

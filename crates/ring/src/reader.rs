@@ -363,17 +363,29 @@ impl Reader {
     /// Waits until there may be a frame or the writer has ended, at most `patience`; at most a
     /// millisecond if the writer cannot wake this reader.
     pub fn wait(&mut self, patience: Duration) {
+        self.wait_or(patience, None);
+    }
+
+    /// The same, at most until `other` is readable; true if it is. A reader that the writer cannot wake does not look
+    /// at it.
+    pub fn wait_or(&mut self, patience: Duration, other: Option<BorrowedFd<'_>>) -> bool {
         let (Some(page), Some(event)) = (&self.page, &self.event) else {
-            return std::thread::sleep(patience.min(POLL));
+            std::thread::sleep(patience.min(POLL));
+            return false;
         };
         page.sleep(true);
+        let mut ready = Vec::new();
         if self.index.pushed() <= self.next && !self.index.closed() {
             let stream = self.stream.as_ref().map(AsFd::as_fd);
-            let fds: Vec<_> = [event.as_fd()].into_iter().chain(stream).collect();
-            sys::wait(&fds, patience);
+            let fds: Vec<_> = [event.as_fd()].into_iter().chain(other).chain(stream).collect();
+            ready = sys::wait(&fds, patience);
         }
         page.sleep(false);
-        sys::clear(event.as_fd());
+        // A message that comes later ends the next wait.
+        if ready.first().is_some_and(|ready| *ready) {
+            sys::clear(event.as_fd());
+        }
+        other.is_some() && ready.get(1).is_some_and(|ready| *ready)
     }
 
     /// Descriptor that is readable after the writer has woken this reader, for programs that wait themselves; `None` if

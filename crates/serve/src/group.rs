@@ -22,6 +22,8 @@ pub struct Group {
     pub filter: Arc<str>,
     /// Most bytes of a frame.
     pub snaplen: u32,
+    /// True if frames for which its slow readers leave no room are refused, in place of those that they have not read.
+    pub prefers_slow: bool,
 }
 
 /// Members of a group.
@@ -90,9 +92,14 @@ impl Buffer {
     }
 
     /// Stores a frame, known by the serial of its batch and its index there, unless the group has it already; returns
-    /// its place, `None` if it is too long. Frames of one length, as readers with one snap length want them, are stored
-    /// once.
-    pub fn place(&mut self, (serial, index): (u64, usize), frame: &Frame<'_>) -> Option<Placed> {
+    /// its place, `None` if it is too long, or if it would overwrite what is held. Frames of one length, as readers
+    /// with one snap length want them, are stored once.
+    pub fn place(
+        &mut self,
+        (serial, index): (u64, usize),
+        frame: &Frame<'_>,
+        held: Held,
+    ) -> Option<Placed> {
         if self.serial != serial {
             self.serial = serial;
             self.places.fill(None);
@@ -102,7 +109,7 @@ impl Buffer {
             _ => {
                 // A service has one interface.
                 let origin = self.origin.filter(|_| frame.interface == 0);
-                let place = self.packets.put_from(frame, origin, Held::Nothing).ok();
+                let place = self.packets.put_from(frame, origin, held).ok();
                 self.places[index] = Some((frame.data.len(), place));
                 self.copied += place.map_or(0, |_| frame.data.len() as u64);
                 place

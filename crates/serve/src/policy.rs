@@ -8,6 +8,7 @@
 //! filter = "net 10.0.0.0/8"      # frames that no text of these readers reaches beyond
 //! snaplen = 96                   # most bytes of a frame
 //! share = "user"                 # readers that share memory: "user", "group", "process" or "everyone" of this rule
+//! prefer = "fast"                # "slow": frames without room are refused, and slow readers keep theirs
 //! texts = 64                     # most texts of a reader
 //! text_bytes = 1048576           # most bytes of a text
 //! readers = 64                   # most readers of one user
@@ -94,10 +95,11 @@ struct Entry {
     users: Vec<toml::Spanned<Id>>,
     #[serde(default)]
     groups: Vec<toml::Spanned<Id>>,
-    interfaces: Option<Vec<String>>,
+    interfaces: Option<Vec<toml::Spanned<String>>>,
     filter: Option<toml::Spanned<String>>,
     snaplen: Option<toml::Spanned<u32>>,
     share: Option<toml::Spanned<String>>,
+    prefer: Option<toml::Spanned<String>>,
     texts: Option<toml::Spanned<u64>>,
     text_bytes: Option<toml::Spanned<u64>>,
     readers: Option<toml::Spanned<u64>>,
@@ -136,6 +138,7 @@ struct Rule {
     filter: Arc<str>,
     snaplen: u32,
     share: Share,
+    prefers_slow: bool,
     limits: Limits,
     readers: usize,
     memory: usize,
@@ -157,6 +160,8 @@ enum Share {
 pub struct Policy {
     rules: Vec<Rule>,
     captures: Vec<Capture>,
+    /// Interfaces that rules name, each with its place in the file.
+    named: Vec<(PolicyError, String)>,
 }
 
 /// A process that wants to read.
@@ -273,6 +278,33 @@ impl Reading<'_> {
         })
     }
 
+    fn share(&self, given: Option<&toml::Spanned<String>>) -> Result<Share, PolicyError> {
+        let Some(given) = given else { return Ok(Share::User) };
+        match given.get_ref().as_str() {
+            "user" => Ok(Share::User),
+            "group" => Ok(Share::Group),
+            "process" => Ok(Share::Process),
+            "everyone" => Ok(Share::Everyone),
+            other => {
+                let problem =
+                    format!("share is {other:?}, expected user, group, process or everyone");
+                Err(self.error(given.span(), problem))
+            }
+        }
+    }
+
+    fn prefers_slow(&self, given: Option<&toml::Spanned<String>>) -> Result<bool, PolicyError> {
+        let Some(given) = given else { return Ok(false) };
+        match given.get_ref().as_str() {
+            "fast" => Ok(false),
+            "slow" => Ok(true),
+            other => {
+                let problem = format!("prefer is {other:?}, expected fast or slow");
+                Err(self.error(given.span(), problem))
+            }
+        }
+    }
+
     fn rule(&self, entry: &toml::Spanned<Entry>, check: &Check<'_>) -> Result<Rule, PolicyError> {
         let (at, entry) = (entry.span(), entry.get_ref());
         if entry.users.is_empty() && entry.groups.is_empty() {
@@ -284,8 +316,11 @@ impl Reading<'_> {
             entry.groups.iter().map(|id| self.id(id, "group", |name| self.names.group(name)));
         let groups: BTreeSet<u32> = groups.collect::<Result<_, _>>()?;
         users.extend(groups.iter().flat_map(|&group| self.names.members(group)));
+        let interfaces = entry.interfaces.as_ref();
+        let interfaces: Option<Vec<String>> =
+            interfaces.map(|all| all.iter().map(|name| name.get_ref().clone()).collect());
         if let Some(filter) = &entry.filter {
-            check(filter.get_ref(), entry.interfaces.as_deref()).map_err(|problem| {
+            check(filter.get_ref(), interfaces.as_deref()).map_err(|problem| {
                 self.error(filter.span(), format!("the filter is wrong: {problem}"))
             })?;
         }
@@ -298,17 +333,7 @@ impl Reading<'_> {
                 return Err(self.error(given.span(), problem));
             }
         };
-        let share = match entry.share.as_ref().map(|share| (share.get_ref().as_str(), share)) {
-            None | Some(("user", _)) => Share::User,
-            Some(("group", _)) => Share::Group,
-            Some(("process", _)) => Share::Process,
-            Some(("everyone", _)) => Share::Everyone,
-            Some((other, share)) => {
-                let problem =
-                    format!("share is {other:?}, expected user, group, process or everyone");
-                return Err(self.error(share.span(), problem));
-            }
-        };
+        let share = self.share(entry.share.as_ref())?;
         let defaults = Limits::default();
         let limits = Limits {
             texts: self.number(entry.texts.as_ref(), "texts", 1..=10_000, defaults.texts)?,
@@ -333,10 +358,11 @@ impl Reading<'_> {
         Ok(Rule {
             users,
             groups,
-            interfaces: entry.interfaces.clone(),
+            interfaces,
             filter: entry.filter.as_ref().map_or("", |filter| filter.get_ref().trim()).into(),
             snaplen,
             share,
+            prefers_slow: self.prefers_slow(entry.prefer.as_ref())?,
             limits,
             readers: self.number(entry.readers.as_ref(), "readers", 1..=most, MAX_OF_USER)?,
             memory: mib << 20,
@@ -367,7 +393,23 @@ impl Policy {
         }
         let rules = parsed.rule.iter().map(|entry| reading.rule(entry, check));
         let rules = rules.collect::<Result<_, _>>()?;
-        Ok(Policy { rules, captures: reading.captures(&parsed.capture)? })
+        let all = parsed.rule.iter().filter_map(|entry| entry.get_ref().interfaces.as_ref());
+        let named = all.flatten().map(|name| {
+            let problem = format!(
+                "there is no interface {:?} now: the rule has no effect until this service captures one of this name",
+                name.get_ref()
+            );
+            (reading.error(name.span(), problem), name.get_ref().clone())
+        });
+        let named = named.collect();
+        Ok(Policy { rules, captures: reading.captures(&parsed.capture)?, named })
+    }
+
+    /// A remark for each interface in a rule that `is_there` does not know. It is no error, because an interface may
+    /// appear later.
+    pub fn missing(&self, is_there: impl Fn(&str) -> bool) -> Vec<&PolicyError> {
+        let missing = self.named.iter().filter(|(_, name)| !is_there(name));
+        missing.map(|(remark, _)| remark).collect()
     }
 
     /// The captures that the service should have; none, if the file has only rules.
@@ -414,7 +456,8 @@ impl Rule {
             )?),
             Share::Everyone => Sharing::Everyone,
         };
-        let group = Group { sharing, filter: Arc::clone(&self.filter), snaplen: self.snaplen };
+        let (filter, snaplen) = (Arc::clone(&self.filter), self.snaplen);
+        let group = Group { sharing, filter, snaplen, prefers_slow: self.prefers_slow };
         let (limits, readers, memory) = (self.limits, self.readers, self.memory);
         let (opens, user_memory, compile) = (self.opens.clone(), self.user_memory, self.compile);
         Ok(Terms { group, limits, readers, memory, opens, user_memory, compile })
@@ -425,7 +468,8 @@ impl Terms {
     /// The terms of a user without a rule: root, and the user of the service.
     pub fn of_user(user: u32) -> Terms {
         let (filter, snaplen) = (Arc::from(""), fyke_capture::DEFAULT_SNAPLEN);
-        let group = Group { sharing: Sharing::User(user), filter, snaplen };
+        let sharing = Sharing::User(user);
+        let group = Group { sharing, filter, snaplen, prefers_slow: false };
         let readers = if user == 0 { MAX_READERS } else { MAX_OF_USER };
         let (limits, memory) = (Limits::default(), PACKET_BYTES);
         let user_memory = if user == 0 { 4 * USER_BYTES } else { USER_BYTES };
@@ -485,6 +529,18 @@ mod tests {
     }
 
     #[test]
+    fn an_interface_that_is_not_there_is_a_remark_with_its_line() {
+        let text =
+            "[[rule]]\nusers = [1]\ninterfaces = [\"eth0\",\n\"etth1\"]\n[[rule]]\nusers = [2]\n";
+        let policy = read(text).unwrap();
+        let missing = policy.missing(|name| name == "eth0");
+        let all: Vec<_> = missing.iter().map(ToString::to_string).collect();
+        assert_eq!(all.len(), 1, "{all:?}");
+        assert!(all[0].starts_with("p.toml:4: there is no interface \"etth1\" now"), "{all:?}");
+        assert!(policy.missing(|_| true).is_empty());
+    }
+
+    #[test]
     fn a_wrong_policy_names_the_line_and_the_problem() {
         let two_lines = "# a comment\n\n";
         for (text, line, problem) in [
@@ -498,6 +554,11 @@ mod tests {
                 "[[rule]]\nusers = [1]\nshare = \"all\"",
                 3,
                 "expected user, group, process or everyone",
+            ),
+            (
+                "[[rule]]\nusers = [1]\nprefer = \"all\"",
+                3,
+                "prefer is \"all\", expected fast or slow",
             ),
             ("[[rule]]\nusers = [1]\nreaders = 1000", 3, "readers is 1000, expected 1 to 256"),
             ("[[rule]]\nusers = [1]\nmemory_mib = 0", 3, "memory_mib is 0, expected 1 to 1024"),

@@ -9,7 +9,7 @@ use crate::message::Counts;
 use fyke_capture::Interface;
 use fyke_frame::{Batch, Frame, Mask};
 use fyke_ring::protocol::Words;
-use fyke_ring::{Index, Mark, Memory, RingError, Waker};
+use fyke_ring::{Held, Index, Mark, Memory, RingError, Waker};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
@@ -698,11 +698,12 @@ impl Table {
 
     /// Stores a frame, known by its batch and its index there, for a reader.
     fn give(&mut self, reader: u64, at: (u64, usize), frame: &Frame<'_>, mark: Mark) -> bool {
+        let (held, is_full) = self.held(reader);
         let Some(one) = self.readers.get_mut(&reader) else { return false };
         let Some(shared) = self.groups.get_mut(one.at) else { return false };
         let mut frame = *frame;
         frame.data = &frame.data[..frame.data.len().min(one.snaplen)];
-        let place = shared.buffer.place(at, &frame);
+        let place = (!is_full).then(|| shared.buffer.place(at, &frame, held)).flatten();
         match &place {
             Some(placed) => {
                 one.index.push_as(0, placed, mark);
@@ -716,6 +717,20 @@ impl Table {
             }
         }
         place.is_some()
+    }
+
+    /// If the group of a reader prefers slow ones: the frames that its readers still need, and true if this one has no
+    /// room for another. Cost: O(readers) for a frame.
+    fn held(&self, reader: u64) -> (Held, bool) {
+        let own = self.readers.get(&reader).filter(|one| one.group.prefers_slow);
+        let Some(at) = own.map(|one| one.at) else { return (Held::Nothing, false) };
+        let mut all = (Held::Nothing, false);
+        for (number, one) in self.readers.iter().filter(|(_, one)| one.at == at && !one.is_closed) {
+            let Some(waker) = &one.waker else { continue };
+            let (held, is_full) = waker.held(&one.index);
+            all = (all.0.and(held), all.1 || (is_full && *number == reader));
+        }
+        all
     }
 
     /// Closes the indices of all readers, except those that are kept; returns their last counts.

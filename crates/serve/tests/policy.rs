@@ -210,3 +210,43 @@ fn memory_and_the_time_of_compiling_have_limits() {
     assert_eq!(ports(&mut reader), [0_u16; 0]);
     assert!(counts(&one).rejected == 1, "a refused edit has changed nothing");
 }
+
+/// Sends more than a packet buffer holds to a reader that reads nothing; returns the frames that it read at the end,
+/// lost, and did not get for want of room. `None` if it was stopped for so long that it may be passed over.
+fn stopped_reader(prefer: &str) -> Option<(u64, u64, u64)> {
+    const BATCHES: u64 = 8;
+    let user = rustix::process::geteuid().as_raw();
+    let rule = format!("[[rule]]\nusers = [{user}]\nmemory_mib = 1\nprefer = \"{prefer}\"\n");
+    let mut world = World::with(policy(&rule));
+    let (slow, fast) = (world.connect(), world.connect());
+    let mut reader = slow.buffers(vec![text(1, "")], 0).unwrap();
+    let mut other = fast.buffers(vec![text(1, "")], 0).unwrap();
+    let began = std::time::Instant::now();
+    for _ in 0..BATCHES {
+        world.send_frames((0..200).map(|_| vec![0; 1_000]).collect());
+        ports(&mut other);
+    }
+    let is_short = began.elapsed() < fyke_ring::publish::HOLD_LIMIT * 3 / 4;
+    let sent = BATCHES * 200;
+    for (reader, connection) in [(&mut reader, &slow), (&mut other, &fast)] {
+        ports(reader);
+        let refused = counts(connection).refused;
+        assert_eq!((refused, reader.read() + reader.lost()), (reader.refused(), sent - refused));
+    }
+    // It has read, so there is room again.
+    world.send(&[7]);
+    assert_eq!((ports(&mut reader), ports(&mut other)), (vec![7], vec![7]));
+    is_short.then(|| (reader.read() - 1, reader.lost(), reader.refused()))
+}
+
+#[test]
+fn a_slow_reader_loses_nothing_that_it_has_if_its_rule_prefers_it() {
+    let mut results = (0..50).filter_map(|_| stopped_reader("slow"));
+    let (read, lost, refused) = results.next().expect("a run within the limit of a hold");
+    assert_eq!((lost, read + refused), (0, 1_600));
+    assert!(refused > 0 && read > 900, "{read} {refused}");
+    let mut results = (0..50).filter_map(|_| stopped_reader("fast"));
+    let (read, lost, refused) = results.next().expect("a run within the limit of a hold");
+    assert_eq!((refused, read + lost), (0, 1_600));
+    assert!(lost > 0, "{read} {lost}");
+}

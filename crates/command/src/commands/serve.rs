@@ -53,6 +53,7 @@ pub fn run(args: ServeArgs) -> Result<(), Failure> {
     manager.discard_others()?;
     let services: Vec<_> = captures.iter().map(|one| Arc::clone(&one.service)).collect();
     let policy = policy(&args, &text, &services)?;
+    let interfaces = Interfaces::now(&services);
     captures.iter_mut().try_for_each(|one| one.prepare(&policy, args.count_all))?;
     let doors = if args.no_control { Doors::Closed } else { Doors::Filters };
     // All captures are of the same graph.
@@ -64,6 +65,7 @@ pub fn run(args: ServeArgs) -> Result<(), Failure> {
     let several = captures.len() > 1;
     let logs = captures.iter().map(|one| Log::new(several.then(|| one.name.clone())));
     let logs: Vec<Log> = logs.collect();
+    interfaces.remark(&policy, &Log::new(None));
     let links: Vec<String> = captures.iter().map(Capture::link).collect();
     let started = captures.into_iter().zip(&logs).map(|(one, log)| one.start(policy.clone(), log));
     let (running, kept): (Vec<Running>, Vec<Kept>) =
@@ -83,9 +85,29 @@ pub fn run(args: ServeArgs) -> Result<(), Failure> {
     }
     manager.ready()?;
     kept.iter().zip(&logs).for_each(|(kept, log)| kept.report(log));
-    let stop = signals(args, listed, manager.is_there(), &running)?;
+    let stop = signals((args, listed, interfaces), manager.is_there(), &running)?;
     let ended = run_all(running, &stop);
     close(ended, &logs)
+}
+
+/// The interfaces of the system when the service started; without rights it cannot look again.
+struct Interfaces(Vec<String>);
+
+impl Interfaces {
+    fn now(services: &[Arc<Service>]) -> Interfaces {
+        let own = services.iter().filter_map(|one| Some(one.interface()?.name.clone()));
+        let all = fyke_capture::interfaces_available().unwrap_or_default();
+        Interfaces(own.chain(all.into_iter().map(|one| one.name)).collect())
+    }
+
+    /// Reports interfaces in rules that are not there: the rule may be for one that appears later, or its name wrong.
+    fn remark(&self, policy: &Policy, log: &Log) {
+        for remark in policy.missing(|name| self.0.iter().any(|one| one == name)) {
+            let fields =
+                json!({"file": remark.file, "line": remark.line, "reason": remark.problem});
+            log.say("policy_remark", fields, &format!("fyke: {remark}"));
+        }
+    }
 }
 
 /// Opens the captures in their order.
@@ -114,8 +136,7 @@ fn live(running: &[Running], links: &[String]) -> Live {
 
 /// Listens to the signals that end the service, reload its policy, or ask for the counts.
 fn signals(
-    args: ServeArgs,
-    listed: Vec<policy::Capture>,
+    (args, listed, interfaces): (ServeArgs, Vec<policy::Capture>, Interfaces),
     is_managed: bool,
     running: &[Running],
 ) -> Result<Arc<AtomicBool>, Failure> {
@@ -139,7 +160,8 @@ fn signals(
                 let all = set.iter().map(|set| set(policy.clone()));
                 all.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
             };
-            stop_or_reload(move || reload(&args, &services, &listed, &set, &log))?
+            let known = (listed, interfaces);
+            stop_or_reload(move || reload(&args, &services, &known, &set, &log))?
         }
     };
     report_on_signal(move || {
@@ -226,13 +248,13 @@ fn policy(args: &ServeArgs, text: &str, services: &[Arc<Service>]) -> Result<Pol
 fn reload(
     args: &ServeArgs,
     services: &[Arc<Service>],
-    listed: &[policy::Capture],
+    (listed, interfaces): &(Vec<policy::Capture>, Interfaces),
     set: &impl Fn(Policy) -> (usize, usize),
     log: &Log,
 ) {
     let Some(path) = &args.config else { return };
     let read = text_of(path).and_then(|text| policy(args, &text, services));
-    let read = read.and_then(|policy| match policy.captures() == listed {
+    let read = read.and_then(|policy| match policy.captures() == &listed[..] {
         true => Ok(policy),
         false => Err(Failure::Usage(format!(
             "{}: the captures have changed; restart the service to have them",
@@ -241,6 +263,7 @@ fn reload(
     });
     match read {
         Ok(policy) => {
+            interfaces.remark(&policy, log);
             let (stay, ended) = set(policy);
             let text = format!(
                 "fyke: the policy has been read again: {stay} readers stay, {ended} are ended"

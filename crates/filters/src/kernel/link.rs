@@ -9,7 +9,7 @@ use fyke_filter::Options;
 use fyke_frame::LinkType;
 use fyke_kernel::{
     AttachError, ByHand, KernelEditError, KernelPassId, Mirror, PacketSocket, Prepared, RowsView,
-    Space, Tuner,
+    Sharing, Space, Tuner,
 };
 use fyke_pass::{Edit, FilterId, LoweredFilter, PassId, PassSet};
 use std::collections::{BTreeMap, HashMap};
@@ -93,6 +93,11 @@ impl LinkFilters {
 
     pub fn link(&self) -> LinkType {
         self.passes.link()
+    }
+
+    /// Sets when texts share tables, from the next edit on.
+    pub fn set_sharing(&mut self, sharing: Sharing) {
+        self.mirror.set_sharing(sharing);
     }
 
     /// Adds the texts that are in force on other link types.

@@ -10,7 +10,7 @@ use crate::received;
 use fyke_filter::scoped::Part;
 use fyke_frame::{Batch, LinkType, Mask};
 use fyke_pass::{FilterId, MatchMode, Matches, Reader};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -21,8 +21,8 @@ struct LinkReader {
     passes: Reader,
     /// True if there are filters and none of them fits the link type.
     unfit: bool,
-    /// Numbers of the filters, if all that accept a frame are reported.
-    numbers: HashMap<FilterId, u64>,
+    /// Numbers of the filters in the order of their ids, if all that accept a frame are reported.
+    numbers: Vec<(FilterId, u64)>,
     /// Snap lengths, while a filter has one.
     cuts: Option<Cuts>,
 }
@@ -83,8 +83,11 @@ impl FilterReader {
         let Some((matches, one)) = self.matches.as_ref().zip(self.links.get(self.current)) else {
             return;
         };
-        let numbers = matches.of(index).filter_map(|found| one.numbers.get(&found.filter?));
-        for &number in numbers {
+        let number = |filter: FilterId| {
+            let found = one.numbers.binary_search_by_key(&filter, |(filter, _)| *filter).ok()?;
+            Some(one.numbers[found].1)
+        };
+        for number in matches.of(index).filter_map(|found| number(found.filter?)) {
             if into.last() != Some(&number) {
                 into.push(number);
             }
@@ -228,7 +231,7 @@ impl FilterReader {
         if let Some(index) = self.links.iter().position(|known| known.link == link) {
             return Ok(index);
         }
-        let (passes, numbers) = (self.shared.reader(link)?, HashMap::new());
+        let (passes, numbers) = (self.shared.reader(link)?, Vec::new());
         let mut one = LinkReader { link, passes, unfit: false, numbers, cuts: None };
         let listed = self.needs_list().then(|| lock(&self.shared.listed));
         let _revealing = lock(&self.shared.revealing);
@@ -245,7 +248,9 @@ impl LinkReader {
         let filters = listed.and_then(|all| all.links.iter().find(|one| one.link == self.link));
         if let Some(filters) = filters {
             self.cuts = listed.and_then(|all| Cuts::refresh(self.cuts.take(), self.link, all));
-            self.numbers = filters.ids.iter().map(|(&number, &filter)| (filter, number)).collect();
+            let ids = filters.ids.iter();
+            self.numbers = ids.map(|(&number, &filter)| (filter, number)).collect();
+            self.numbers.sort_unstable();
         }
         self.unfit = self.passes.is_empty() && shared.filtered.load(Ordering::Relaxed);
     }

@@ -113,6 +113,8 @@ pub(super) struct Shared {
     asked: AtomicU64,
     /// Value of `asked` that the last snapshot answers.
     answered: AtomicU64,
+    /// True while the published counts may be old, because no frame comes.
+    rests: AtomicBool,
     /// Ends the wait of the packet loop for frames; `None` if the system refused it, and then waits are short.
     pub bell: Option<Bell>,
 }
@@ -175,7 +177,7 @@ impl Shared {
 
     /// True if a snapshot is due: one atomic load and a comparison if none was requested.
     pub fn is_asked(&self) -> bool {
-        self.asked() != self.answered.load(Ordering::Relaxed)
+        self.asked() != self.answered()
             && lock(&self.view).not_before.is_none_or(|time| time <= Instant::now())
     }
 
@@ -184,9 +186,19 @@ impl Shared {
         self.waiting.load(Ordering::Acquire) || self.is_asked()
     }
 
+    /// Notes that the published counts may be old from now on, or not.
+    pub fn rest(&self, rests: bool) {
+        self.rests.store(rests, Ordering::Release);
+    }
+
     /// Number of snapshots requested so far.
     pub fn asked(&self) -> u64 {
         self.asked.load(Ordering::Acquire)
+    }
+
+    /// Number of snapshots requested before the last one began.
+    pub fn answered(&self) -> u64 {
+        self.answered.load(Ordering::Relaxed)
     }
 
     /// Publishes the counts. For a snapshot, `snapshot` has the time that it took, so that snapshots take a small share
@@ -738,7 +750,10 @@ impl GraphHandle {
 
     /// The counts, at most a tenth of a second old.
     pub fn view(&self) -> GraphView {
-        let view = lock(&self.shared.view).last.clone();
+        let view = match self.shared.rests.load(Ordering::Acquire) {
+            true => self.shared.snapshot(Duration::ZERO),
+            false => lock(&self.shared.view).last.clone(),
+        };
         (*view).clone()
     }
 

@@ -79,6 +79,11 @@ impl KernelPasses {
         self.tier.active
     }
 
+    /// True if a specialised program evaluates a pass.
+    pub(crate) fn covers(&self, id: KernelPassId) -> bool {
+        self.tier.active && self.tier.members.contains_key(&id)
+    }
+
     pub(crate) fn counts_rejected(&self) -> bool {
         self.memory.get(offset_of!(Control, flags)) & FLAG_COUNT_REJECTED != 0
     }

@@ -12,7 +12,7 @@
 
 use super::texts::{self, Text, Texts};
 use super::{Key, Listed, Made, Mirror, Rowed, SET_PARAM, Subject, retire_group};
-use crate::collapse::{self, Candidate, SHARED_FROM, THRESHOLD};
+use crate::collapse::{self, Candidate, SHARED_FROM, Sharing, THRESHOLD};
 use crate::error::KernelEditError;
 use crate::passes::{KernelPassId, KernelPasses, List, NewPass, Splice};
 use fyke_pass::{Draft, FilterId, Instruction, Opcode, PassId, PassSet};
@@ -20,8 +20,6 @@ use std::collections::{HashMap, HashSet};
 
 /// Most passes of an edit that is applied in this way.
 const MOST_TOUCHED: usize = 1_024;
-/// A table with fewer rows costs more than it saves.
-const FEWEST_ROWS: usize = THRESHOLD / 2;
 
 /// An edit of few passes, with its resources allocated.
 #[derive(Debug, Default)]
@@ -119,7 +117,7 @@ impl Mirror {
         let is_short = incremental.short_limits != (0, 0);
         let in_short = |at: usize| is_short && text(&fresh[at]).and_then(Text::code).is_none();
         let mut grouped = vec![false; fresh.len()];
-        for group in collapse::collapse(&fresh) {
+        for group in collapse::collapse(&fresh, Sharing::Late) {
             if group.filter.is_none() {
                 continue;
             }
@@ -202,15 +200,19 @@ impl Mirror {
         }
         let unindexed = self.unindexed + unindexed - gone;
         let left = |(number, change): (&u32, &i64)| {
-            self.groups.get(number).map_or(0, |group| group.passes) as i64 + change
+            let group = self.groups.get(number);
+            let is_shared = group.is_some_and(|group| group.filter.is_none());
+            let least = if is_shared { self.sharing.least() } else { THRESHOLD };
+            (group.map_or(0, |group| group.passes) as i64 + change, least / 2)
         };
-        let left: Vec<i64> = rows.iter().map(left).collect();
-        gone += left.iter().filter(|&&left| left == 0).count();
+        let left: Vec<(i64, usize)> = rows.iter().map(left).collect();
+        gone += left.iter().filter(|(left, _)| *left == 0).count();
         let texts = incremental.gone_texts.iter().map(|&filter| Subject::Text(filter));
         gone += texts.filter(|text| self.main.contains_key(text)).count();
-        unindexed > self.unindexed_at_last_search + THRESHOLD.max(self.unindexed_at_last_search / 4)
-            || (unindexed > SHARED_FROM && self.unindexed_at_last_search <= SHARED_FROM)
-            || left.iter().any(|left| (1..FEWEST_ROWS as i64).contains(left))
+        let last = self.unindexed_at_last_search;
+        unindexed > last + self.sharing.step().max(last / 4)
+            || (unindexed > SHARED_FROM && last <= SHARED_FROM)
+            || left.iter().any(|(left, fewest)| (1..*fewest as i64).contains(left))
             // A list that becomes empty must do so in one step.
             || gone == self.main.len() + incremental.main.len()
     }
@@ -349,6 +351,7 @@ impl Incremental {
                     filter: new.filter,
                     class: class_of(new.filter),
                     instructions: new.instructions,
+                    is_generated: false,
                 }),
                 (None, None) => {}
             }

@@ -102,8 +102,8 @@ impl Node for Ids {
     fn counters(&self) -> Vec<Counter> {
         let Counters { judged, fragments, damaged, other, flows, forgotten, .. } =
             self.engine.counters();
-        let Counters { messages, matches, alerts, held_back, silent, limited, suspended, .. } =
-            self.engine.counters();
+        let Counters { messages, matches, alerts, held_back, silent, .. } = self.engine.counters();
+        let Counters { limited, suspended, unjudged, .. } = self.engine.counters();
         let lost = self.eve.as_ref().map_or(0, |(out, _)| out.lost());
         let counts = [
             ("rules", self.engine.rules().len() as u64),
@@ -121,6 +121,7 @@ impl Node for Ids {
             ("silent", silent),
             ("at_a_limit", limited),
             ("suspended", suspended),
+            ("over_budget", unjudged),
             ("lost_lines", lost),
         ];
         counts.map(|(name, count)| Counter::count(name, count)).into()
@@ -194,7 +195,7 @@ fn rules(settings: &Settings) -> Result<RuleFiles, MakeError> {
         _ => Some(Dialect::Snort3),
     };
     let files: Vec<PathBuf> = values(settings, "expression").map(PathBuf::from).collect();
-    let found = RuleFiles::read(&files, dialect, &variables).map_err(|error| {
+    let found = RuleFiles::read(&files, dialect, &variables, &mut |_| ()).map_err(|error| {
         let cause = std::error::Error::source(&error).map(ToString::to_string);
         MakeError::refused("expression", format!("{error}: {}", cause.unwrap_or_default()))
     })?;

@@ -25,6 +25,7 @@ mod suspend;
 mod tags;
 
 pub use budget::{MOST as MOST_WORK, PER_BYTE as WORK_PER_BYTE, PER_FRAME as WORK_PER_FRAME};
+pub use fyke_flow::streams::Policies;
 pub use index::{Armed, Candidates, Index, Payload};
 pub use packet::{End, Packet};
 pub use records::Kinds;
@@ -36,7 +37,7 @@ use crate::rule::Rule;
 use budget::Budget;
 use connections::FLOW_BYTES;
 use flow::{Flow, FlowKey};
-use fyke_flow::streams::{self, Policy, Segment, Streams};
+use fyke_flow::streams::{self, Handling, Policy, Segment, Streams};
 use fyke_flow::{Ageing, Clock, reassembly};
 use fyke_frame::Frame;
 use fyke_frame::walk::{Layers, walk_again};
@@ -197,8 +198,14 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine with rules.
+    /// An engine with rules, for which the older bytes count where segments or fragments overlap.
     pub fn new(rules: Index, limits: Limits) -> Engine {
+        Engine::with_policies(rules, limits, Policies::from(Policy::First))
+    }
+
+    /// An engine with rules and the bytes that count where segments or fragments overlap. Receivers in a VLAN have the
+    /// default of the policies, unless tags are ignored.
+    pub fn with_policies(rules: Index, limits: Limits, policies: Policies) -> Engine {
         let of_streams = streams::Limits {
             connections: limits.flows() + 1,
             bytes: limits.bytes / 8,
@@ -211,10 +218,10 @@ impl Engine {
             flows: Ageing::new(limits.flows()),
             fragments: Some(Box::new(Reassembler::new(
                 reassembly::Limits::default(),
-                Policy::First.into(),
+                policies.clone(),
             ))),
             connections: HashMap::new(),
-            streams: Streams::new(of_streams, Policy::First),
+            streams: Streams::with(of_streams, Handling { policies, ..Handling::default() }),
             clock: Clock::default(),
             counters: Counters::default(),
             thresholds: Thresholds::default(),

@@ -83,13 +83,14 @@ impl Pattern {
         let is_built = self.automaton.get().is_some();
         if ordinary && let Some(automaton) = self.automaton() {
             if !is_built {
-                work.take(automaton.bytes() / 8);
+                work.owe(automaton.bytes() / 8);
             }
             let anchored = if self.flags.anchored { Anchored::Yes } else { Anchored::No };
             let input = Input::new(bytes).range(from..).anchored(anchored).earliest(earliest);
             match automaton.search(&input, work) {
                 Ok(Some((start, end))) => return Found::At(start, end),
                 Ok(None) => return Found::Nothing,
+                Err(()) if work.is_out() => return Found::Limit,
                 Err(()) => {}
             }
         }
@@ -99,7 +100,9 @@ impl Pattern {
     /// Finds the match by backtracking, whether the pattern is regular or not.
     pub fn backtrack(&self, bytes: &[u8], from: usize, work: &mut Work) -> Found {
         let last = if self.flags.anchored { 0 } else { bytes.len() };
-        work.take(last.saturating_sub(from) / 16);
+        if !work.take(1 + last.saturating_sub(from) / 16) {
+            return Found::Limit;
+        }
         let mut engine = Backtracker::new(&self.program, bytes, work);
         for start in from..=last {
             match engine.run(start) {

@@ -17,9 +17,9 @@ const TELL_EVERY: usize = 1 << 10;
 /// The progress of a translation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// So many rules are read.
+    /// The number of rules that are read.
     Read(usize),
-    /// Of the rules that were read, so many are translated.
+    /// The number of rules that are translated, and of those that were read.
     Translated(usize, usize),
 }
 

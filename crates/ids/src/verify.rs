@@ -19,6 +19,8 @@ use crate::work::Work;
 pub const MAX_TRIES: u32 = 20_000;
 /// Most variables, as many as the translator gives a rule.
 const VARIABLES: usize = 16;
+/// Bytes of a search that cost a unit of work.
+const SEARCHED_PER_UNIT: usize = 64;
 /// Most digits of a number without a given length.
 const MAX_DIGITS: usize = 23;
 
@@ -124,7 +126,9 @@ impl Judge<'_, '_> {
             }
             Test::Len(bound) => bound.contains(self.bytes.len() as u64) && self.chain(rest, at),
             Test::Number(bound) => {
-                self.work.take(self.bytes.len() / 16);
+                if !self.work.take(self.bytes.len() / 16) {
+                    return self.is_in_limit();
+                }
                 let number =
                     self.bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
                 bound.contains(number) && self.chain(rest, at)
@@ -133,7 +137,9 @@ impl Judge<'_, '_> {
                 let from = offset + if *relative { at } else { 0 };
                 let text = self.bytes.get(from..).unwrap_or_default();
                 let text = &text[..text.len().min(bytes.unwrap_or(usize::MAX))];
-                self.work.take(text.len() / 4);
+                if !self.work.take(text.len() / 4) {
+                    return self.is_in_limit();
+                }
                 let decoded = decode_base64(text);
                 let mut inner = Judge {
                     bytes: &decoded,
@@ -236,7 +242,10 @@ impl Judge<'_, '_> {
             _ => start.checked_add(len)?,
         };
         let bytes = self.bytes.get(start..end).filter(|bytes| !bytes.is_empty())?;
-        self.work.take(bytes.len() / 16);
+        if !self.work.take(bytes.len() / 16) {
+            self.limited = true;
+            return None;
+        }
         let value = match read.text {
             Some(base) => digits(bytes, base)?,
             None if bytes.len() > 8 => return None,
@@ -317,11 +326,17 @@ impl Content {
         if window.len() < len {
             return None;
         }
+        // As far as there is work for it.
+        let most = work.left().saturating_mul(SEARCHED_PER_UNIT).max(len);
+        let (part, is_cut) = (&window[..window.len().min(most)], window.len() > most);
         let found = match self.nocase {
-            true => self.find_folded(window, work),
-            false => self.finder.find(window),
+            true => self.find_folded(part, work),
+            false => self.finder.find(part),
         };
-        work.take(found.map_or(window.len(), |at| at + len) / 64);
+        work.take(found.map_or(part.len(), |at| at + len) / SEARCHED_PER_UNIT);
+        if is_cut && found.is_none() {
+            work.end();
+        }
         Some(start + found?)
     }
 
@@ -329,14 +344,18 @@ impl Content {
     fn find_folded(&self, window: &[u8], work: &mut Work) -> Option<usize> {
         let len = self.bytes.len();
         let (low, high) = (self.bytes[0], self.bytes[0].to_ascii_uppercase());
-        let mut places = memchr::memchr2_iter(low, high, &window[..window.len() - len + 1]);
-        places.find(|at| {
-            let there = &window[*at..*at + len];
-            let differs = |(own, byte): (&u8, &u8)| !own.eq_ignore_ascii_case(byte);
-            let fit = self.bytes.iter().zip(there).position(differs);
-            !work.take(1 + fit.unwrap_or(len) / 8) || fit.is_none()
-        })
-        .filter(|_| !work.is_out())
+        for at in memchr::memchr2_iter(low, high, &window[..window.len() - len + 1]) {
+            let most = work.left().saturating_mul(8).min(len);
+            let pairs = self.bytes.iter().zip(&window[at..at + most]);
+            let fits = pairs.take_while(|(own, byte)| own.eq_ignore_ascii_case(byte)).count();
+            if fits == len {
+                return Some(at);
+            }
+            if !work.take(1 + fits / 8) {
+                return None;
+            }
+        }
+        None
     }
 
     /// True if some bytes are the content.

@@ -1,8 +1,8 @@
 //! Work of verifications, counted instead of timed, so that the same bytes and rules always come to the same result.
 //!
-//! A unit takes about five nanoseconds: a step of an expression, a test, or a search through 64 bytes. One verification,
-//! which is one rule on one packet, piece of a stream or message, has at most [`MAX_WORK`] units, whatever its tests
-//! are; [`crate::engine`] gives less when all rules together need too much.
+//! A unit takes about five nanoseconds: a step of an expression, a test, or a search through 64 bytes. One
+//! verification, which is one rule on one packet, piece of a stream or message, has at most [`MAX_WORK`] units, whatever
+//! its tests are; [`crate::engine`] gives less when all rules together need too much.
 
 /// Most units of one verification.
 pub const MAX_WORK: u64 = 1 << 20;
@@ -11,7 +11,7 @@ pub const MAX_WORK: u64 = 1 << 20;
 #[derive(Debug)]
 pub struct Work {
     granted: u64,
-    /// Below zero if the last part was larger than what was left.
+    /// Below zero if what was done already has cost more than was left.
     left: i64,
 }
 
@@ -27,11 +27,27 @@ impl Work {
         Work { granted, left: i64::try_from(granted).unwrap_or(i64::MAX) }
     }
 
-    /// Uses units; false if nothing is left.
+    /// Uses units for what is done next; false if there are not enough left, and it must not be done.
     #[inline]
     pub fn take(&mut self, units: usize) -> bool {
+        let units = i64::try_from(units).unwrap_or(i64::MAX);
+        let are_left = self.left > units;
+        if are_left {
+            self.left -= units;
+        } else {
+            self.end();
+        }
+        are_left
+    }
+
+    /// Uses units for what was done already.
+    pub fn owe(&mut self, units: usize) {
         self.left = self.left.saturating_sub(i64::try_from(units).unwrap_or(i64::MAX));
-        self.left > 0
+    }
+
+    /// Uses all that is left.
+    pub fn end(&mut self) {
+        self.left = self.left.min(0);
     }
 
     /// Units that are left.

@@ -15,6 +15,7 @@ use crate::cli::{ChecksumChoice, IdsArgs, RecordKind};
 use alerts::Alerts;
 use anyhow::Context;
 use fyke_capture::{Next, ReadError, Source, SourceStats, wait_for_any};
+use fyke_ids::engine::Policies;
 use fyke_ids::{Checksums, Engine, Index, Kinds, Limits, RuleFiles, eve};
 use live::Live;
 use std::io::Write;
@@ -42,12 +43,13 @@ pub fn run(mut args: IdsArgs) -> Result<(), Failure> {
             "--workers: rules are judged by one thread; omit this option".to_owned(),
         ));
     }
+    let policies = policies(&args)?;
     let rules = rules(&args)?;
     let privileges = Privileges::prepare(&args.privilege, true)?;
     let mut source = open(&args.source, false)?;
     let is_live = args.source.read.is_none();
     let mut run = Run {
-        engine: Engine::new(rules, limits(&args)),
+        engine: Engine::with_policies(rules, limits(&args), policies),
         out: Alerts::open(&args)?,
         after: 0,
         limit: args.count_limit.unwrap_or(u64::MAX),
@@ -106,6 +108,15 @@ fn limits(args: &IdsArgs) -> Limits {
         checksums: checksums(args),
         ..Limits::default()
     }
+}
+
+/// The bytes that count in overlaps: the older ones, but for the policies that are given.
+fn policies(args: &IdsArgs) -> Result<Policies, Failure> {
+    let mut policies = Policies::default();
+    for text in &args.policies {
+        policies.add(text).map_err(|error| Failure::Usage(format!("--policy {error}")))?;
+    }
+    Ok(policies)
 }
 
 /// Prints the pre-filter of the files of rules.

@@ -27,12 +27,10 @@ pub fn run(args: Snort2rulerArgs) -> Result<(), Failure> {
     }
     let variables = variables(&args.rules)?;
     let mut progress = Progress::new();
-    let translation = files::translation(
-        &args.file,
-        dialect(&args.rules),
-        &variables,
-        &mut |step| progress.tell(step),
-    )?;
+    let translation =
+        files::translation(&args.file, dialect(&args.rules), &variables, &mut |step| {
+            progress.tell(step)
+        })?;
     drop(progress);
     let mut out: Box<dyn Write> = Box::new(output());
     if let Some(path) = &args.output {

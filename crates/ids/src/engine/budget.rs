@@ -15,7 +15,7 @@ pub const PER_FRAME: u64 = 4096;
 /// Most units that are saved: 16 verifications that use all they may.
 pub const MOST: u64 = 16 * MAX_WORK;
 /// Fewest units of a verification.
-const FEWEST: u64 = 64;
+const FEWEST: u64 = 16;
 /// Units of an alert, which is written.
 pub const ALERT: u64 = 256;
 
@@ -55,7 +55,7 @@ impl Budget {
         self.used
     }
 
-    /// True if so many candidates are judged with all that each may use.
+    /// True if this number of candidates can be judged with all that each may use.
     pub fn is_ample(&self, candidates: usize) -> bool {
         self.left > (MOST / 2).saturating_add(candidates as u64 * FEWEST).cast_signed()
     }
@@ -80,15 +80,15 @@ impl Budget {
         self.turn = (from + kept) % len;
     }
 
-    /// Begins with a candidate before `rest` others, which uses some units before its verification; false if nothing
-    /// is left.
+    /// Begins with a candidate before `rest` others, which uses some units before its verification; false if there
+    /// are not enough left.
     pub fn next(&mut self, units: u64, rest: usize) -> bool {
         self.rest = rest;
-        let any = self.left > 0;
-        if any {
+        let are_left = self.left > units.cast_signed();
+        if are_left {
             self.spend(units);
         }
-        any
+        are_left
     }
 
     /// The units that a verification of the current candidate may use.

@@ -254,7 +254,10 @@ impl Engine {
             let mut judge = |bytes: &[u8]| {
                 let mut changed = Cow::Borrowed(bytes);
                 for transform in &list.transforms {
-                    work.take(changed.len() / 4);
+                    if !work.take(1 + changed.len() / 4) {
+                        is_limited = true;
+                        return false;
+                    }
                     changed = transform.apply(changed);
                 }
                 let verdict = list.checks.judge(&changed, &mut variables, &mut work);
@@ -274,12 +277,7 @@ impl Engine {
         holds
     }
 
-    /// The candidates, each with the number of those after it.
-fn countdown(rules: &[u32]) -> impl Iterator<Item = (usize, &u32)> {
-    (0..rules.len()).rev().zip(rules)
-}
-
-/// Puts the candidates into the order in which they are judged. If there is little work left for them, those that
+    /// Puts the candidates into the order in which they are judged. If there is little work left for them, those that
     /// are left out for a while go first, then as many as there is no work for.
     fn arrange(&mut self, index: &Index, candidates: &mut Candidates) {
         let Candidates { rules, out, .. } = candidates;

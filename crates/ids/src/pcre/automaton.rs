@@ -70,8 +70,10 @@ impl Automaton {
         let positions = forward.states().len();
         let bytes = forward.memory_usage() + reverse.memory_usage();
         let simulation = PikeVM::new_from_nfa(forward.clone()).ok()?;
-        let lazy = hybrid::regex::Builder::new()
-            .build_from_dfas(lazy(forward, MatchKind::LeftmostFirst)?, lazy(reverse, MatchKind::All)?);
+        let lazy = hybrid::regex::Builder::new().build_from_dfas(
+            lazy(forward, MatchKind::LeftmostFirst)?,
+            lazy(reverse, MatchKind::All)?,
+        );
         let cache = lazy.create_cache();
         let states = States { bytes: cache.memory_usage(), cleared: 0, cache };
         HELD.fetch_add(bytes + states.bytes, Ordering::Relaxed);
@@ -88,7 +90,9 @@ impl Automaton {
     /// # Errors
     /// There is not enough work left for a search by automata.
     pub fn search(&self, input: &Input<'_>, work: &mut Work) -> Result<Option<(usize, usize)>, ()> {
-        work.take(1 + input.get_range().len() / 8);
+        if !work.take(1 + input.get_range().len() / 8) {
+            return Err(());
+        }
         let found = {
             let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
             let cache = &mut states.cache;
@@ -108,7 +112,7 @@ impl Automaton {
         found.or_else(|_| {
             // Too many states.
             let steps = (1 + input.get_range().len()).saturating_mul(self.positions) / 2;
-            if steps > work.left() {
+            if steps >= work.left() {
                 return Err(());
             }
             work.take(steps);
@@ -127,7 +131,7 @@ impl States {
         if before == self.bytes && forgotten == 0 {
             return;
         }
-        work.take((self.bytes.saturating_sub(before) + forgotten) / 4);
+        work.owe((self.bytes.saturating_sub(before) + forgotten) / 4);
         HELD.fetch_add(self.bytes, Ordering::Relaxed);
         if HELD.fetch_sub(before, Ordering::Relaxed) - before > MAX_HELD {
             self.cache = lazy.create_cache();

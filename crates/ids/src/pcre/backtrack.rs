@@ -1,8 +1,8 @@
 //! The backtracking engine: a program made of the syntax tree, run with a stack of its own.
 //!
 //! Invariants: no recursion but into look-around and atomic groups, which the parser bounds in depth; every
-//! instruction costs a unit of work, those over many bytes more, and a search ends when its work is used up. What a branch changed (groups, counters) is
-//! on the stack above the branch and is restored when it is taken.
+//! instruction costs a unit of work, those over many bytes more, and a search ends when its work is used up. What a
+//! branch changed (groups, counters) is on the stack above the branch and is restored when it is taken.
 
 use super::ast::{Kind, Node, Place};
 use crate::work::Work;
@@ -335,9 +335,10 @@ impl<'t> Backtracker<'t> {
         lazy: bool,
     ) -> Result<Option<(usize, usize)>, LimitReached> {
         let rest = &self.text[at..];
-        let rest = &rest[..rest.len().min(max)];
-        let count = rest.iter().position(|byte| !set.contains(*byte)).unwrap_or(rest.len());
         // Eight bytes of a run cost as much as one step.
+        let most = self.work.left().saturating_mul(8);
+        let rest = &rest[..rest.len().min(max).min(most)];
+        let count = rest.iter().position(|byte| !set.contains(*byte)).unwrap_or(rest.len());
         self.take(count / 8)?;
         if count < min {
             return Ok(None);

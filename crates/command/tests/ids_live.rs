@@ -204,3 +204,45 @@ fn counts_and_names_outlive_edits_and_reloads() {
     let drops = text.lines().filter(|line| line.contains("\"action\":\"would drop\""));
     assert_eq!(drops.count(), 3, "{text}");
 }
+
+/// A file of rules that is longer than a request replaces all rules, and every packet is judged meanwhile.
+#[test]
+fn a_long_file_of_rules_is_loaded_while_frames_arrive() {
+    if !inside("a_long_file_of_rules_is_loaded_while_frames_arrive") {
+        return;
+    }
+    veth();
+    let (_folder, at) = folder();
+    let rules = at("my.rules");
+    std::fs::write(&rules, FIVES).unwrap();
+    let running = ids("v1", &rules, &["--checksums", "no"]);
+    let long = "x".repeat(30_000);
+    let rule = |sid: usize| {
+        format!(
+            "alert udp any any -> any any (msg:\"{long}\"; content:\"word {sid}\"; sid:{sid};)\n"
+        )
+    };
+    let more = at("more.rules");
+    let text: String = (1000..1700).map(rule).collect();
+    assert!(text.len() > 20 << 20);
+    std::fs::write(&more, format!("# many rules\n\n{text}{FIVES}\nalert nonsense\n")).unwrap();
+    let loaded = AtomicBool::new(false);
+    let sent = std::thread::scope(|scope| {
+        let sender = scope.spawn(|| {
+            let pause = || std::thread::sleep(std::time::Duration::from_micros(200));
+            send_while(60_000, 100, || {
+                pause();
+                !loaded.load(Ordering::Relaxed)
+            })
+        });
+        let said = running.ctl(&["set", "-F", more.to_str().unwrap()]);
+        loaded.store(true, Ordering::Relaxed);
+        assert!(said.contains("epoch 1"), "{said}");
+        sender.join().unwrap()
+    });
+    running.settle(sent);
+    let said = stopped(running);
+    assert!(said.contains(&format!("{sent} frames: {sent} judged")), "{said}");
+    assert!(said.contains("701 rules, ") && !said.contains("lost"), "{said}");
+    assert_eq!(alerts(rules.parent().unwrap(), [1]), [sent.div_ceil(2)]);
+}

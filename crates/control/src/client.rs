@@ -227,7 +227,8 @@ impl Client {
         }
     }
 
-    /// Sends a request with an open file, for [`Request::Save`], and waits for the answer, as [`Client::call`] does.
+    /// Sends a request with an open file, for [`Request::Save`] and [`Request::Load`], and waits for the answer, as
+    /// [`Client::call`] does.
     ///
     /// # Errors
     /// As for [`Client::call`].

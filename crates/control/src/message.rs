@@ -112,6 +112,9 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         replaces: Option<FileId>,
     },
+    /// Replaces all rules of Snort and Suricata by those of the open file that comes with the request (`SCM_RIGHTS`),
+    /// as one edit: answered by [`Response::Ok`]. A file may be longer than a request.
+    Load,
     /// Pauses the program: frames of interfaces are lost, with the reason `paused`, and files are not read. Answered by
     /// [`Response::Ok`].
     Pause,

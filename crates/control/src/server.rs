@@ -62,6 +62,12 @@ pub trait Controlled: Send + Sync {
         Response::Error { message: message.to_owned() }
     }
 
+    /// Carries a [`Request::Load`] out: reads rules from an open file of the client. Done at low priority.
+    fn load(&self, _file: File, _peer: &Peer) -> Response {
+        let message = "this fyke has no rules of Snort and Suricata; `fyke ids` has";
+        Response::Error { message: message.to_owned() }
+    }
+
     /// True if carrying this out or writing the answer may take longer than a millisecond; it is
     /// then done at low priority. Never true of an edit, which may delay a packet loop.
     fn is_long(&self, request: &Request) -> bool {
@@ -401,7 +407,7 @@ struct ClientThread {
     controlled: Arc<dyn Controlled>,
 }
 
-/// Refusal of a [`Request::Save`] without a file.
+/// Refusal of a [`Request::Save`] or [`Request::Load`] without a file.
 const NO_FILE: &str =
     "no open file came with the request: it is sent with its first byte (SCM_RIGHTS)";
 
@@ -474,8 +480,8 @@ impl ClientThread {
                 self.peer.program = Some(program);
                 Response::Description(self.controlled.describe())
             }
-            Ok(request @ Request::Save { .. }) => match self.reader.take_file() {
-                Some(file) => return self.save(request, file).map(|()| None),
+            Ok(request @ (Request::Save { .. } | Request::Load)) => match self.reader.take_file() {
+                Some(file) => return self.with_file(request, file).map(|()| None),
                 None => Response::Error { message: NO_FILE.to_owned() },
             },
             Ok(Request::Watch { interval_ms }) => return self.watch(interval_ms).map(Some),
@@ -497,9 +503,13 @@ impl ClientThread {
         write_line(&self.stream, &line, ANSWER_LIMIT)
     }
 
-    fn save(&self, request: Request, file: OwnedFd) -> io::Result<()> {
+    fn with_file(&self, request: Request, file: OwnedFd) -> io::Result<()> {
+        let file = File::from(file);
         let line = at_low_priority(&SAVES, || {
-            let response = self.controlled.save(request, File::from(file), &self.peer);
+            let response = match request {
+                Request::Load => self.controlled.load(file, &self.peer),
+                request => self.controlled.save(request, file, &self.peer),
+            };
             serde_json::to_vec(&response).map_err(io::Error::other)
         })?;
         write_line(&self.stream, &line, ANSWER_LIMIT)

@@ -125,6 +125,15 @@ impl<T> List<T> {
         Condition::every([plain, any(&self.negated).negated()])
     }
 
+    /// Number of members, of lists within it, too.
+    fn len(&self) -> usize {
+        let count = |member: &Member<T>| match member {
+            Member::Any | Member::One(_) => 1,
+            Member::List(list) => 1 + list.len(),
+        };
+        self.plain.iter().chain(&self.negated).map(count).sum()
+    }
+
     fn is_any(&self) -> bool {
         self.negated.is_empty()
             && (self.plain.is_empty()
@@ -254,6 +263,11 @@ impl Addresses {
         self.0.is_any()
     }
 
+    /// Number of members, each of which a test compares.
+    pub fn members(&self) -> usize {
+        self.0.len()
+    }
+
     /// The condition, in the pcap language, that one end of a packet (`src` or `dst`) is in the list.
     pub(crate) fn condition(&self, end: &str) -> Condition {
         self.0.condition(&|network| match network {
@@ -372,6 +386,11 @@ impl Ports {
     /// True if every port is in the list.
     pub fn is_any(&self) -> bool {
         self.0.is_any()
+    }
+
+    /// Number of members, each of which a test compares.
+    pub fn members(&self) -> usize {
+        self.0.len()
     }
 
     /// The ports as ranges in order, none touching the next.

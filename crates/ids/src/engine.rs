@@ -8,8 +8,9 @@
 //!
 //! In each step a search finds the rules with a literal that is there, and only those are verified. Invariants: every
 //! packet of IP is judged or counted as a fragment; nothing is judged twice by a rule after it has alerted; memory is
-//! bounded by [`Limits`].
+//! bounded by [`Limits`], and the work of all rules by the bytes that arrive (`budget`).
 
+mod budget;
 mod connections;
 pub mod flow;
 mod group;
@@ -23,6 +24,8 @@ mod sums;
 mod suspend;
 mod tags;
 
+pub use budget::{MOST as MOST_WORK, PER_BYTE as WORK_PER_BYTE, PER_FRAME as WORK_PER_FRAME};
+pub use fyke_flow::streams::Policies;
 pub use index::{Armed, Candidates, Index, Payload};
 pub use packet::{End, Packet};
 pub use records::Kinds;
@@ -31,9 +34,10 @@ pub use sums::Checksums;
 use crate::app::Message;
 use crate::buffer::Application;
 use crate::rule::Rule;
+use budget::Budget;
 use connections::FLOW_BYTES;
 use flow::{Flow, FlowKey};
-use fyke_flow::streams::{self, Policy, Segment, Streams};
+use fyke_flow::streams::{self, Handling, Policy, Segment, Streams};
 use fyke_flow::{Ageing, Clock, reassembly};
 use fyke_frame::Frame;
 use fyke_frame::walk::{Layers, walk_again};
@@ -122,6 +126,10 @@ pub struct Counters {
     pub limited: u64,
     /// Verifications that were left out, because the rule had reached a limit too often.
     pub suspended: u64,
+    /// Verifications that were left out or ended early, because all rules together had no more work left.
+    pub unjudged: u64,
+    /// Units of work of all rules ([`crate::work`]).
+    pub work: u64,
     /// Matches of rules, before limits of alerts.
     pub matches: u64,
     /// Matches that a limit of alerts held back.
@@ -179,6 +187,7 @@ pub struct Engine {
     names: HostNames,
     tags: Tags,
     candidates: Candidates,
+    budget: Budget,
     /// Records that are wanted, and those that were not taken yet.
     wanted: Kinds,
     lines: Vec<String>,
@@ -189,8 +198,14 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine with rules.
+    /// An engine with rules, for which the older bytes count where segments or fragments overlap.
     pub fn new(rules: Index, limits: Limits) -> Engine {
+        Engine::with_policies(rules, limits, Policies::from(Policy::First))
+    }
+
+    /// An engine with rules and the bytes that count where segments or fragments overlap. Receivers in a VLAN have the
+    /// default of the policies, unless tags are ignored.
+    pub fn with_policies(rules: Index, limits: Limits, policies: Policies) -> Engine {
         let of_streams = streams::Limits {
             connections: limits.flows() + 1,
             bytes: limits.bytes / 8,
@@ -203,16 +218,17 @@ impl Engine {
             flows: Ageing::new(limits.flows()),
             fragments: Some(Box::new(Reassembler::new(
                 reassembly::Limits::default(),
-                Policy::First.into(),
+                policies.clone(),
             ))),
             connections: HashMap::new(),
-            streams: Streams::new(of_streams, Policy::First),
+            streams: Streams::with(of_streams, Handling { policies, ..Handling::default() }),
             clock: Clock::default(),
             counters: Counters::default(),
             thresholds: Thresholds::default(),
             names: HostNames::default(),
             tags: Tags::default(),
             candidates: Candidates::default(),
+            budget: Budget::default(),
             wanted: Kinds::default(),
             lines: Vec::new(),
             room: Vec::new(),
@@ -234,7 +250,7 @@ impl Engine {
 
     /// The counters so far.
     pub fn counters(&self) -> Counters {
-        self.counters
+        Counters { work: self.budget.used(), ..self.counters }
     }
 
     /// Counters of the packets that are put together from fragments.
@@ -253,7 +269,7 @@ impl Engine {
     }
 
     /// Adds a rule, in force from the next frame on; one with the same identifier is replaced.
-    pub fn add_rule(&mut self, rule: Rule) {
+    pub fn add_rule(&mut self, rule: Arc<Armed>) {
         // The index is shared only while a frame is judged.
         if let Some(index) = Arc::get_mut(&mut self.rules) {
             index.add(rule);
@@ -272,19 +288,21 @@ impl Engine {
         }
     }
 
-    /// Replaces all rules, from the next frame on. Streams and messages that have begun are judged by the new rules
-    /// with their next bytes.
-    pub fn set_rules(&mut self, rules: Index) {
-        self.rules = Arc::new(rules);
+    /// Replaces all rules, from the next frame on, and returns the old ones, which take time to free. Streams and
+    /// messages that have begun are judged by the new rules with their next bytes.
+    pub fn set_rules(&mut self, rules: Index) -> Arc<Index> {
+        let old = std::mem::replace(&mut self.rules, Arc::new(rules));
         self.flows.retain(|_, flow| {
             flow.iter_mut().for_each(|flow| flow.forget_rules());
             true
         });
+        old
     }
 
     /// Judges a frame.
     pub fn frame(&mut self, frame: &Frame<'_>, give: Give<'_>) {
         self.counters.frames += 1;
+        self.budget.earn(frame.data.len());
         let now_ns = self.clock.advance(frame.timestamp_ns);
         let mut layers = Layers::new();
         walk_again(frame, &mut layers);

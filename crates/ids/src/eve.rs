@@ -323,6 +323,8 @@ pub fn stats(time_ns: u64, counters: &Counters, lost: u64) -> String {
         "verified": counters.verified,
         "at_a_limit": counters.limited,
         "suspended": counters.suspended,
+        "over_budget": counters.unjudged,
+        "work": counters.work,
         "matches": counters.matches,
         "alerts": counters.alerts,
         "held_back": counters.held_back,

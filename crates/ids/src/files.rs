@@ -4,7 +4,7 @@ use crate::compile::Dialect;
 use crate::endpoints::Variables;
 use crate::read::MAX_FILE_BYTES;
 use crate::rule::Rule;
-use crate::translate::Translation;
+use crate::translate::{Tell, Translation};
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -28,7 +28,12 @@ pub fn open(file: &Path) -> io::Result<impl BufRead + use<>> {
         true => Box::new(io::stdin().lock()),
         false => Box::new(std::fs::File::open(file)?),
     };
-    Ok(BufReader::with_capacity(1 << 16, Bounded { from, left: MAX_FILE_BYTES }))
+    Ok(bounded(from))
+}
+
+/// Reads rules from an open file. One over [`MAX_FILE_BYTES`] gives an error when it is read.
+pub fn bounded(from: Box<dyn Read>) -> impl BufRead + use<> {
+    BufReader::with_capacity(1 << 16, Bounded { from, left: MAX_FILE_BYTES })
 }
 
 /// Reads and translates a file of rules.
@@ -39,8 +44,9 @@ pub fn translation(
     file: &Path,
     dialect: Option<Dialect>,
     variables: &Variables,
+    tell: Tell<'_>,
 ) -> Result<Translation, FileError> {
-    let read = open(file).and_then(|from| Translation::read(from, dialect, variables));
+    let read = open(file).and_then(|from| Translation::read(from, dialect, variables, tell));
     read.map_err(|source| FileError { path: file.display().to_string(), source })
 }
 
@@ -85,11 +91,12 @@ impl RuleFiles {
         files: &[PathBuf],
         dialect: Option<Dialect>,
         variables: &Variables,
+        tell: Tell<'_>,
     ) -> Result<RuleFiles, FileError> {
         let mut rules: BTreeMap<(u32, u32), Rule> = BTreeMap::new();
         let mut total = 0;
         for file in files {
-            let translation = translation(file, dialect, variables)?;
+            let translation = translation(file, dialect, variables, tell)?;
             total += translation.total();
             for rule in translation.rules {
                 let id = (rule.gid, rule.sid);

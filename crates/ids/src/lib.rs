@@ -12,6 +12,7 @@
 //! | [`rule`] | a translated rule |
 //! | [`pcre`] | regular expressions |
 //! | [`verify`] | tests on bytes |
+//! | [`work`] | the work that tests may take |
 //! | [`buffer`], [`transform`] | named buffers and their changes |
 //! | [`app`] | messages of HTTP, TLS and DNS |
 //! | [`engine`] | flows, the search for literals, alerts |
@@ -48,6 +49,7 @@ pub mod rule;
 pub mod transform;
 mod translate;
 pub mod verify;
+pub mod work;
 
 pub use compile::Dialect;
 pub use endpoints::Variables;
@@ -56,4 +58,4 @@ pub use error::{Refused, VariableError};
 pub use files::RuleFiles;
 pub use prefilter::{Prefilter, prefilter};
 pub use rule::Rule;
-pub use translate::Translation;
+pub use translate::{Step, Tell, Translation};

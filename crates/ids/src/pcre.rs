@@ -3,28 +3,28 @@
 //! | engine | when | cost |
 //! |---|---|---|
 //! | automata of `regex-automata` | the pattern is regular, and its automaton is of bounded size | O(bytes) |
-//! | backtracking | back references, look-around, atomic groups, `$` before a last line feed | bounded by steps |
+//! | backtracking | back references, look-around, atomic groups, `$` before a last line feed | exponential |
 //!
 //! Both give what PCRE gives: the leftmost match and, of those, the first in the order of the alternatives; a
 //! property test compares them. A pattern that neither can judge exactly (recursion, conditions, callouts, Unicode
-//! properties) is refused. If the backtracking engine reaches its limit, there is no match and the limit is counted,
-//! as PCRE itself does with its match limit.
+//! properties) is refused. If the granted work is used up, there is no match and the limit is counted, as PCRE itself
+//! does with its match limit.
 
 mod ast;
+mod automaton;
 mod backtrack;
 mod hir;
 mod parse;
 #[cfg(test)]
 mod sample;
 
+use crate::work::Work;
 pub use ast::Flags;
 use ast::{Node, Place};
+use automaton::Automaton;
 use backtrack::{Backtracker, LimitReached, Program};
-use regex_automata::{Anchored, Input, meta};
+use regex_automata::{Anchored, Input};
 use std::sync::OnceLock;
-
-/// Largest automaton of a pattern, in bytes.
-const MAX_AUTOMATON_BYTES: usize = 2 << 20;
 
 /// A compiled pattern.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub struct Pattern {
     /// The automaton is wrong for texts that end with a line feed: `$` also matches before it, `^` not after it.
     minds_last_line: bool,
     /// Built when it is first needed; none if the pattern is not regular or too large.
-    automaton: OnceLock<Option<meta::Regex>>,
+    automaton: OnceLock<Option<Automaton>>,
 }
 
 /// Result of a search.
@@ -45,7 +45,7 @@ pub enum Found {
     At(usize, usize),
     /// No match.
     Nothing,
-    /// The limit of steps was reached.
+    /// No work is left.
     Limit,
 }
 
@@ -61,44 +61,49 @@ impl Pattern {
         Ok(Pattern { node, program, flags, minds_last_line, automaton: OnceLock::new() })
     }
 
-    fn automaton(&self) -> Option<&meta::Regex> {
-        let build = || {
-            let hir = hir::translate(&self.node)?;
-            // Without prefilters: with them `.a{1,2}[^a]*` ended too early on `baaba` (regex-automata 0.4.18).
-            let config = meta::Config::new()
-                .nfa_size_limit(Some(MAX_AUTOMATON_BYTES))
-                .hybrid_cache_capacity(1 << 20)
-                .utf8_empty(false)
-                .auto_prefilter(false);
-            meta::Builder::new().configure(config).build_from_hir(&hir).ok()
-        };
-        self.automaton.get_or_init(build).as_ref()
+    fn automaton(&self) -> Option<&Automaton> {
+        self.automaton.get_or_init(|| Automaton::new(&hir::translate(&self.node)?)).as_ref()
     }
 
     /// Finds the first match in `bytes` that begins at `from` or later. Anchors and assertions see all of `bytes`.
-    pub fn find(&self, bytes: &[u8], from: usize) -> Found {
-        if from > bytes.len() {
+    pub fn find(&self, bytes: &[u8], from: usize, work: &mut Work) -> Found {
+        self.search(bytes, from, false, work)
+    }
+
+    /// Finds whether there is a match; its place means nothing.
+    pub fn find_any(&self, bytes: &[u8], work: &mut Work) -> Found {
+        self.search(bytes, 0, true, work)
+    }
+
+    fn search(&self, bytes: &[u8], from: usize, earliest: bool, work: &mut Work) -> Found {
+        if from > bytes.len() || (self.flags.anchored && from > 0) {
             return Found::Nothing;
         }
         let ordinary = !self.minds_last_line || bytes.last() != Some(&b'\n');
+        let is_built = self.automaton.get().is_some();
         if ordinary && let Some(automaton) = self.automaton() {
-            let anchored = if self.flags.anchored { Anchored::Yes } else { Anchored::No };
-            if self.flags.anchored && from > 0 {
-                return Found::Nothing;
+            if !is_built {
+                work.owe(automaton.bytes() / 8);
             }
-            let input = Input::new(bytes).range(from..).anchored(anchored);
-            return match automaton.search(&input) {
-                Some(found) => Found::At(found.start(), found.end()),
-                None => Found::Nothing,
-            };
+            let anchored = if self.flags.anchored { Anchored::Yes } else { Anchored::No };
+            let input = Input::new(bytes).range(from..).anchored(anchored).earliest(earliest);
+            match automaton.search(&input, work) {
+                Ok(Some((start, end))) => return Found::At(start, end),
+                Ok(None) => return Found::Nothing,
+                Err(()) if work.is_out() => return Found::Limit,
+                Err(()) => {}
+            }
         }
-        self.backtrack(bytes, from)
+        self.backtrack(bytes, from, work)
     }
 
     /// Finds the match by backtracking, whether the pattern is regular or not.
-    pub fn backtrack(&self, bytes: &[u8], from: usize) -> Found {
-        let mut engine = Backtracker::new(&self.program, bytes);
+    pub fn backtrack(&self, bytes: &[u8], from: usize, work: &mut Work) -> Found {
         let last = if self.flags.anchored { 0 } else { bytes.len() };
+        if !work.take(1 + last.saturating_sub(from) / 16) {
+            return Found::Limit;
+        }
+        let mut engine = Backtracker::new(&self.program, bytes, work);
         for start in from..=last {
             match engine.run(start) {
                 Ok(Some(end)) => return Found::At(start, end),

@@ -11,7 +11,7 @@ pub use header::{Direction, Header};
 pub use options::RawOption;
 
 use crate::error::Refused;
-use std::io::{self, BufRead};
+use std::io::{self, BufRead, Read};
 
 /// Largest file of rules, in bytes.
 pub const MAX_FILE_BYTES: u64 = 256 << 20;
@@ -185,6 +185,12 @@ impl<R: BufRead> Iterator for Rules<R> {
 pub fn is_rules(text: &str) -> bool {
     let mut lines = text.lines().map(|line| line.trim().as_bytes());
     lines.find(|line| !line.is_empty() && !line.starts_with(b"#")).is_some_and(begins_rule)
+}
+
+/// The same for a file, of which only the beginning is read.
+pub fn begins_with_rules(from: impl Read) -> bool {
+    let from = io::BufReader::new(from.take(MAX_FILE_BYTES));
+    Rules::new(from).next().is_some_and(|rule| rule.is_ok_and(|(_, text)| begins_rule(&text)))
 }
 
 /// True if a line begins with an action and a space.

@@ -257,6 +257,12 @@ pub enum PacketTest {
     },
     /// Offset of the fragment, in units of eight bytes.
     FragmentOffset(Bound),
+    /// Option of IPv4; none for any.
+    IpOption(Option<u8>),
+    /// Largest segment that TCP's option announces.
+    MaxSegment(Bound),
+    /// MTU of ICMPv6's message about a packet that is too big.
+    Mtu(Bound),
 }
 
 /// A comparison of flags.

@@ -11,6 +11,21 @@ use std::io::{self, BufRead};
 /// Most refused rules of which the reasons are kept.
 pub const MAX_REFUSED: usize = 10_000;
 
+/// Rules after which the progress of a translation is told.
+const TELL_EVERY: usize = 1 << 10;
+
+/// The progress of a translation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// The number of rules that are read.
+    Read(usize),
+    /// The number of rules that are translated, and of those that were read.
+    Translated(usize, usize),
+}
+
+/// Receives the progress of a translation.
+pub type Tell<'t> = &'t mut dyn FnMut(Step);
+
 /// The rules of a text. Every rule is either translated or refused.
 #[derive(Debug, Default)]
 pub struct Translation {
@@ -27,11 +42,11 @@ impl Translation {
     /// has the language of the others.
     pub fn new(text: &[u8], dialect: Option<Dialect>, variables: &Variables) -> Translation {
         // A text in memory has no errors.
-        Translation::read(text, dialect, variables).unwrap_or_default()
+        Translation::read(text, dialect, variables, &mut |_| ()).unwrap_or_default()
     }
 
-    /// Translates the text of a source, as [`new`](Self::new) does. Memory: the rules, and the reasons for
-    /// 10,000 others.
+    /// Translates the text of a source, as [`new`](Self::new) does, and tells how far it is now and then. Memory: the
+    /// rules, and the reasons for 10,000 others.
     ///
     /// # Errors
     /// The error of the source.
@@ -39,6 +54,7 @@ impl Translation {
         from: impl BufRead,
         dialect: Option<Dialect>,
         variables: &Variables,
+        tell: Tell<'_>,
     ) -> io::Result<Translation> {
         let mut found = Translation::default();
         let (mut texts, mut languages) = (Vec::new(), Languages::default());
@@ -55,11 +71,19 @@ impl Translation {
                 }
                 Err(refused) => found.refuse(refused),
             }
+            let read = texts.len() + found.refused_count();
+            if read.is_multiple_of(TELL_EVERY) {
+                tell(Step::Read(read));
+            }
         }
         let of_all = dialect.unwrap_or_else(|| languages.most());
         let mut of_rules = Translation::default();
         let mut numbers: HashMap<(u32, u32), (usize, usize)> = HashMap::new();
-        for (line, text) in texts {
+        let all = texts.len();
+        for (done, (line, text)) in texts.into_iter().enumerate() {
+            if done.is_multiple_of(TELL_EVERY) {
+                tell(Step::Translated(done, all));
+            }
             let translated = RawRule::parse(&text, line).and_then(|raw| {
                 let own = dialect.or_else(|| Dialect::of(&raw)).unwrap_or(of_all);
                 translate(&raw, &String::from_utf8_lossy(&text), own, variables)

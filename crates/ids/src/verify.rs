@@ -5,18 +5,22 @@
 //! split into *chains*, each a test that sets the position anew and those that count from it. Only a list with
 //! variables is one chain, because a number that is read at another place may change any later test.
 //!
-//! Cost: one search per content of a chain if all hold at once; at most [`MAX_TRIES`] tests per list. A list that
-//! reaches the limit does not match, and is counted ([`Verdict::Limit`]).
+//! Cost: one search per content of a chain if all hold at once; at most [`MAX_TRIES`] tests per list, and the granted
+//! [`Work`] for all lists of a rule with their searches and expressions. A list that reaches a limit does not match,
+//! and is counted ([`Verdict::Limit`]).
 
 use crate::pcre::Found;
 use crate::rule::{
     ByteJump, ByteMath, ByteTest, Comparison, Content, JumpFrom, List, Pcre, Read, Test, Value,
 };
+use crate::work::Work;
 
 /// Most tests of one list on one buffer.
 pub const MAX_TRIES: u32 = 20_000;
 /// Most variables, as many as the translator gives a rule.
 const VARIABLES: usize = 16;
+/// Bytes of a search that cost a unit of work.
+const SEARCHED_PER_UNIT: usize = 64;
 /// Most digits of a number without a given length.
 const MAX_DIGITS: usize = 23;
 
@@ -69,8 +73,8 @@ impl Checks {
     }
 
     /// Judges a buffer.
-    pub fn judge(&self, bytes: &[u8], variables: &mut Variables) -> Verdict {
-        let mut judge = Judge { bytes, left: MAX_TRIES, limited: false, variables };
+    pub fn judge(&self, bytes: &[u8], variables: &mut Variables, work: &mut Work) -> Verdict {
+        let mut judge = Judge { bytes, left: MAX_TRIES, limited: false, variables, work };
         let alone = self.alone.iter().all(|test| judge.chain(std::slice::from_ref(test), 0));
         let holds = alone && self.chains.iter().all(|chain| judge.chain(chain, 0));
         match (holds, judge.limited) {
@@ -86,6 +90,7 @@ struct Judge<'b, 'v> {
     left: u32,
     limited: bool,
     variables: &'v mut Variables,
+    work: &'v mut Work,
 }
 
 impl Judge<'_, '_> {
@@ -93,7 +98,7 @@ impl Judge<'_, '_> {
     fn chain(&mut self, tests: &[Test], at: usize) -> bool {
         let Some((test, rest)) = tests.split_first() else { return true };
         self.left = self.left.saturating_sub(1);
-        if self.left == 0 {
+        if !self.work.take(1) || self.left == 0 {
             self.limited = true;
             return false;
         }
@@ -121,6 +126,9 @@ impl Judge<'_, '_> {
             }
             Test::Len(bound) => bound.contains(self.bytes.len() as u64) && self.chain(rest, at),
             Test::Number(bound) => {
+                if !self.work.take(self.bytes.len() / 16) {
+                    return self.is_in_limit();
+                }
                 let number =
                     self.bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
                 bound.contains(number) && self.chain(rest, at)
@@ -128,12 +136,17 @@ impl Judge<'_, '_> {
             Test::Base64 { bytes, offset, relative, tests } => {
                 let from = offset + if *relative { at } else { 0 };
                 let text = self.bytes.get(from..).unwrap_or_default();
-                let decoded = decode_base64(&text[..text.len().min(bytes.unwrap_or(usize::MAX))]);
+                let text = &text[..text.len().min(bytes.unwrap_or(usize::MAX))];
+                if !self.work.take(text.len() / 4) {
+                    return self.is_in_limit();
+                }
+                let decoded = decode_base64(text);
                 let mut inner = Judge {
                     bytes: &decoded,
                     left: self.left,
                     limited: false,
                     variables: self.variables,
+                    work: self.work,
                 };
                 let holds = !decoded.is_empty() && inner.chain(tests, 0);
                 (self.left, self.limited) = (inner.left, self.limited | inner.limited);
@@ -160,9 +173,11 @@ impl Judge<'_, '_> {
         };
         let mut start = usize::try_from(first.max(0)).unwrap_or(usize::MAX);
         if content.negated {
-            return content.find(self.bytes, start, end).is_none() && self.chain(rest, at);
+            let found = content.find(self.bytes, start, end, self.work);
+            // After a search that has ended early, the chain ends at the limit.
+            return found.is_none() && self.is_in_limit() && self.chain(rest, at);
         }
-        while let Some(found) = content.find(self.bytes, start, end) {
+        while let Some(found) = content.find(self.bytes, start, end, self.work) {
             if self.chain(rest, found + content.bytes.len()) {
                 return true;
             }
@@ -172,7 +187,14 @@ impl Judge<'_, '_> {
             }
             start = found + 1;
         }
+        self.is_in_limit();
         false
+    }
+
+    /// False if no work is left, which is noted.
+    fn is_in_limit(&mut self) -> bool {
+        self.limited |= self.work.is_out();
+        !self.limited
     }
 
     fn pcre(&mut self, pcre: &Pcre, rest: &[Test], at: usize) -> bool {
@@ -180,9 +202,14 @@ impl Judge<'_, '_> {
         let Some(bytes) = self.bytes.get(base..) else {
             return pcre.negated && self.chain(rest, at);
         };
+        let is_last = pcre.negated || rest.is_empty();
         let mut from = 0;
         loop {
-            match pcre.pattern.find(bytes, from) {
+            let found = match is_last {
+                true => pcre.pattern.find_any(bytes, self.work),
+                false => pcre.pattern.find(bytes, from, self.work),
+            };
+            match found {
                 Found::Limit => {
                     self.limited = true;
                     return false;
@@ -203,7 +230,7 @@ impl Judge<'_, '_> {
     }
 
     /// Reads a number: its value, and the place after it.
-    fn number(&self, read: &Read, at: usize) -> Option<(i64, usize)> {
+    fn number(&mut self, read: &Read, at: usize) -> Option<(i64, usize)> {
         let base = if read.relative { at as i64 } else { 0 };
         let start = usize::try_from(base.checked_add(self.value(read.offset))?).ok()?;
         let len = usize::try_from(self.value(read.len)).ok()?;
@@ -215,6 +242,10 @@ impl Judge<'_, '_> {
             _ => start.checked_add(len)?,
         };
         let bytes = self.bytes.get(start..end).filter(|bytes| !bytes.is_empty())?;
+        if !self.work.take(bytes.len() / 16) {
+            self.limited = true;
+            return None;
+        }
         let value = match read.text {
             Some(base) => digits(bytes, base)?,
             None if bytes.len() > 8 => return None,
@@ -283,8 +314,8 @@ impl Judge<'_, '_> {
 }
 
 impl Content {
-    /// The first place from `start` on at which the content lies before `end`.
-    fn find(&self, bytes: &[u8], start: usize, end: usize) -> Option<usize> {
+    /// The first place from `start` on at which the content lies before `end`; none, too, if no work is left.
+    fn find(&self, bytes: &[u8], start: usize, end: usize, work: &mut Work) -> Option<usize> {
         let window = bytes.get(start..end)?;
         let len = self.bytes.len();
         if self.ends {
@@ -295,13 +326,36 @@ impl Content {
         if window.len() < len {
             return None;
         }
-        if !self.nocase {
-            return Some(start + self.finder.find(window)?);
+        // As far as there is work for it.
+        let most = work.left().saturating_mul(SEARCHED_PER_UNIT).max(len);
+        let (part, is_cut) = (&window[..window.len().min(most)], window.len() > most);
+        let found = match self.nocase {
+            true => self.find_folded(part, work),
+            false => self.finder.find(part),
+        };
+        work.take(found.map_or(part.len(), |at| at + len) / SEARCHED_PER_UNIT);
+        if is_cut && found.is_none() {
+            work.end();
         }
+        Some(start + found?)
+    }
+
+    /// The first place of the content in a window that is not shorter. A place at which many bytes fit costs more work.
+    fn find_folded(&self, window: &[u8], work: &mut Work) -> Option<usize> {
+        let len = self.bytes.len();
         let (low, high) = (self.bytes[0], self.bytes[0].to_ascii_uppercase());
-        let places = memchr::memchr2_iter(low, high, &window[..window.len() - len + 1]);
-        let mut places = places.filter(|at| self.is(&window[*at..*at + len]));
-        places.next().map(|at| start + at)
+        for at in memchr::memchr2_iter(low, high, &window[..window.len() - len + 1]) {
+            let most = work.left().saturating_mul(8).min(len);
+            let pairs = self.bytes.iter().zip(&window[at..at + most]);
+            let fits = pairs.take_while(|(own, byte)| own.eq_ignore_ascii_case(byte)).count();
+            if fits == len {
+                return Some(at);
+            }
+            if !work.take(1 + fits / 8) {
+                return None;
+            }
+        }
+        None
     }
 
     /// True if some bytes are the content.

@@ -70,6 +70,7 @@ fn read(request: &Value, edits: bool) -> Result<Request, String> {
         Request::Edit { .. } if edits => Err(format!("an edit has at most {MAX_CHANGES} changes")),
         Request::Show
         | Request::Save { .. }
+        | Request::Load
         | Request::Hello { .. }
         | Request::Rules { .. }
         | Request::Passes { .. } => Err("a page cannot make this request; use fyke ctl".to_owned()),

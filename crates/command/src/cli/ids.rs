@@ -67,6 +67,11 @@ pub struct IdsArgs {
     /// for packets over 1,500 bytes that were joined before they were captured
     #[arg(long, value_enum, value_name = "WHEN", default_value = "auto")]
     pub checksums: ChecksumChoice,
+    /// Bytes that count where segments of TCP or fragments overlap: first (default), last, bsd, linux, windows,
+    /// solaris, old-linux, vista, hpux10, hpux11, irix, macos; linux@10.0.0.0/8 is for these receivers only; several,
+    /// each with its own --policy
+    #[arg(long = "policy", value_name = "POLICY", action = clap::ArgAction::Append)]
+    pub policies: Vec<String>,
     /// Most memory for flows, with what they hold, in MiB; flows that have ended or got no answer make room first
     #[arg(long, value_name = "MIB", default_value_t = 512)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1 << 20))]

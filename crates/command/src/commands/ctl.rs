@@ -15,6 +15,7 @@ use fyke_control::{CallError, Change, Client, ConnectError, Request, Response, V
 use serde::Serialize;
 use std::collections::HashMap;
 use std::io::Write;
+use std::os::fd::AsFd;
 use std::path::Path;
 
 #[cfg(feature = "top")]
@@ -59,6 +60,11 @@ pub fn run(args: CtlArgs) -> Result<(), Failure> {
         CtlAction::Log { last, full } => {
             shown.full = full;
             Request::Log { last }
+        }
+        CtlAction::Set { expression_file: Some(file), expression }
+            if expression.is_empty() && has_rules(&file) =>
+        {
+            return load(&mut out, args.pid, &file, shown);
         }
         CtlAction::Set { expression_file, expression } => {
             Request::Set { text: text(&expression, expression_file.as_deref())? }
@@ -144,6 +150,22 @@ fn add(args: &AddArgs) -> Result<Request, Failure> {
     let for_ms = args.lifetime.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
     let (name, snaplen) = (args.name.clone(), args.snaplen);
     Ok(Request::Edit { changes: vec![Change::Add { text, name, for_ms, snaplen }] })
+}
+
+/// True if a regular file begins with a rule of Snort or Suricata.
+fn has_rules(file: &Path) -> bool {
+    let is_regular = std::fs::metadata(file).is_ok_and(|data| data.is_file());
+    is_regular && std::fs::File::open(file).is_ok_and(fyke_ids::read::begins_with_rules)
+}
+
+/// Replaces the rules of a running `fyke ids` by those of a file, which may be longer than a request.
+fn load(out: &mut impl Write, pid: Option<u32>, file: &Path, shown: Shown) -> Result<(), Failure> {
+    let cannot = || format!("cannot read the rules from {}", file.display());
+    let open = std::fs::File::open(file).with_context(cannot)?;
+    let mut client = connect(pid)?;
+    client.hello(&program())?;
+    let response = client.call_with(&Request::Load, open.as_fd()).map_err(refused)?;
+    write_response(out, &response, &Target::of(&client), shown)
 }
 
 /// Reads a file or, for `-`, standard input; returns its name for errors, too.

@@ -14,6 +14,9 @@ pub const NO_PASSES: &str = "the passes of this fyke are those of its texts: cal
 pub const NO_PAUSE: &str =
     "this fyke cannot be paused: pause and start are for `fyke dump`, `track`, `demux` and `run`";
 
+/// Refusal of a fyke without rules.
+pub const NO_RULES: &str = "this fyke has no rules of Snort and Suricata; `fyke ids` has";
+
 /// Refusal of a fyke that keeps no frames.
 pub const NO_FRAMES: &str =
     "this fyke keeps no frames: try and why are for `fyke dump`, `track`, `demux` and `run`";

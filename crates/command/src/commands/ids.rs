@@ -9,12 +9,13 @@ mod live;
 use super::privilege::{Doors, Needs, Privileges};
 use super::run::serve;
 use super::signals::{stop_on_signals, stop_or_reload};
-use super::snort2ruler::{dialect, read, variables};
+use super::snort2ruler::{Progress, dialect, read, variables};
 use super::{Failure, graphs, open, output};
 use crate::cli::{ChecksumChoice, IdsArgs, RecordKind};
 use alerts::Alerts;
 use anyhow::Context;
 use fyke_capture::{Next, ReadError, Source, SourceStats, wait_for_any};
+use fyke_ids::engine::Policies;
 use fyke_ids::{Checksums, Engine, Index, Kinds, Limits, RuleFiles, eve};
 use live::Live;
 use std::io::Write;
@@ -24,8 +25,6 @@ use std::time::Duration;
 
 /// Time between two records of the counters, in nanoseconds.
 const STATS_NS: u64 = 10_000_000_000;
-/// Frames after which an edit is made, also within a batch.
-const EDIT_EVERY: usize = 16;
 /// Longest wait for frames or an edit.
 const PATIENCE: Duration = Duration::from_millis(10);
 /// Longest wait for frames of a source that cannot wait for an edit at the same time.
@@ -44,12 +43,13 @@ pub fn run(mut args: IdsArgs) -> Result<(), Failure> {
             "--workers: rules are judged by one thread; omit this option".to_owned(),
         ));
     }
+    let policies = policies(&args)?;
     let rules = rules(&args)?;
     let privileges = Privileges::prepare(&args.privilege, true)?;
     let mut source = open(&args.source, false)?;
     let is_live = args.source.read.is_none();
     let mut run = Run {
-        engine: Engine::new(rules, limits(&args)),
+        engine: Engine::with_policies(rules, limits(&args), policies),
         out: Alerts::open(&args)?,
         after: 0,
         limit: args.count_limit.unwrap_or(u64::MAX),
@@ -66,7 +66,7 @@ pub fn run(mut args: IdsArgs) -> Result<(), Failure> {
         packet: wants(RecordKind::Packet),
     });
     run.stats = wants(RecordKind::Stats).then_some(0);
-    let live = Live::new(source.interfaces(), is_live, &args.rules)?;
+    let live = Live::new(source.interfaces(), is_live, &args.rules, run.engine.rules())?;
     live.publish(&run.engine, &source.stats());
     let doors = if args.no_control { Doors::Closed } else { Doors::Filters };
     let mut needs = Needs::with(doors);
@@ -110,6 +110,15 @@ fn limits(args: &IdsArgs) -> Limits {
     }
 }
 
+/// The bytes that count in overlaps: the older ones, but for the policies that are given.
+fn policies(args: &IdsArgs) -> Result<Policies, Failure> {
+    let mut policies = Policies::default();
+    for text in &args.policies {
+        policies.add(text).map_err(|error| Failure::Usage(format!("--policy {error}")))?;
+    }
+    Ok(policies)
+}
+
 /// Prints the pre-filter of the files of rules.
 fn print_prefilter(args: &IdsArgs) -> Result<(), Failure> {
     let variables = variables(&args.rules)?;
@@ -149,7 +158,10 @@ fn checksums(args: &IdsArgs) -> Checksums {
 /// Reads and translates the files of rules.
 fn rules(args: &IdsArgs) -> Result<Index, Failure> {
     let (variables, dialect) = (variables(&args.rules)?, dialect(&args.rules));
-    let RuleFiles { rules, total, refused } = RuleFiles::read(&args.files, dialect, &variables)?;
+    let mut progress = Progress::new();
+    let RuleFiles { rules, total, refused } =
+        RuleFiles::read(&args.files, dialect, &variables, &mut |step| progress.tell(step))?;
+    drop(progress);
     if rules.is_empty() {
         return Err(Failure::Usage(format!(
             "-S: none of {total} rules can be judged; `fyke snort2ruler` gives the reasons"
@@ -213,10 +225,8 @@ impl Run {
                 Ok(Next::End) => return None,
                 Err(error) => return Some(error),
             };
-            for (number, frame) in batch.frames().iter().enumerate() {
-                if number.is_multiple_of(EDIT_EVERY) {
-                    live.edit_if_wanted(&mut self.engine);
-                }
+            for frame in batch.frames() {
+                live.edit_if_wanted(&mut self.engine);
                 match self.is_over() {
                     true => self.after += 1,
                     false => {
@@ -302,11 +312,12 @@ impl Run {
             );
         }
         note!(
-            "{} rules, {} verifications ({} at a limit{}): {} matches = {} alerts + {} held back + {} silent",
+            "{} rules, {} verifications ({} at a limit{}{}): {} matches = {} alerts + {} held back + {} silent",
             self.engine.rules().len(),
             counters.verified,
             counters.limited,
             if_any(counters.suspended, ", left out for rules at a limit"),
+            if_any(counters.unjudged, ", left out or ended early for all rules together"),
             counters.matches,
             counters.alerts,
             counters.held_back,

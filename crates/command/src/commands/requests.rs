@@ -59,6 +59,7 @@ pub fn handle(texts: &impl Editable, request: Request, peer: Option<&Peer>) -> R
         | Request::Why { .. }
         | Request::Frames { .. }
         | Request::Save { .. } => refused(edits::NO_FRAMES),
+        Request::Load => refused(edits::NO_RULES),
         Request::Stats | Request::Describe | Request::Hello { .. } | Request::Watch { .. } => {
             Response::Stats(texts.stats())
         }

@@ -6,9 +6,10 @@ use super::{Failure, one_line, output};
 use crate::cli::{Language, ReportForm, RuleArgs, Snort2rulerArgs};
 use anyhow::Context;
 use fyke_ids::engine::Armed;
-use fyke_ids::{Dialect, Translation, Variables, files};
-use std::io::{BufWriter, Read, Write};
+use fyke_ids::{Dialect, Step, Translation, Variables, files};
+use std::io::{BufWriter, IsTerminal, Read, Write};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// Runs the command.
 pub fn run(args: Snort2rulerArgs) -> Result<(), Failure> {
@@ -25,7 +26,12 @@ pub fn run(args: Snort2rulerArgs) -> Result<(), Failure> {
         )));
     }
     let variables = variables(&args.rules)?;
-    let translation = files::translation(&args.file, dialect(&args.rules), &variables)?;
+    let mut progress = Progress::new();
+    let translation =
+        files::translation(&args.file, dialect(&args.rules), &variables, &mut |step| {
+            progress.tell(step)
+        })?;
+    drop(progress);
     let mut out: Box<dyn Write> = Box::new(output());
     if let Some(path) = &args.output {
         if is_standard(path) {
@@ -57,6 +63,44 @@ pub fn run(args: Snort2rulerArgs) -> Result<(), Failure> {
     }
     out.flush()?;
     Ok(())
+}
+
+/// A line on a terminal about rules that are being translated, after a moment; it is removed at the end.
+pub struct Progress {
+    next: Instant,
+    is_shown: bool,
+}
+
+impl Progress {
+    const EVERY: Duration = Duration::from_millis(500);
+
+    /// A line that is not shown yet.
+    pub fn new() -> Progress {
+        Progress { next: Instant::now() + Self::EVERY, is_shown: false }
+    }
+
+    /// Shows how far it is.
+    pub fn tell(&mut self, step: Step) {
+        if Instant::now() < self.next || !std::io::stderr().is_terminal() {
+            return;
+        }
+        self.next += Self::EVERY;
+        self.is_shown = true;
+        let text = match step {
+            Step::Read(read) => format!("{read} rules read"),
+            Step::Translated(done, all) => format!("{done} of {all} rules translated"),
+        };
+        // A progress line that cannot be written is no failure.
+        let _ = write!(std::io::stderr(), "\r\x1b[Kfyke: {text}");
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.is_shown {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+    }
 }
 
 /// Reads a file of rules, or standard input.

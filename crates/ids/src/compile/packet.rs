@@ -34,6 +34,9 @@ impl Builder {
                 | "tcp.window"
                 | "fragbits"
                 | "fragoffset"
+                | "ipopts"
+                | "tcp.mss"
+                | "icmpv6.mtu"
         );
         if !known {
             return Ok(false);
@@ -61,6 +64,9 @@ impl Builder {
                 None => PacketTest::Window(word(text)?, false),
             },
             "fragbits" => fragment_bits(text)?,
+            "ipopts" => PacketTest::IpOption(ip_option(text)?),
+            "tcp.mss" => PacketTest::MaxSegment(bound(text, 65_535, ends)?),
+            "icmpv6.mtu" => PacketTest::Mtu(bound(text, u32::MAX.into(), ends)?),
             _ => PacketTest::FragmentOffset(bound(text, 8191, ends)?),
         };
         self.only_packets = Some("headers");
@@ -125,6 +131,23 @@ fn fragment_bits(text: &str) -> Result<PacketTest, String> {
         return Err("no flag is given".to_owned());
     }
     Ok(PacketTest::FragmentBits { value, mode })
+}
+
+/// The number of an option of IPv4; none for any.
+fn ip_option(text: &str) -> Result<Option<u8>, String> {
+    Ok(Some(match &*text.trim().to_ascii_lowercase() {
+        "any" => return Ok(None),
+        "eol" => 0,
+        "nop" => 1,
+        "rr" => 7,
+        "ts" => 68,
+        "sec" => 130,
+        "lsrr" => 131,
+        "esec" => 133,
+        "satid" => 136,
+        "ssrr" => 137,
+        other => return Err(format!("{other} is no option of IPv4")),
+    }))
 }
 
 fn type_of_service(text: &str) -> Result<Bound, String> {

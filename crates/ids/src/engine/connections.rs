@@ -216,6 +216,7 @@ impl Engine {
         let packet = Packet::between(flow.client, flow.server, TCP, self.clock.now_ns());
         for mut piece in pieces {
             let bytes = &room[piece.start..piece.end];
+            self.budget.earn(bytes.len());
             piece.messages = flow.parse(piece.forward, piece.missing, bytes);
             self.judge_piece(&packet, flow, &piece, bytes, &[], give);
         }
@@ -288,6 +289,7 @@ impl Engine {
             let (Some(key), Some(mut flow)) = (key, flow) else { continue };
             let packet = Packet::between(flow.client, flow.server, TCP, time_ns);
             let bytes = &room[piece.start..piece.end];
+            self.budget.earn(bytes.len());
             piece.messages = flow.parse(piece.forward, piece.missing, bytes);
             self.judge_piece(&packet, &mut flow, &piece, bytes, &[], give);
             if let Some(room) = self.flows.peek_mut(&key) {

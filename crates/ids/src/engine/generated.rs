@@ -360,7 +360,8 @@ fn traffic(armed: &Armed, random: &mut Random) -> Result<Traffic, &'static str> 
             for transform in &list.transforms {
                 changed = transform.apply(changed);
             }
-            list.checks.judge(&changed, &mut variables) == Verdict::Match
+            let mut work = crate::work::Work::default();
+            list.checks.judge(&changed, &mut variables, &mut work) == Verdict::Match
         });
         for ((_, list), bytes) in lists {
             let fits = |test: &PacketTest| match test {

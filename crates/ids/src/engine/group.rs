@@ -2,17 +2,21 @@
 //!
 //! One search has all rules that have been there for a while, and a small one those that were added since. An edit
 //! makes only the small one again, so it costs microseconds, however many rules there are. When the small one has
-//! [`MERGE`] rules, another is begun, and a thread makes one search of all; until it is done, nothing waits for it.
+//! [`MERGE`] rules, another is begun, and a thread makes one search of all; until it is done, nothing waits for it. A
+//! rule that is removed is only noted: a search still finds its number, which no rule has any more, until the next
+//! merge.
 
 use super::index::Candidates;
 use fyke_ruler::byte_set::ByteSet;
 use fyke_ruler::gate::Gate;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Most rules in the small search.
-pub const MERGE: usize = 32;
+pub const MERGE: usize = 16;
+/// Rules that are removed before a merge takes them out.
+const MAX_GONE: usize = 256;
 
 /// The bytes that a rule is searched for, and its number.
 type Member = (Arc<Vec<ByteSet>>, u32);
@@ -24,6 +28,8 @@ struct Search {
     /// The rules of each run of the gate.
     owners: Vec<Vec<u32>>,
     members: Vec<Member>,
+    /// Length of the longest run.
+    longest: usize,
 }
 
 impl Search {
@@ -38,26 +44,18 @@ impl Search {
             }
             owners[at].push(*rule);
         }
-        Search { gate: (!runs.is_empty()).then(|| Gate::new(&runs)), owners, members }
+        let longest = runs.iter().map(Vec::len).max().unwrap_or(0);
+        Search { gate: (!runs.is_empty()).then(|| Gate::new(&runs)), owners, members, longest }
     }
 
     fn scan(&self, bytes: &[u8], found: &mut Candidates) {
         if let Some(gate) = &self.gate {
+            found.begin_search();
             gate.scan(bytes, u32::MAX, &mut |run, _| {
-                for rule in &self.owners[run as usize] {
-                    found.add(*rule);
-                }
+                found.add_run(run, &self.owners[run as usize]);
                 u32::MAX
             });
         }
-    }
-
-    /// Removes a rule; the bytes of one that is alone with them are searched for until the next merge.
-    fn remove(&mut self, rule: u32) -> bool {
-        let Some(at) = self.members.iter().position(|(_, own)| *own == rule) else { return false };
-        self.members.swap_remove(at);
-        self.owners.iter_mut().for_each(|owners| owners.retain(|own| *own != rule));
-        true
     }
 }
 
@@ -67,35 +65,33 @@ struct Merging {
     /// In a mutex only so that an engine may move to another thread.
     made: Mutex<Receiver<Search>>,
     /// Takes the searches that the made one replaces, as to free them takes time.
-    replaced: Sender<Vec<Search>>,
+    replaced: Sender<Vec<Arc<Search>>>,
     /// Number of the full searches that are in it.
     full: usize,
-    /// Rules that were removed meanwhile.
-    removed: Vec<u32>,
 }
 
 /// Rules of one kind of buffer.
 #[derive(Debug, Default)]
 pub struct Group {
-    all: Search,
+    all: Arc<Search>,
     /// Searches of [`MERGE`] rules that wait for a merge.
-    full: Vec<Search>,
+    full: Vec<Arc<Search>>,
     recent: Search,
     merging: Option<Merging>,
+    /// Rules that were removed, and that no merge has taken out.
+    gone: HashSet<u32>,
     /// Rules without a run.
     always: Vec<u32>,
-    longest: usize,
 }
 
 impl Group {
     /// A group of these rules.
     pub fn new(members: Vec<(Vec<ByteSet>, u32)>, always: Vec<u32>) -> Group {
-        let longest = members.iter().map(|(run, _)| run.len()).max().unwrap_or(0);
         let members = members.into_iter().map(|(run, rule)| (Arc::new(run), rule)).collect();
-        Group { all: Search::new(members), always, longest, ..Group::default() }
+        Group { all: Arc::new(Search::new(members)), always, ..Group::default() }
     }
 
-    /// Adds the rules with runs that are in some bytes.
+    /// Adds the rules with runs that are in some bytes, and numbers of rules that were removed.
     pub fn scan(&self, bytes: &[u8], found: &mut Candidates) {
         for rule in &self.always {
             found.add(*rule);
@@ -109,48 +105,52 @@ impl Group {
     pub fn add(&mut self, run: Option<Vec<ByteSet>>, rule: u32) {
         self.settle();
         let Some(run) = run else { return self.always.push(rule) };
-        self.longest = self.longest.max(run.len());
         let mut members = std::mem::take(&mut self.recent.members);
         members.push((Arc::new(run), rule));
         self.recent = Search::new(members);
         if self.recent.members.len() >= MERGE {
-            self.full.push(std::mem::take(&mut self.recent));
-            if self.merging.is_none() {
-                self.merge();
-            }
+            self.full.push(Arc::new(std::mem::take(&mut self.recent)));
+            self.merge();
         }
     }
 
     fn searches(&self) -> impl Iterator<Item = &Search> {
-        [&self.all].into_iter().chain(&self.full).chain([&self.recent])
+        let older = [&self.all].into_iter().chain(&self.full);
+        older.map(|search| &**search).chain([&self.recent])
     }
 
-    /// Begins to make one search of all rules but the recent ones; without a thread, it is made at once.
+    /// Begins to make one search of all rules but the recent ones, unless that is being done; without a thread, it is
+    /// made at once.
     fn merge(&mut self) {
-        let members = self.old_members();
-        let ((sender, made), (replaced, old)) = (channel(), channel::<Vec<Search>>());
-        let work = move || {
-            if sender.send(Search::new(members)).is_ok() {
-                // Freed here; without an answer, the group is gone.
-                drop(old.recv());
+        if self.merging.is_some() {
+            return;
+        }
+        let old: Vec<Arc<Search>> = [&self.all].into_iter().chain(&self.full).cloned().collect();
+        let gone = std::mem::take(&mut self.gone);
+        let merged = move || {
+            let members = old.iter().flat_map(|one| &one.members);
+            Search::new(members.filter(|(_, rule)| !gone.contains(rule)).cloned().collect())
+        };
+        let ((sender, made), (replaced, freed)) = (channel(), channel::<Vec<Arc<Search>>>());
+        let work = {
+            let merged = merged.clone();
+            move || {
+                if sender.send(merged()).is_ok() {
+                    // Freed here; without an answer, the group is gone.
+                    drop(freed.recv());
+                }
             }
         };
         match std::thread::Builder::new().name("fyke-ids-merge".to_owned()).spawn(work) {
             Ok(_) => {
                 let (made, full) = (Mutex::new(made), self.full.len());
-                self.merging = Some(Merging { made, replaced, full, removed: Vec::new() });
+                self.merging = Some(Merging { made, replaced, full });
             }
             Err(_) => {
-                self.all = Search::new(self.old_members());
+                self.all = Arc::new(merged());
                 self.full.clear();
             }
         }
-    }
-
-    /// The members of all searches but the recent one.
-    fn old_members(&self) -> Vec<Member> {
-        let searches = [&self.all].into_iter().chain(&self.full);
-        searches.flat_map(|one| one.members.iter().cloned()).collect()
     }
 
     /// Takes a merge that is done, and begins the next one if rules wait for it.
@@ -163,35 +163,33 @@ impl Group {
             Err(TryRecvError::Disconnected) => None,
         };
         let Some(merging) = self.merging.take() else { return };
-        if let Some(mut made) = made {
-            merging.removed.into_iter().for_each(|rule| _ = made.remove(rule));
-            let mut old = vec![std::mem::replace(&mut self.all, made)];
+        if let Some(made) = made {
+            let mut old = vec![std::mem::replace(&mut self.all, Arc::new(made))];
             old.extend(self.full.drain(..merging.full));
             // If the thread is gone, they are freed here.
             let _ = merging.replaced.send(old);
-            let members = self.searches().flat_map(|one| &one.members);
-            self.longest = members.map(|(run, _)| run.len()).max().unwrap_or(0);
         }
         if !self.full.is_empty() {
             self.merge();
         }
     }
 
-    /// Removes a rule, if it is there.
+    /// Removes a rule of the group.
     pub fn remove(&mut self, rule: u32) {
+        let before = (self.always.len(), self.recent.members.len());
         self.always.retain(|own| *own != rule);
-        if self.recent.remove(rule) {
-            return;
-        }
-        let mut older = [&mut self.all].into_iter().chain(&mut self.full);
-        if older.any(|search| search.remove(rule)) {
-            self.merging.iter_mut().for_each(|merging| merging.removed.push(rule));
+        self.recent.members.retain(|(_, own)| *own != rule);
+        if (self.always.len(), self.recent.members.len()) == before {
+            self.gone.insert(rule);
+            if self.gone.len() >= MAX_GONE {
+                self.merge();
+            }
         }
     }
 
     /// Length of the longest run.
     pub fn longest(&self) -> usize {
-        self.longest
+        self.searches().map(|search| search.longest).max().unwrap_or(0)
     }
 
     /// True while a thread makes a search.

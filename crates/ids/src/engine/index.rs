@@ -13,6 +13,7 @@ use crate::transform::Transform;
 use crate::verify::Checks;
 use fyke_ruler::byte_set::ByteSet;
 use fyke_ruler::gate::{MIN_RUN, rarity};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -35,6 +36,8 @@ pub struct Armed {
     pub matches: AtomicU64,
     /// The time for which it is left out, if it reaches limits.
     pub suspension: Suspension,
+    /// Units of work of its tests of headers, flows and names.
+    pub cost: u64,
     /// Order in which rules are judged: those that set names before those that test them.
     pub rank: u8,
 }
@@ -80,6 +83,7 @@ impl Armed {
             anchored,
             matches: AtomicU64::new(0),
             suspension: Suspension::default(),
+            cost: cost(&rule),
             rank,
             rule,
         }
@@ -105,6 +109,29 @@ impl Armed {
                 None => "its header".to_owned(),
             },
         }
+    }
+
+    /// The search that finds the rule, and the bytes that are searched for.
+    fn place(&self) -> (Place, Option<Vec<ByteSet>>) {
+        let lists = &self.rule.lists;
+        let is_needed = |list: &&List| {
+            list.buffer.facts().application.is_some() && list.presence == Presence::Needed
+        };
+        let of_application = lists.iter().find(is_needed);
+        let payload = lists.iter().find(|list| list.buffer == Buffer::Payload);
+        let (buffer, run) = match self.literal() {
+            Some((buffer, run)) => (Some(buffer), Some(run)),
+            None => (of_application.or(payload).map(|list| list.buffer), None),
+        };
+        let place = match buffer {
+            None | Some(Buffer::Payload) if self.of_application => Place::Every,
+            None => Place::Plain,
+            Some(Buffer::Payload) => {
+                Place::Payloads(Payload::ALL.map(|payload| payload.has(&self.rule)))
+            }
+            Some(buffer) => Place::Buffer(buffer),
+        };
+        (place, run)
     }
 
     /// The buffer and the bytes that a search finds the rule by: the rarest [`MAX_SEARCHED`] of its contents.
@@ -138,6 +165,18 @@ impl Armed {
     }
 }
 
+/// Units of work of the tests of a rule that are not about bytes.
+fn cost(rule: &Rule) -> u64 {
+    let header = &rule.header;
+    let members = header.source.members()
+        + header.destination.members()
+        + header.source_ports.members()
+        + header.destination_ports.members();
+    let names: usize = rule.bits.iter().map(|test| test.names.len()).sum();
+    let others = rule.packet.len() + rule.counts.len() + rule.numbers.len();
+    (4 + members / 4 + others + 8 * names) as u64
+}
+
 /// Most bytes that are searched for; the verifier compares the rest.
 const MAX_SEARCHED: usize = 32;
 
@@ -157,29 +196,66 @@ fn searched<'r>(list: &List, content: &'r Content) -> Option<&'r [u8]> {
 pub struct Candidates {
     /// Their numbers.
     pub rules: Vec<u32>,
-    seen: Vec<u32>,
+    /// Those of them that are left out.
+    pub out: Vec<u32>,
+    seen: Marks,
+    /// Runs of the current search.
+    runs: Marks,
+}
+
+/// Numbers, each of which is met once.
+#[derive(Debug, Default)]
+struct Marks {
+    marks: Vec<u32>,
     generation: u32,
+}
+
+impl Marks {
+    /// Forgets all.
+    fn clear(&mut self) {
+        if self.generation == u32::MAX {
+            self.marks.fill(0);
+            self.generation = 0;
+        }
+        self.generation += 1;
+    }
+
+    /// True if a number is met for the first time.
+    #[inline]
+    fn is_new(&mut self, number: u32) -> bool {
+        let at = number as usize;
+        if self.marks.len() <= at {
+            self.marks.resize(at + 1, 0);
+        }
+        std::mem::replace(&mut self.marks[at], self.generation) != self.generation
+    }
 }
 
 impl Candidates {
     /// Forgets all.
     pub fn clear(&mut self) {
         self.rules.clear();
-        if self.generation == u32::MAX {
-            self.seen.fill(0);
-            self.generation = 0;
-        }
-        self.generation += 1;
+        self.out.clear();
+        self.seen.clear();
     }
 
     /// Adds a rule.
     pub fn add(&mut self, rule: u32) {
-        let at = rule as usize;
-        if self.seen.len() <= at {
-            self.seen.resize(at + 1, 0);
-        }
-        if std::mem::replace(&mut self.seen[at], self.generation) != self.generation {
+        if self.seen.is_new(rule) {
             self.rules.push(rule);
+        }
+    }
+
+    /// Begins a search with runs of its own.
+    pub fn begin_search(&mut self) {
+        self.runs.clear();
+    }
+
+    /// Adds the rules of a run, if it is found for the first time.
+    #[inline]
+    pub fn add_run(&mut self, run: u32, rules: &[u32]) {
+        if self.runs.is_new(run) {
+            rules.iter().for_each(|rule| self.add(*rule));
         }
     }
 }
@@ -254,7 +330,8 @@ pub struct Index {
     plain: Vec<u32>,
     /// Rules about messages that need none of their buffers.
     every: Vec<u32>,
-    count: usize,
+    /// Numbers of rules by group and sid.
+    numbers: HashMap<(u32, u32), u32>,
 }
 
 impl Index {
@@ -265,12 +342,12 @@ impl Index {
             groups: Vec::new(),
             plain: Vec::new(),
             every: Vec::new(),
-            count: 0,
+            numbers: HashMap::new(),
         };
         let mut groups: Vec<(Vec<_>, Vec<u32>)> = Vec::new();
         groups.resize_with(BUFFERS + PAYLOADS, Default::default);
         for rule in rules {
-            let (number, place, run) = index.enter(rule);
+            let (number, place, run) = index.enter(Arc::new(Armed::new(rule)));
             for group in place.groups() {
                 match &run {
                     Some(run) => groups[group].0.push((run.clone(), number)),
@@ -284,42 +361,23 @@ impl Index {
     }
 
     /// Gives a rule a number; returns it, the search that finds it, and the bytes that are searched for.
-    fn enter(&mut self, rule: Rule) -> (u32, Place, Option<Vec<ByteSet>>) {
-        let armed = Armed::new(rule);
+    fn enter(&mut self, armed: Arc<Armed>) -> (u32, Place, Option<Vec<ByteSet>>) {
         // Numbers are not used again: flows remember them.
         let number = u32::try_from(self.rules.len()).unwrap_or(u32::MAX);
-        let lists = &armed.rule.lists;
-        let is_needed = |list: &&List| {
-            list.buffer.facts().application.is_some() && list.presence == Presence::Needed
-        };
-        let of_application = lists.iter().find(is_needed);
-        let payload = lists.iter().find(|list| list.buffer == Buffer::Payload);
-        let (buffer, run) = match armed.literal() {
-            Some((buffer, run)) => (Some(buffer), Some(run)),
-            None => (of_application.or(payload).map(|list| list.buffer), None),
-        };
-        let place = match buffer {
-            None if armed.of_application => Place::Every,
-            Some(Buffer::Payload) if armed.of_application => Place::Every,
-            None => Place::Plain,
-            Some(Buffer::Payload) => {
-                Place::Payloads(Payload::ALL.map(|payload| payload.has(&armed.rule)))
-            }
-            Some(buffer) => Place::Buffer(buffer),
-        };
+        let (place, run) = armed.place();
         match place {
             Place::Plain => self.plain.push(number),
             Place::Every => self.every.push(number),
             Place::Buffer(_) | Place::Payloads(_) => {}
         }
-        self.rules.push(Some(Arc::new(armed)));
-        self.count += 1;
+        self.numbers.insert((armed.rule.gid, armed.rule.sid), number);
+        self.rules.push(Some(armed));
         (number, place, run)
     }
 
     /// Adds a rule; one with the same identifier is replaced.
-    pub fn add(&mut self, rule: Rule) {
-        self.remove(rule.gid, rule.sid);
+    pub fn add(&mut self, rule: Arc<Armed>) {
+        self.remove(rule.rule.gid, rule.rule.sid);
         let (number, place, run) = self.enter(rule);
         for group in place.groups() {
             self.groups[group].add(run.clone(), number);
@@ -333,27 +391,24 @@ impl Index {
 
     /// Removes a rule; false if there is none with this identifier.
     pub fn remove(&mut self, gid: u32, sid: u32) -> bool {
-        let is_it = |armed: &Option<Arc<Armed>>| {
-            armed.as_ref().is_some_and(|armed| (armed.rule.gid, armed.rule.sid) == (gid, sid))
-        };
-        let Some(at) = self.rules.iter().position(is_it) else { return false };
-        let number = u32::try_from(at).unwrap_or(u32::MAX);
+        let Some(number) = self.numbers.remove(&(gid, sid)) else { return false };
+        let Some(armed) = self.rules[number as usize].take() else { return false };
         self.plain.retain(|own| *own != number);
         self.every.retain(|own| *own != number);
-        self.groups.iter_mut().for_each(|group| group.remove(number));
-        self.rules[at] = None;
-        self.count -= 1;
+        for group in armed.place().0.groups() {
+            self.groups[group].remove(number);
+        }
         true
     }
 
     /// Number of rules.
     pub fn len(&self) -> usize {
-        self.count
+        self.numbers.len()
     }
 
     /// True if there are no rules.
     pub fn is_empty(&self) -> bool {
-        self.count == 0
+        self.numbers.is_empty()
     }
 
     /// The rules.

@@ -1,5 +1,6 @@
 //! The three steps: rules on a packet, on a stream, on a message.
 
+use super::budget::ALERT;
 use super::connections::Delivered;
 use super::flow::Flow;
 use super::index::{Armed, ArmedList, Candidates, Index, Payload};
@@ -10,6 +11,7 @@ use crate::buffer::{Application, Buffer};
 use crate::rule::ThresholdKind;
 use crate::rule::{Action, BitTest, Change, FlowTest, Mark, Owner, Presence, Protocol};
 use crate::verify::{Variables, Verdict};
+use crate::work::{MAX_WORK, Work};
 use fyke_frame::walk::view::tcp_flags::RST;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -48,16 +50,16 @@ impl Engine {
             };
             index.scan_payload(payload, packet.payload, &mut candidates);
         }
-        sort(&index, &mut candidates);
+        self.arrange(&index, &mut candidates);
         let to_server = flow.is_to_server(packet);
         let mut alerted = Vec::new();
-        for rule in &candidates.rules {
+        for (rest, rule) in countdown(&candidates.rules) {
             let Some(armed) = index.get(*rule).filter(|armed| !armed.of_application) else {
                 continue;
             };
             let scope = armed.rule.scope;
             let applies = !armed.has_payload || scope.packets || (is_alone && scope.alone);
-            if !applies || flow.passed {
+            if !applies || flow.passed || !self.may_judge(armed, rest) {
                 continue;
             }
             let once = armed.lists.is_empty() && is_about_ends(armed);
@@ -129,14 +131,19 @@ impl Engine {
         candidates.clear();
         std::mem::take(&mut window.waiting).into_iter().for_each(|rule| candidates.add(rule));
         index.scan_payload(Payload::Stream, &window.bytes[start..], &mut candidates);
-        sort(&index, &mut candidates);
-        let mut waiting = Vec::new();
-        for rule in &candidates.rules {
+        self.arrange(&index, &mut candidates);
+        // A rule that is left out now is judged with the next bytes.
+        let mut waiting = candidates.out.clone();
+        for (rest, rule) in countdown(&candidates.rules) {
             let Some(armed) = index.get(*rule) else { continue };
-            if armed.of_application
-                || !armed.rule.scope.streams
-                || !fits_direction(armed, packet, to_server)
-            {
+            if armed.of_application || !armed.rule.scope.streams {
+                continue;
+            }
+            if !self.may_judge(armed, rest) {
+                waiting.push(*rule);
+                continue;
+            }
+            if !fits_direction(armed, packet, to_server) {
                 continue;
             }
             // The bytes are taken out of the flow while they are judged.
@@ -189,14 +196,14 @@ impl Engine {
         for (buffer, bytes) in &message.buffers {
             index.scan(*buffer, bytes, &mut candidates);
         }
-        sort(&index, &mut candidates);
-        for rule in &candidates.rules {
+        self.arrange(&index, &mut candidates);
+        for (rest, rule) in countdown(&candidates.rules) {
             let Some(armed) = index.get(*rule) else { continue };
             let early = armed.needs_body && !message.complete;
             if early || flow.passed || flow.alerted[at].contains(rule) {
                 continue;
             }
-            if !fits_ends(armed, packet, flow, message.to_server) {
+            if !self.may_judge(armed, rest) || !fits_ends(armed, packet, flow, message.to_server) {
                 continue;
             }
             let window = std::mem::take(&mut flow.windows[at]);
@@ -240,24 +247,62 @@ impl Engine {
             return false;
         }
         self.counters.verified += 1;
-        let mut variables = Variables::default();
-        let limited = self.counters.limited;
+        let granted = self.budget.grant();
+        let (mut variables, mut work) = (Variables::default(), Work::new(granted));
+        let mut is_limited = false;
         let holds = armed.lists.iter().all(|list| {
             let mut judge = |bytes: &[u8]| {
                 let mut changed = Cow::Borrowed(bytes);
                 for transform in &list.transforms {
+                    if !work.take(1 + changed.len() / 4) {
+                        is_limited = true;
+                        return false;
+                    }
                     changed = transform.apply(changed);
                 }
-                let verdict = list.checks.judge(&changed, &mut variables);
-                self.counters.limited += u64::from(verdict == Verdict::Limit);
+                let verdict = list.checks.judge(&changed, &mut variables, &mut work);
+                is_limited |= verdict == Verdict::Limit;
                 verdict == Verdict::Match
             };
             any_buffer(list, bytes, &mut judge)
         });
-        if self.counters.limited > limited {
-            armed.suspension.strike(now_ns);
+        self.budget.spend(work.used());
+        if is_limited {
+            match granted < MAX_WORK && work.is_out() {
+                true => self.counters.unjudged += 1,
+                false => self.counters.limited += 1,
+            }
+            armed.suspension.strike(now_ns, work.used());
         }
         holds
+    }
+
+    /// Puts the candidates into the order in which they are judged. If there is little work left for them, those that
+    /// are left out for a while go first, then as many as there is no work for.
+    fn arrange(&mut self, index: &Index, candidates: &mut Candidates) {
+        let Candidates { rules, out, .. } = candidates;
+        if !self.budget.is_ample(rules.len()) {
+            let now_ns = self.clock.now_ns();
+            rules.retain(|rule| {
+                let holds = index.get(*rule).is_some_and(|armed| armed.suspension.holds(now_ns));
+                if holds {
+                    out.push(*rule);
+                }
+                !holds
+            });
+            let suspended = out.len();
+            self.budget.choose(rules, out);
+            self.counters.suspended += suspended as u64;
+            self.counters.unjudged += (out.len() - suspended) as u64;
+        }
+        sort(index, rules);
+    }
+
+    /// Begins with a candidate before `rest` others; false if there is no work left for it, which is counted.
+    fn may_judge(&mut self, armed: &Armed, rest: usize) -> bool {
+        let may = self.budget.next(armed.cost, rest);
+        self.counters.unjudged += u64::from(!may);
+        may
     }
 
     fn has_names(&self, test: &BitTest, packet: &Packet<'_>, flow: &Flow) -> bool {
@@ -280,6 +325,7 @@ impl Engine {
     ) {
         let rule = &armed.rule;
         self.counters.matches += 1;
+        self.budget.spend(ALERT);
         armed.matches.fetch_add(1, Ordering::Relaxed);
         let limit = rule.threshold.as_ref();
         let alerts = limit.is_none_or(|limit| {
@@ -347,11 +393,14 @@ fn any_buffer(list: &ArmedList, bytes: &Bytes<'_>, judge: &mut dyn FnMut(&[u8]) 
     }
 }
 
+/// The candidates, each with the number of those after it.
+fn countdown(rules: &[u32]) -> impl Iterator<Item = (usize, &u32)> {
+    (0..rules.len()).rev().zip(rules)
+}
+
 /// Puts the candidates into the order in which they are judged.
-fn sort(index: &Index, candidates: &mut Candidates) {
-    candidates
-        .rules
-        .sort_by_key(|rule| (index.get(*rule).map_or(u8::MAX, |armed| armed.rank), *rule));
+fn sort(index: &Index, rules: &mut [u32]) {
+    rules.sort_by_key(|rule| (index.get(*rule).map_or(u8::MAX, |armed| armed.rank), *rule));
 }
 
 /// A packet with the direction of a match. Another packet than that of the match has no bytes of it.

@@ -274,6 +274,41 @@ impl<'a> Packet<'a> {
             PacketTest::FragmentOffset(bound) => {
                 bound.contains(u64::from(self.fragment_offset / 8))
             }
+            PacketTest::IpOption(number) => {
+                let options = self.network.get(20..).filter(|_| self.source.0.is_ipv4());
+                let mut options = header_options(options.unwrap_or_default());
+                options.any(|(own, _)| number.is_none_or(|number| number == own))
+            }
+            PacketTest::MaxSegment(bound) => {
+                let options = self.transport.get(20..).filter(|_| self.tcp.is_some());
+                let mut options = header_options(options.unwrap_or_default());
+                let segment = options.find_map(|(number, value)| match (number, value) {
+                    (2, [high, low]) => Some(u64::from(u16::from_be_bytes([*high, *low]))),
+                    _ => None,
+                });
+                segment.is_some_and(|segment| bound.contains(segment))
+            }
+            PacketTest::Mtu(bound) => {
+                let is_too_big = |icmp: IcmpFields| self.protocol == ICMPV6 && icmp.kind == 2;
+                icmp(&|icmp| {
+                    is_too_big(icmp) && icmp.rest.is_some_and(|rest| bound.contains(rest.into()))
+                })
+            }
         }
     }
+}
+
+/// The options of a header of IPv4 or TCP, with their values, up to the end or the first that is damaged.
+fn header_options(bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let number = *rest.first()?;
+        let len = match number {
+            0 | 1 => 1,
+            _ => rest.get(1).copied().map_or(usize::MAX, usize::from).max(2),
+        };
+        let value = rest.get(2.min(len)..len)?;
+        rest = if number == 0 { &[] } else { &rest[len..] };
+        Some((number, value))
+    })
 }

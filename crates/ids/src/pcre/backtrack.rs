@@ -1,14 +1,13 @@
 //! The backtracking engine: a program made of the syntax tree, run with a stack of its own.
 //!
 //! Invariants: no recursion but into look-around and atomic groups, which the parser bounds in depth; every
-//! instruction costs a step, and a search ends when its steps are used up. What a branch changed (groups, counters) is
-//! on the stack above the branch and is restored when it is taken.
+//! instruction costs a unit of work, those over many bytes more, and a search ends when its work is used up. What a
+//! branch changed (groups, counters) is on the stack above the branch and is restored when it is taken.
 
 use super::ast::{Kind, Node, Place};
+use crate::work::Work;
 use fyke_ruler::byte_set::ByteSet;
 
-/// Most steps of one search.
-pub const MAX_STEPS: u64 = 1 << 20;
 /// Most entries of the stack.
 const MAX_STACK: usize = 1 << 18;
 const NO_PLACE: usize = usize::MAX;
@@ -200,7 +199,7 @@ pub struct Backtracker<'t> {
     slots: Vec<usize>,
     counters: Vec<(u32, usize)>,
     stack: Vec<Undo>,
-    left: u64,
+    work: &'t mut Work,
 }
 
 /// The limit was reached.
@@ -209,14 +208,15 @@ pub struct LimitReached;
 
 impl<'t> Backtracker<'t> {
     /// A search in a text.
-    pub fn new(program: &'t Program, text: &'t [u8]) -> Backtracker<'t> {
+    pub fn new(program: &'t Program, text: &'t [u8], work: &'t mut Work) -> Backtracker<'t> {
+        work.take(1 + program.counters / 16);
         Backtracker {
             program,
             text,
             slots: vec![NO_PLACE; program.slots],
             counters: vec![(0, NO_PLACE); program.counters],
             stack: Vec::new(),
-            left: MAX_STEPS,
+            work,
         }
     }
 
@@ -227,9 +227,14 @@ impl<'t> Backtracker<'t> {
         {
             return Ok(None);
         }
+        self.take(self.slots.len() / 32)?;
         self.slots.fill(NO_PLACE);
         self.stack.clear();
         self.body(0, start)
+    }
+
+    fn take(&mut self, units: usize) -> Result<(), LimitReached> {
+        if self.work.take(units) { Ok(()) } else { Err(LimitReached) }
     }
 
     /// Runs from a step to the next `Stop` that is not inside a body.
@@ -237,7 +242,7 @@ impl<'t> Backtracker<'t> {
         let base = self.stack.len();
         let (mut step, mut at) = (step, start);
         loop {
-            self.left = self.left.checked_sub(1).ok_or(LimitReached)?;
+            self.take(1)?;
             if self.stack.len() > MAX_STACK {
                 return Err(LimitReached);
             }
@@ -278,7 +283,7 @@ impl<'t> Backtracker<'t> {
             }
             Step::At(place) => self.is_at(*place, at).then_some((step + 1, at)),
             Step::Back(group, caseless) => {
-                self.back(*group, *caseless, at).map(|end| (step + 1, end))
+                self.back(*group, *caseless, at)?.map(|end| (step + 1, end))
             }
             Step::Zero(counter) => {
                 self.set_counter(*counter, (0, NO_PLACE));
@@ -330,10 +335,11 @@ impl<'t> Backtracker<'t> {
         lazy: bool,
     ) -> Result<Option<(usize, usize)>, LimitReached> {
         let rest = &self.text[at..];
-        let rest = &rest[..rest.len().min(max)];
-        let count = rest.iter().position(|byte| !set.contains(*byte)).unwrap_or(rest.len());
         // Eight bytes of a run cost as much as one step.
-        self.left = self.left.checked_sub(count as u64 / 8).ok_or(LimitReached)?;
+        let most = self.work.left().saturating_mul(8);
+        let rest = &rest[..rest.len().min(max).min(most)];
+        let count = rest.iter().position(|byte| !set.contains(*byte)).unwrap_or(rest.len());
+        self.take(count / 8)?;
         if count < min {
             return Ok(None);
         }
@@ -367,6 +373,17 @@ impl<'t> Backtracker<'t> {
         None
     }
 
+    /// Drops the branches above `base` and restores groups and counters.
+    fn take_back(&mut self, base: usize) {
+        for undo in self.stack.drain(base..).rev() {
+            match undo {
+                Undo::Branch(..) | Undo::Ends { .. } => {}
+                Undo::Slot(slot, old) => self.slots[slot] = old,
+                Undo::Counter(counter, count, place) => self.counters[counter] = (count, place),
+            }
+        }
+    }
+
     /// Drops the branches above `base` and keeps what restores groups and counters.
     fn keep_changes(&mut self, base: usize) {
         let mut kept = base;
@@ -393,18 +410,25 @@ impl<'t> Backtracker<'t> {
         };
         match found && !negated {
             true => self.keep_changes(base),
-            false => while self.undo(base).is_some() {},
+            false => self.take_back(base),
         }
         Ok(found != negated)
     }
 
-    fn back(&self, group: u32, caseless: bool, at: usize) -> Option<usize> {
+    fn back(
+        &mut self,
+        group: u32,
+        caseless: bool,
+        at: usize,
+    ) -> Result<Option<usize>, LimitReached> {
         let (from, to) = (self.slots[2 * group as usize], self.slots[2 * group as usize + 1]);
         // A group that has matched nothing fails.
-        let own = self.text.get(from..to).filter(|_| from != NO_PLACE && to != NO_PLACE)?;
-        let here = self.text.get(at..at + own.len())?;
+        let own = self.text.get(from..to).filter(|_| from != NO_PLACE && to != NO_PLACE);
+        let Some(own) = own else { return Ok(None) };
+        let Some(here) = self.text.get(at..at + own.len()) else { return Ok(None) };
+        self.take(own.len() / 8)?;
         let same = if caseless { own.eq_ignore_ascii_case(here) } else { own == here };
-        same.then_some(at + own.len())
+        Ok(same.then_some(at + own.len()))
     }
 
     fn is_at(&self, place: Place, at: usize) -> bool {

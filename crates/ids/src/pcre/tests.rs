@@ -1,12 +1,17 @@
 //! Expressions with the matches that PCRE finds, and both engines on random expressions.
 
 use super::*;
+use crate::work::MAX_WORK;
 use fyke_testkit::random::Random;
 
 fn find(pattern: &str, flags: Flags, text: &str) -> Found {
     let pattern = Pattern::new(pattern.as_bytes(), flags)
         .unwrap_or_else(|reason| panic!("{pattern}: {reason}"));
-    let both = (pattern.find(text.as_bytes(), 0), pattern.backtrack(text.as_bytes(), 0));
+    let text = text.as_bytes();
+    let both = (
+        pattern.find(text, 0, &mut Work::default()),
+        pattern.backtrack(text, 0, &mut Work::default()),
+    );
     assert_eq!(both.0, both.1, "{pattern:?} on {text:?}");
     both.0
 }
@@ -102,9 +107,47 @@ fn what_is_wrong_or_not_judged_is_refused() {
 fn a_pattern_that_explodes_ends_at_the_limit() {
     let pattern = Pattern::new(b"(a|aa)+(?=b)$", Flags::default()).unwrap();
     assert!(!pattern.is_regular());
-    assert_eq!(pattern.find("a".repeat(5000).as_bytes(), 0), Found::Limit);
+    let mut work = Work::default();
+    assert_eq!(pattern.find("a".repeat(5000).as_bytes(), 0, &mut work), Found::Limit);
+    assert!(work.used() <= MAX_WORK, "{work:?}");
     let huge = Pattern::new(b"(?:(?:a{1000}){1000}){1000}", Flags::default()).unwrap();
-    assert_eq!(huge.find(b"aaa", 0), Found::Nothing);
+    assert_eq!(huge.find(b"aaa", 0, &mut Work::default()), Found::Nothing);
+}
+
+#[test]
+fn long_groups_and_negated_assertions_cost_work() {
+    let text = "a".repeat(20_000);
+    for pattern in ["^(a+)(?:b|\\1)*c$", "^(?:a(?!a*b))+c", "(?:(((((((((a)))))))))*\\1c)"] {
+        let pattern = Pattern::new(pattern.as_bytes(), Flags::default()).unwrap();
+        let mut work = Work::default();
+        assert_eq!(pattern.find(text.as_bytes(), 0, &mut work), Found::Limit);
+        // The last step may be larger than what is left.
+        assert!(work.used() <= MAX_WORK + 20_000, "{work:?}");
+    }
+}
+
+#[test]
+fn a_pattern_with_too_many_states_is_judged_in_bounded_work() {
+    let mut random = Random::seeded(5).0;
+    let text: Vec<u8> = (0..300_000).map(|_| b"ab"[random.below(2)]).collect();
+    let many = |count: u32| {
+        let text = format!("a[ab]{{{count}}}c");
+        Pattern::new(text.as_bytes(), Flags::default()).unwrap()
+    };
+    let (small, large) = (many(20), many(900));
+    assert!(small.is_regular() && large.is_regular());
+    // The lazy automaton gives up; in a short text, the simulation finds what there is.
+    let _ = large.find(&text, 0, &mut Work::default());
+    let mut work = Work::default();
+    assert_eq!(large.find(&text, 0, &mut work), Found::Limit);
+    let most = MAX_WORK + text.len() as u64;
+    assert!(work.used() <= most, "{work:?}");
+    let end = [&text[..1000], b"c"].concat();
+    let place = (0..100).find(|at| text[*at] == b'a' && end.len() - at == 902);
+    let expected = place.map_or(Found::Nothing, |at| Found::At(at, end.len()));
+    assert_eq!(large.find(&end, 0, &mut Work::default()), expected);
+    let end = [&text[..1000], &b"a"[..], &text[..20], b"c"].concat();
+    assert_eq!(small.find(&end, 0, &mut Work::default()), Found::At(1000, 1022));
 }
 
 /// A random pattern over few letters.
@@ -149,7 +192,13 @@ fn both_engines_find_the_same_match() {
         for _ in 0..8 {
             let bytes: Vec<u8> = (0..random.below(7)).map(|_| b"aab\n"[random.below(4)]).collect();
             let from = (random.below(3)).min(bytes.len());
-            let both = (compiled.find(&bytes, from), compiled.backtrack(&bytes, from));
+            let both = (
+                compiled.find(&bytes, from, &mut Work::default()),
+                compiled.backtrack(&bytes, from, &mut Work::default()),
+            );
+            let any = compiled.find_any(&bytes, &mut Work::default());
+            let first = compiled.find(&bytes, 0, &mut Work::default());
+            assert_eq!(any == Found::Nothing, first == Found::Nothing, "{text:?}");
             assert_eq!(
                 both.0,
                 both.1,

@@ -2,6 +2,7 @@
 
 use crate::rule::Rule;
 use crate::verify::{Checks, Variables, Verdict};
+use crate::work::{MAX_WORK, Work};
 use crate::{Translation, Variables as Names};
 
 fn rule(options: &str) -> Rule {
@@ -13,8 +14,12 @@ fn rule(options: &str) -> Rule {
 
 fn judge(options: &str, bytes: &[u8]) -> Verdict {
     let rule = rule(options);
-    let mut variables = Variables::default();
-    Checks::new(&rule.lists[0], rule.variables > 0).judge(bytes, &mut variables)
+    let (mut variables, mut work) = (Variables::default(), Work::default());
+    let checks = Checks::new(&rule.lists[0], rule.variables > 0);
+    let verdict = checks.judge(bytes, &mut variables, &mut work);
+    // The last part may be larger than what is left.
+    assert!(work.used() <= MAX_WORK + bytes.len() as u64, "{options}: {work:?}");
+    verdict
 }
 
 /// Options, bytes that match, bytes that do not.
@@ -104,6 +109,21 @@ fn a_rule_that_explodes_ends_at_the_limit() {
         + "content:\"b\"; distance:0;";
     assert_eq!(judge(&options, "a".repeat(300).as_bytes()), Verdict::Limit);
     assert_eq!(judge(&options, ("a".repeat(300) + "b").as_bytes()), Verdict::Match);
+}
+
+#[test]
+fn the_limit_is_for_all_searches_of_a_verification() {
+    let (letters, almost) = ("a".repeat(60_000), "a".repeat(4000) + "b");
+    for options in [
+        // Each place of a content begins another search.
+        "content:\"a\"; pcre:\"/(?:a|aa)+(?=b)/R\";".to_owned(),
+        "pcre:\"/a/\"; pcre:\"/^a{1,500}b/R\"; content:\"c\"; distance:0;".to_owned(),
+        format!("content:\"{almost}\"; nocase;"),
+        format!("content:!\"{almost}\"; nocase;"),
+        "content:\"a\"; base64_decode:relative; base64_data; content:\"b\";".to_owned(),
+    ] {
+        assert_eq!(judge(&options, letters.as_bytes()), Verdict::Limit, "{options:.60}");
+    }
 }
 
 #[test]

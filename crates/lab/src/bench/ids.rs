@@ -22,9 +22,11 @@ use super::ruler::patterns::Contents;
 use super::traffic::Random;
 use super::{BenchError, Options, Progress};
 use fyke_filter::compile;
+use fyke_ids::engine::Armed;
 use fyke_ids::{Engine, Index, Limits, Rule, Translation, Variables, prefilter};
 use search::{Conditions, Search};
 use std::hint::black_box;
+use std::sync::Arc;
 use std::time::Instant;
 
 const BENCH: &str = "ids";
@@ -280,7 +282,7 @@ impl Bench<'_> {
             let mut rule = rules[number * 7 % rules.len()].clone();
             (rule.gid, rule.sid) = (9, number as u32);
             let start = Instant::now();
-            index.add(rule);
+            index.add(Arc::new(Armed::new(rule)));
             added.push(start.elapsed().as_secs_f64() * 1e6);
             if number % 2 == 1 {
                 let start = Instant::now();

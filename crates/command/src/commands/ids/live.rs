@@ -10,12 +10,14 @@ use super::Failure;
 use crate::cli::RuleArgs;
 use fyke_capture::{Interface, SourceStats};
 use fyke_control::{
-    Accounting, Controlled, Description, EntryKind, FilterCount, FilterPasses, Request, Response,
-    Stats,
+    Accounting, Controlled, Description, EntryKind, FilterCount, FilterPasses, Peer, Request,
+    Response, Stats,
 };
 use fyke_ids::engine::Armed;
 use fyke_ids::rule::Test;
-use fyke_ids::{Dialect, Engine, Index, Rule, Translation, Variables};
+use fyke_ids::{Dialect, Engine, Index, Rule, Translation, Variables, files};
+use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -27,20 +29,33 @@ use std::time::{Duration, Instant};
 /// Longest wait of a client for the packet loop.
 const WAIT: Duration = Duration::from_secs(10);
 
+/// Most ids of an answer.
+const MAX_TOLD: usize = 10_000;
+
 /// A change of the rules.
 enum Edit {
     /// Adds rules, or replaces those with the same ids.
-    Add(Vec<Rule>),
+    Add(Vec<Arc<Armed>>),
     /// Removes a rule.
     Remove(u32, u32),
     /// Replaces all.
-    Set(Box<Index>),
+    Set(Box<Index>, RuleList),
 }
 
-/// Answer of the packet loop: whether the edit has changed something.
-type Answer = Sender<bool>;
+/// Rules by group and sid.
+type RuleList = BTreeMap<(u32, u32), Arc<Armed>>;
+
+/// Answer of the packet loop: whether the edit has changed something, and rules that the client frees.
+type Answer = (bool, Option<Arc<Index>>);
 /// An edit that a client waits for.
-type Wanted = (Edit, Answer);
+type Wanted = (Edit, Sender<Answer>);
+
+/// A change that the packet loop has made, for the list of the clients.
+enum Change {
+    Add(Arc<Armed>),
+    Remove(u32, u32),
+    Set(RuleList),
+}
 
 /// The state that the packet loop and the clients share.
 pub struct Live {
@@ -54,12 +69,14 @@ pub struct Live {
     /// Wakes the packet loop: the end of the clients, and that of the loop.
     wake: (UnixStream, UnixStream),
     shared: Mutex<Shared>,
+    /// The rules as clients see them. The packet loop never waits for this lock.
+    rules: Mutex<RuleList>,
 }
 
 #[derive(Default)]
 struct Shared {
-    /// Taken by clients without holding the lock while they read it.
-    rules: Arc<Vec<Arc<Armed>>>,
+    /// Changes that are not in the list of the clients yet.
+    changes: Vec<Change>,
     accounting: Accounting,
     epoch: u64,
     ended: bool,
@@ -71,6 +88,7 @@ impl Live {
         interfaces: &[Interface],
         live: bool,
         args: &RuleArgs,
+        rules: &Index,
     ) -> Result<Arc<Live>, Failure> {
         let names: Vec<_> = interfaces.iter().map(|interface| interface.name.as_str()).collect();
         let link = interfaces.first().map_or_else(String::new, |first| first.link.to_string());
@@ -90,6 +108,7 @@ impl Live {
             wanted: AtomicBool::new(false),
             wake,
             shared: Mutex::default(),
+            rules: Mutex::new(list(rules)),
         }))
     }
 
@@ -114,36 +133,57 @@ impl Live {
         engine.settle();
         self.wanted.store(false, Ordering::SeqCst);
         let receiver = self.edits.1.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut answers = Vec::new();
+        let (mut answers, mut changes, mut epochs) = (Vec::new(), Vec::new(), 0);
         while let Ok((edit, answer)) = receiver.try_recv() {
-            let changed = match edit {
+            let mut old = None;
+            let before = changes.len();
+            match edit {
                 Edit::Add(rules) => {
-                    rules.into_iter().for_each(|rule| engine.add_rule(rule));
-                    true
+                    for rule in rules {
+                        engine.add_rule(Arc::clone(&rule));
+                        changes.push(Change::Add(rule));
+                    }
                 }
-                Edit::Remove(gid, sid) => engine.remove_rule(gid, sid),
-                Edit::Set(rules) => {
-                    engine.set_rules(*rules);
-                    true
+                Edit::Remove(gid, sid) if engine.remove_rule(gid, sid) => {
+                    changes.push(Change::Remove(gid, sid));
                 }
-            };
-            answers.push((answer, changed));
+                Edit::Remove(..) => {}
+                Edit::Set(rules, list) => {
+                    old = Some(engine.set_rules(*rules));
+                    changes.push(Change::Set(list));
+                }
+            }
+            let changed = changes.len() > before;
+            epochs += u64::from(changed);
+            answers.push((answer, (changed, old)));
         }
         if answers.is_empty() {
             return;
         }
         // Bytes of edits that were made; one more wake-up is harmless.
         let _ = (&self.wake.1).read(&mut [0; 64]);
-        let rules = Arc::new(engine.rules().iter().cloned().collect());
         let mut shared = self.shared();
-        shared.epoch += answers.iter().filter(|(_, changed)| *changed).count() as u64;
-        let old = std::mem::replace(&mut shared.rules, rules);
+        shared.epoch += epochs;
+        shared.changes.append(&mut changes);
         drop(shared);
-        for (answer, changed) in answers {
+        for (answer, made) in answers {
             // A client that has gone away does not want an answer.
-            let _ = answer.send(changed);
+            let _ = answer.send(made);
         }
-        drop(old);
+    }
+
+    /// The rules as clients see them, with the changes so far.
+    fn rules(&self) -> MutexGuard<'_, RuleList> {
+        let mut rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        let changes = std::mem::take(&mut self.shared().changes);
+        for change in changes {
+            match change {
+                Change::Add(rule) => _ = rules.insert((rule.rule.gid, rule.rule.sid), rule),
+                Change::Remove(gid, sid) => _ = rules.remove(&(gid, sid)),
+                Change::Set(list) => *rules = list,
+            }
+        }
+        rules
     }
 
     /// Publishes the counts between two batches.
@@ -160,11 +200,7 @@ impl Live {
             lost: lost.map(|(why, count)| (why.to_owned(), count)).collect(),
             ..Accounting::default()
         };
-        let mut shared = self.shared();
-        if shared.rules.is_empty() && shared.epoch == 0 {
-            shared.rules = Arc::new(engine.rules().iter().cloned().collect());
-        }
-        shared.accounting = accounting;
+        self.shared().accounting = accounting;
     }
 
     /// No edit is made any more.
@@ -180,7 +216,7 @@ impl Live {
             accepted: armed.matches.load(Ordering::Relaxed),
             label: None,
         };
-        let rules = Arc::clone(&self.shared().rules);
+        let rules: Vec<Arc<Armed>> = self.rules().values().cloned().collect();
         rules.iter().map(count).collect()
     }
 
@@ -195,12 +231,7 @@ impl Live {
 
     /// Translates a text; it is refused if none of its rules is judged.
     fn translation(&self, text: &str) -> Result<Translation, String> {
-        let found = Translation::new(text.as_bytes(), self.dialect, &self.variables);
-        match found.refused.first() {
-            Some(refused) if found.rules.is_empty() => Err(refused.to_string()),
-            None if found.rules.is_empty() => Err("the text has no rule".to_owned()),
-            _ => Ok(found),
-        }
+        checked(Translation::new(text.as_bytes(), self.dialect, &self.variables))
     }
 
     /// Translates a text; it is refused as a whole if one of its rules is.
@@ -235,22 +266,26 @@ impl Live {
         }
     }
 
+    /// Replaces all rules by those of a file of a client.
+    fn set(&self, begin: Instant, found: Translation) -> Result<Response, String> {
+        let notes = left_out(&found).into_iter().collect();
+        let ids = found.rules.iter().take(MAX_TOLD + 1).map(id).collect::<Vec<_>>();
+        let ids = if ids.len() > MAX_TOLD { Vec::new() } else { ids };
+        let index = Box::new(Index::new(found.rules));
+        let list = list(&index);
+        self.make(begin, Edit::Set(index, list), ids, notes)
+    }
+
     fn request(&self, request: Request) -> Result<Response, String> {
         let begin = Instant::now();
-        let mut notes = Vec::new();
         let (edit, ids) = match request {
             Request::Add { text } => {
                 let rules = self.translate(&text)?;
                 prepare(&rules);
                 let ids = rules.iter().map(id).collect();
-                (Edit::Add(rules), ids)
+                (Edit::Add(rules.into_iter().map(Armed::new).map(Arc::new).collect()), ids)
             }
-            Request::Set { text } => {
-                let found = self.translation(&text)?;
-                let ids = found.rules.iter().map(id).collect();
-                notes.extend(left_out(&found));
-                (Edit::Set(Box::new(Index::new(found.rules))), ids)
-            }
+            Request::Set { text } => return self.set(begin, self.translation(&text)?),
             Request::Delete { id } => {
                 let (group, sid) = ((id >> 32) as u32, id as u32);
                 (Edit::Remove(group.max(1), sid), Vec::new())
@@ -277,6 +312,17 @@ impl Live {
                 return Err(message.to_owned());
             }
         };
+        self.make(begin, edit, ids, Vec::new())
+    }
+
+    /// Passes an edit to the packet loop, and waits until it is made.
+    fn make(
+        &self,
+        begin: Instant,
+        edit: Edit,
+        ids: Vec<u64>,
+        notes: Vec<String>,
+    ) -> Result<Response, String> {
         if self.shared().ended {
             return Err("the run has ended".to_owned());
         }
@@ -286,15 +332,26 @@ impl Live {
         // If there is no room, the loop has been woken already.
         let _ = (&self.wake.0).write(&[1]);
         match answered.recv_timeout(WAIT) {
-            Ok(true) => {
+            Ok((true, old)) => {
                 let latency_ns = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
+                // Replaced rules are freed here: the packet loop does not take the time.
+                drop((old, self.rules()));
                 Ok(Response::Ok { epoch: self.shared().epoch, ids, latency_ns, notes })
             }
-            Ok(false) => {
+            Ok((false, _)) => {
                 Err("there is no rule with this id; `fyke ctl show` lists them".to_owned())
             }
             Err(_) => Err("the packet loop does not answer".to_owned()),
         }
+    }
+}
+
+/// Refuses a text of which no rule is judged.
+fn checked(found: Translation) -> Result<Translation, String> {
+    match found.refused.first() {
+        Some(refused) if found.rules.is_empty() => Err(refused.to_string()),
+        None if found.rules.is_empty() => Err("the text has no rule".to_owned()),
+        _ => Ok(found),
     }
 }
 
@@ -316,6 +373,11 @@ fn prepare(rules: &[Rule]) {
     }
 }
 
+/// The rules of an index.
+fn list(index: &Index) -> RuleList {
+    index.iter().map(|armed| ((armed.rule.gid, armed.rule.sid), Arc::clone(armed))).collect()
+}
+
 /// Id of a rule for clients.
 fn id(rule: &Rule) -> u64 {
     let group = if rule.gid == 1 { 0 } else { u64::from(rule.gid) };
@@ -327,9 +389,21 @@ impl Controlled for Live {
         self.request(request).unwrap_or_else(|message| Response::Error { message })
     }
 
+    fn load(&self, file: File, _: &Peer) -> Response {
+        let begin = Instant::now();
+        let from = files::bounded(Box::new(file));
+        let read = Translation::read(from, self.dialect, &self.variables, &mut |_| ());
+        let found = read.map_err(|error| format!("cannot read the rules: {error}"));
+        let made = found.and_then(checked).and_then(|found| self.set(begin, found));
+        made.unwrap_or_else(|message| Response::Error { message })
+    }
+
     fn is_long(&self, request: &Request) -> bool {
         const LONG: usize = 1 << 16;
-        matches!(request, Request::Set { text } | Request::Add { text } if text.len() > LONG)
+        match request {
+            Request::Set { text } | Request::Add { text } => text.len() > LONG,
+            request => matches!(request, Request::Show),
+        }
     }
 
     fn describe(&self) -> Description {

@@ -7,6 +7,7 @@ use crate::node::{Arrival, Class, Counter, Emitted, MakeError, Node, NodeError, 
 use crate::node::{Parameter, Settings};
 use fyke_capture::{Output, PRIVATE};
 use fyke_frame::Mask;
+use fyke_ids::engine::Policies;
 use fyke_ids::{Alert, Checksums, Counters, Dialect, Engine, Index, Kinds, Limits, RuleFiles};
 use fyke_ids::{Variables, eve};
 use std::path::{Path, PathBuf};
@@ -102,8 +103,8 @@ impl Node for Ids {
     fn counters(&self) -> Vec<Counter> {
         let Counters { judged, fragments, damaged, other, flows, forgotten, .. } =
             self.engine.counters();
-        let Counters { messages, matches, alerts, held_back, silent, limited, suspended, .. } =
-            self.engine.counters();
+        let Counters { messages, matches, alerts, held_back, silent, .. } = self.engine.counters();
+        let Counters { limited, suspended, unjudged, .. } = self.engine.counters();
         let lost = self.eve.as_ref().map_or(0, |(out, _)| out.lost());
         let counts = [
             ("rules", self.engine.rules().len() as u64),
@@ -121,6 +122,7 @@ impl Node for Ids {
             ("silent", silent),
             ("at_a_limit", limited),
             ("suspended", suspended),
+            ("over_budget", unjudged),
             ("lost_lines", lost),
         ];
         counts.map(|(name, count)| Counter::count(name, count)).into()
@@ -181,6 +183,14 @@ fn limits(settings: &Settings) -> Result<Limits, MakeError> {
     })
 }
 
+fn policies(settings: &Settings) -> Result<Policies, MakeError> {
+    let mut policies = Policies::default();
+    for text in values(settings, "policy") {
+        policies.add(text).map_err(|error| MakeError::new("policy", error).of(text))?;
+    }
+    Ok(policies)
+}
+
 fn rules(settings: &Settings) -> Result<RuleFiles, MakeError> {
     settings.required("expression")?;
     let mut variables = Variables::default();
@@ -194,7 +204,7 @@ fn rules(settings: &Settings) -> Result<RuleFiles, MakeError> {
         _ => Some(Dialect::Snort3),
     };
     let files: Vec<PathBuf> = values(settings, "expression").map(PathBuf::from).collect();
-    let found = RuleFiles::read(&files, dialect, &variables).map_err(|error| {
+    let found = RuleFiles::read(&files, dialect, &variables, &mut |_| ()).map_err(|error| {
         let cause = std::error::Error::source(&error).map(ToString::to_string);
         MakeError::refused("expression", format!("{error}: {}", cause.unwrap_or_default()))
     })?;
@@ -210,13 +220,15 @@ fn rules(settings: &Settings) -> Result<RuleFiles, MakeError> {
 fn check(settings: &Settings) -> Result<(), MakeError> {
     kinds(settings)?;
     limits(settings)?;
+    policies(settings)?;
     settings.flag("payload")?;
     rules(settings).map(drop)
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
     let RuleFiles { rules, refused, .. } = rules(settings)?;
-    let mut engine = Engine::new(Index::new(rules), limits(settings)?);
+    let mut engine =
+        Engine::with_policies(Index::new(rules), limits(settings)?, policies(settings)?);
     engine.record(kinds(settings)?);
     let options = eve::Options { payload: settings.flag("payload")? };
     let eve = match settings.text("eve") {
@@ -248,6 +260,7 @@ pub const CLASS: Class = Class {
         },
         Parameter { name: "ignore_vlan", summary: "y: tags do not make connections different" },
         Parameter { name: "checksums", summary: "leave out wrong ones: auto (default), yes, no" },
+        Parameter { name: "policy", summary: "bytes that count in overlaps: first (default), …" },
         Parameter { name: "memory", summary: "most MiB of flows with what they hold (512)" },
     ],
     ordered: |_| true,

@@ -136,6 +136,51 @@ fn packets_after_an_alert_are_recorded_up_to_the_limit() {
 }
 
 #[test]
+fn options_of_headers_and_an_mtu_are_tested() {
+    let mut talk = Talk::new(
+        "alert ip any any -> any any (ipopts:rr; sid:1;)\nalert ip any any -> any any (ipopts:any; sid:2;)\n\
+         alert ip any any -> any any (ipopts:ssrr; sid:3;)\n\
+         alert tcp any any -> any any (tcp.mss:<536; sid:4;)\n\
+         alert tcp any any -> any any (tcp.mss:536; sid:5;)\n\
+         alert icmpv6 any any -> any any (icmpv6.mtu:<1280; sid:6;)\n\
+         alert icmpv6 any any -> any any (icmpv6.mtu:>1280; sid:7;)",
+    );
+    talk.engine = Engine::new(
+        Index::new(talk.engine.rules().iter().map(|armed| armed.rule.clone()).collect()),
+        Limits { checksums: Checksums::Ignored, ..Limits::default() },
+    );
+    let ends = [[192, 168, 0, 1], [8, 8, 8, 8]].concat();
+    let ethernet = |number: [u8; 2]| [&[2; 12][..], &number].concat();
+    let four = |words: u8, protocol: u8, options: &[u8], rest: &[u8]| {
+        let len = 20 + options.len() + rest.len();
+        let begin = [0x40 | words, 0, 0, len as u8, 0, 1, 0, 0, 64, protocol, 0, 0];
+        [&ethernet([8, 0])[..], &begin, &ends, options, rest].concat()
+    };
+    let segment = |mss: [u8; 2]| {
+        let begin = [0x9c, 0x40, 0, 80, 0, 0, 0, 1, 0, 0, 0, 0, 0x60, SYN, 1, 0, 0, 0, 0, 0];
+        [&begin[..], &[2, 4], &mss].concat()
+    };
+    for (frame, sids) in [
+        // No operation, a recorded route, the end.
+        (four(7, 17, &[1, 7, 3, 4, 0, 9, 9, 9], &[0, 9, 0, 9, 0, 8, 0, 0]), vec![1, 2]),
+        // A length beyond the header.
+        (four(6, 17, &[7, 40, 0, 0], &[0, 9, 0, 9, 0, 8, 0, 0]), vec![]),
+        (four(5, 6, &[], &segment([2, 23])), vec![4]),
+        (four(5, 6, &[], &segment([2, 24])), vec![5]),
+    ] {
+        talk.raw(&frame);
+        assert_eq!(talk.sids(), sids, "{frame:02x?}");
+    }
+    for (kind, mtu, sids) in [(2, 1000u32, vec![6]), (2, 1500, vec![7]), (1, 1000, vec![])] {
+        let begin = [0x60, 0, 0, 0, 0, 8, 58, 64];
+        let message = [&[kind, 0, 0, 0][..], &mtu.to_be_bytes()].concat();
+        let frame = [&ethernet([0x86, 0xdd])[..], &begin, &[1; 16], &[2; 16], &message].concat();
+        talk.raw(&frame);
+        assert_eq!(talk.sids(), sids, "{kind} {mtu}");
+    }
+}
+
+#[test]
 fn a_rule_that_takes_too_long_does_not_stop_the_others() {
     let mut talk = Talk::new(
         "alert udp any any -> any any (pcre:\"/(a*)*(a*)*\\1b$/\"; sid:1;)\n\

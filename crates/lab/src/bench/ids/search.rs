@@ -11,6 +11,7 @@ use fyke_ids::engine::{Candidates, Payload};
 use fyke_ids::read::RawRule;
 use fyke_ids::rule::Test;
 use fyke_ids::verify::{Variables, Verdict};
+use fyke_ids::work::Work;
 use fyke_ids::{Index, Translation};
 use std::fmt::Write;
 
@@ -174,9 +175,11 @@ impl Search {
                 candidates.clear();
                 index.scan_payload(Payload::Stream, payload, candidates);
                 for armed in candidates.rules.iter().filter_map(|rule| index.get(*rule)) {
-                    let mut variables = Variables::default();
-                    let mut holds =
-                        armed.lists.iter().map(|list| list.checks.judge(payload, &mut variables));
+                    let (mut variables, mut work) = (Variables::default(), Work::default());
+                    let mut holds = armed
+                        .lists
+                        .iter()
+                        .map(|list| list.checks.judge(payload, &mut variables, &mut work));
                     if holds.all(|verdict| verdict == Verdict::Match) {
                         found(armed.rule.sid);
                     }

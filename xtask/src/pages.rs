@@ -9,9 +9,11 @@
 //! | `text output` | what the block before it prints, on both outputs; see [`compare`] |
 //! | `sh` | every line is a command that CI runs anyway ([`RUN_ANYWAY`]) |
 //! | `sh not-ci: REASON` | not run, for the reason given |
+//! | `c NAME.c`, `cpp NAME.cpp`, `python NAME.py` | a file of this name for the blocks after it |
 //!
 //! The blocks of a page run in order in one folder, so a later one may use files of an earlier one. Files in
-//! `testdata/readme/` are copied to that folder.
+//! `testdata/readme/` are copied to that folder, which is also their `HOME`. `cargo xtask install` in a block installs
+//! what is built.
 
 mod compare;
 
@@ -29,6 +31,12 @@ pub const PAGES: &[&str] = &[
     "docs/recipes.md",
     "docs/exit-codes.md",
 ];
+
+/// Pages with commands that need the libraries, too: tests of these run them, with `--from`.
+pub const OF_LIBRARIES: &[&str] = &["docs/c.md", "docs/libpcap.md"];
+
+/// Languages of programs that blocks may compile or run.
+const LANGUAGES: &[&str] = &["c", "cpp", "python"];
 
 /// Commands that need no block of their own, because other steps of CI run them.
 pub const RUN_ANYWAY: &[&str] =
@@ -154,11 +162,13 @@ fn parse(args: &[String]) -> Result<Request, String> {
                 let folder = std::path::absolute(folder).map_err(|e| format!("{folder}: {e}"))?;
                 request.from = Some(folder);
             }
-            page if PAGES.contains(&page) => request.pages.push(page.to_owned()),
+            page if PAGES.contains(&page) || OF_LIBRARIES.contains(&page) => {
+                request.pages.push(page.to_owned())
+            }
             other => {
                 return Err(format!(
                     "pages takes --from DIR, --record and names of pages ({}), not `{other}`",
-                    PAGES.join(", ")
+                    [PAGES, OF_LIBRARIES].concat().join(", ")
                 ));
             }
         }
@@ -209,13 +219,15 @@ fn run_page(
     let file = workspace.root.join(page);
     let text = std::fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
     let folder = Folder::make(&workspace.root.join("testdata/readme"))?;
+    let tools = Tools::make(workspace, programs, &folder.0)?;
+    files(&text, &folder.0)?;
     let (mut wrong, mut count, mut compared) = (Vec::new(), 0, 0);
     let mut outputs: Vec<(usize, String)> = Vec::new();
     for block in blocks(&text) {
         let Fate::Run { netns } = block.fate else { continue };
         eprintln!("{page}:{}\n{}", block.line, block.text.trim_end());
         count += 1;
-        let printed = match run_block(&block.text, netns, &folder.0, programs) {
+        let printed = match run_block(&block.text, netns, &folder.0, &[&tools.0, programs]) {
             Ok(printed) => printed,
             Err(message) => {
                 wrong.push(format!("{page}:{}: {message}", block.line));
@@ -242,6 +254,46 @@ fn run_page(
     Ok(wrong)
 }
 
+/// Writes the programs of a page that have names.
+fn files(markdown: &str, folder: &Path) -> Result<(), String> {
+    for Fenced { info, text, .. } in fenced(markdown) {
+        let words: Vec<&str> = info.split_whitespace().collect();
+        if let [language, name] = words.as_slice()
+            && LANGUAGES.contains(language)
+            && !name.contains('/')
+        {
+            let path = folder.join(name);
+            std::fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))?;
+        }
+    }
+    Ok(())
+}
+
+/// A folder with a `cargo` of which `cargo xtask install` takes what is built.
+struct Tools(PathBuf);
+
+impl Tools {
+    fn make(workspace: &Workspace, programs: &Path, folder: &Path) -> Result<Tools, String> {
+        let own = std::env::current_exe().map_err(|e| e.to_string())?;
+        let quoted =
+            |path: &Path| format!("'{}'", path.display().to_string().replace('\'', "'\\''"));
+        let script = format!(
+            "#!/bin/sh\n[ \"$1 $2\" = 'xtask install' ] || exit 2\nshift 2\n\
+             cd {} && exec {} install \"$@\" --from {}\n",
+            quoted(&workspace.root),
+            quoted(&own),
+            quoted(programs)
+        );
+        let tools = folder.join("tools");
+        let cargo = tools.join("cargo");
+        let at = |e: std::io::Error| format!("{}: {e}", cargo.display());
+        std::fs::create_dir(&tools).and_then(|()| std::fs::write(&cargo, script)).map_err(at)?;
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&cargo, mode).map_err(at)?;
+        Ok(Tools(tools))
+    }
+}
+
 /// The page with other outputs at some fences, which are given by their lines.
 fn with_outputs(markdown: &str, outputs: &[(usize, String)]) -> String {
     let mut text = String::with_capacity(markdown.len());
@@ -263,10 +315,10 @@ fn with_outputs(markdown: &str, outputs: &[(usize, String)]) -> String {
 }
 
 /// Runs a block; returns what it has printed on both outputs.
-fn run_block(text: &str, netns: bool, folder: &Path, programs: &Path) -> Result<String, String> {
+fn run_block(text: &str, netns: bool, folder: &Path, programs: &[&Path]) -> Result<String, String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let system = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);
-    let paths = std::iter::once(programs.to_path_buf());
+    let paths = programs.iter().map(|path| path.to_path_buf());
     let paths = paths.chain(std::env::split_paths(&path)).chain(system);
     let path = std::env::join_paths(paths).map_err(|e| e.to_string())?;
     let mut command = Command::new("timeout");
@@ -281,6 +333,7 @@ fn run_block(text: &str, netns: bool, folder: &Path, programs: &Path) -> Result<
     command.args(["bash", "-euo", "pipefail", "-c"]).arg(script);
     // The commands must not reach another fyke that runs on this machine.
     command.env("PATH", path).env("FYKE_RUNTIME_DIR", folder.join("run"));
+    command.env("HOME", folder).env_remove("LD_LIBRARY_PATH");
     command.env("NO_COLOR", "1").env("TZ", "UTC").env("LC_ALL", "C.UTF-8");
     command.current_dir(folder).stdin(std::process::Stdio::null());
     // A file, not a pipe: a capture that is left over would hold a pipe open.
@@ -355,13 +408,25 @@ mod tests {
     fn a_block_that_fails_in_the_middle_fails() {
         let folder = std::env::temp_dir().join("fyke-pages-test");
         std::fs::create_dir_all(&folder).unwrap();
-        run_block("true\ntest -n \"$PATH\"", false, &folder, &folder).unwrap();
-        run_block("false\ntrue", false, &folder, &folder).unwrap_err();
-        run_block("false | cat", false, &folder, &folder).unwrap_err();
-        let both = run_block("echo a; echo b >&2; echo c", false, &folder, &folder).unwrap();
+        run_block("true\ntest -n \"$PATH\"", false, &folder, &[&folder]).unwrap();
+        run_block("false\ntrue", false, &folder, &[&folder]).unwrap_err();
+        run_block("false | cat", false, &folder, &[&folder]).unwrap_err();
+        let both = run_block("echo a; echo b >&2; echo c", false, &folder, &[&folder]).unwrap();
         assert_eq!(both, "a\nb\nc\n");
-        let left = run_block("sleep 100 &", false, &folder, &folder).unwrap_err();
+        let left = run_block("sleep 100 &", false, &folder, &[&folder]).unwrap_err();
         assert!(left.contains("leaves processes"), "{left}");
+    }
+
+    #[test]
+    fn programs_with_names_are_files() {
+        let folder = std::env::temp_dir().join(format!("fyke-files-test-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let text = "```c one.c\nint one;\n```\n```c\nint two;\n```\n```c ../three.c\n```\n";
+        files(text, &folder).unwrap();
+        let names: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|one| one.unwrap()).collect();
+        assert_eq!(names.len(), 1);
+        assert_eq!(std::fs::read_to_string(names[0].path()).unwrap(), "int one;\n");
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]
@@ -377,6 +442,7 @@ mod tests {
         let request = parse("--from /built docs/cookbook.md --record").unwrap();
         assert_eq!(request.from.as_deref(), Some(Path::new("/built")));
         assert!(request.record && request.pages == ["docs/cookbook.md"]);
+        assert_eq!(parse("docs/c.md").unwrap().pages, ["docs/c.md"]);
         assert_eq!(parse("").unwrap().pages.len(), PAGES.len());
         for wrong in ["--from", "docs/none.md", "--recorded"] {
             assert!(parse(wrong).is_err(), "{wrong}");

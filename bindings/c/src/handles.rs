@@ -1,6 +1,7 @@
 //! Handles of C programs: numbers in the form of pointers, never used again, so that a wrong or closed handle, or that
 //! of a parent process, is an error and not a crash. Calls from several threads wait for each other, in turn: a thread
-//! that calls in a loop lets one that waits go first.
+//! that calls in a loop lets one that waits go first. A child after a fork has lists of its own: a lock of the parent's
+//! may have been taken by a thread that the child does not have.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -8,7 +9,8 @@ use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Distance between two handles; the bits below are a mark, so that no pointer to an object of C is a handle.
 const STEP: u64 = 16;
@@ -28,8 +30,41 @@ pub trait Handled: Send + Sized + 'static {
     fn table() -> &'static Table<Self>;
 }
 
+/// A value of each process, in the order of forks. Finding it costs as many comparisons as there were forks between the
+/// first process and this one.
+pub struct PerProcess<T> {
+    /// The process; 0 before the first call.
+    owner: AtomicU32,
+    value: Mutex<T>,
+    next: OnceLock<Box<PerProcess<T>>>,
+}
+
+impl<T> PerProcess<T> {
+    /// The value of the first process that calls.
+    pub const fn new(value: T) -> PerProcess<T> {
+        PerProcess { owner: AtomicU32::new(0), value: Mutex::new(value), next: OnceLock::new() }
+    }
+
+    /// The value of this process, which is `new` at first.
+    pub fn lock(&self, new: fn() -> T) -> MutexGuard<'_, T> {
+        let own = std::process::id();
+        let mut place = self;
+        loop {
+            let owner =
+                match place.owner.compare_exchange(0, own, Ordering::Relaxed, Ordering::Relaxed) {
+                    Ok(_) => own,
+                    Err(owner) => owner,
+                };
+            if owner == own {
+                return lock(&place.value);
+            }
+            place = place.next.get_or_init(|| Box::new(PerProcess::new(new())));
+        }
+    }
+}
+
 /// The open handles of a type.
-pub struct Table<T>(Mutex<Open<T>>);
+pub struct Table<T>(PerProcess<Open<T>>);
 
 struct Open<T> {
     last: u64,
@@ -54,7 +89,17 @@ impl<T> Entry<T> {
 impl<T> Table<T> {
     /// A table without handles.
     pub const fn new() -> Table<T> {
-        Table(Mutex::new(Open { last: 0, entries: BTreeMap::new() }))
+        Table(PerProcess::new(Open::new()))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Open<T>> {
+        self.0.lock(Open::new)
+    }
+}
+
+impl<T> Open<T> {
+    const fn new() -> Open<T> {
+        Open { last: 0, entries: BTreeMap::new() }
     }
 }
 
@@ -101,7 +146,7 @@ fn process() -> u64 {
 
 /// Opens a handle.
 pub fn open<T: Handled>(value: T) -> *mut T {
-    let mut open = lock(&T::table().0);
+    let mut open = T::table().lock();
     open.last += 1;
     let number = (process() << PROCESS_SHIFT) | (open.last * STEP) | MARK;
     let entry = Entry { turn: Mutex::new(()), value: Mutex::new(value) };
@@ -135,7 +180,7 @@ pub fn with<T: Handled, R, E: Display>(
 ) -> Option<R> {
     guarded(|| {
         let number = check(handle)?;
-        let entry = lock(&T::table().0).entries.get(&number).cloned();
+        let entry = T::table().lock().entries.get(&number).cloned();
         let entry = entry.ok_or_else(not_open::<T>)?;
         call(&mut entry.lock()).map_err(|error| error.to_string())
     })
@@ -145,7 +190,7 @@ pub fn with<T: Handled, R, E: Display>(
 pub fn close<T: Handled>(handle: *mut T) -> bool {
     let closed = guarded(|| {
         let number = check(handle)?;
-        let entry = lock(&T::table().0).entries.remove(&number).ok_or_else(not_open::<T>)?;
+        let entry = T::table().lock().entries.remove(&number).ok_or_else(not_open::<T>)?;
         drop(entry.lock());
         drop(entry);
         Ok::<_, String>(())

@@ -2,14 +2,14 @@
 //! number of parameters, and is a function of the header.
 
 use crate::calls::string;
-use crate::handles::{fail, guarded, with_error};
+use crate::handles::{PerProcess, fail, guarded, with_error};
 use crate::mapi::{Flow, Packet, Shared};
 use crate::mapi_derived::{Cells, operands};
 use crate::mapi_functions::Given;
 use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_ushort, c_void};
 use std::mem::offset_of;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -35,7 +35,6 @@ pub struct Header {
 
 /// A flow, and the memory that its program reads.
 struct Entry {
-    process: u32,
     flow: Mutex<Flow>,
     shared: Arc<Shared>,
     memory: Mutex<Memory>,
@@ -51,8 +50,16 @@ struct Memory {
 // SAFETY: the pointers in it are to counters of the flow, which lives as long, and only the program follows them.
 unsafe impl Send for Memory {}
 
-/// The flows, by number, and the last number.
-static FLOWS: Mutex<(BTreeMap<c_int, Arc<Entry>>, c_int)> = Mutex::new((BTreeMap::new(), 0));
+type Flows = BTreeMap<c_int, Arc<Entry>>;
+
+/// The flows of each process, by number.
+static FLOWS: PerProcess<Flows> = PerProcess::new(Flows::new());
+/// The last number. A child continues after those of its parent, so that it cannot mistake one for its own.
+static LAST: AtomicI32 = AtomicI32::new(0);
+
+fn flows() -> MutexGuard<'static, Flows> {
+    FLOWS.lock(Flows::new)
+}
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // A panic in a call is reported by that call.
@@ -60,12 +67,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 fn entry(flow: c_int) -> Result<Arc<Entry>, String> {
-    let found = lock(&FLOWS).0.get(&flow).cloned();
-    let found = found.ok_or_else(|| format!("there is no flow {flow}"))?;
-    match found.process == std::process::id() {
-        true => Ok(found),
-        false => Err(format!("flow {flow} belongs to process {}", found.process)),
-    }
+    let found = flows().get(&flow).cloned();
+    found.ok_or_else(|| format!("there is no flow {flow} in process {}", std::process::id()))
 }
 
 /// Creates a flow.
@@ -73,12 +76,12 @@ fn entry(flow: c_int) -> Result<Arc<Entry>, String> {
 pub extern "C" fn mapi_create_flow(device: *const c_char) -> c_int {
     let created = guarded(|| {
         let flow = Flow::new(string(device)?);
-        let (process, shared) = (std::process::id(), Arc::clone(&flow.shared));
+        let shared = Arc::clone(&flow.shared);
         let (flow, memory) = (Mutex::new(flow), Mutex::default());
-        let mut flows = lock(&FLOWS);
-        flows.1 = flows.1.checked_add(1).ok_or("too many flows")?;
-        let number = flows.1;
-        flows.0.insert(number, Arc::new(Entry { process, flow, shared, memory }));
+        let next = |last: c_int| last.checked_add(1);
+        let last = LAST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+        let number = last.map_err(|_| "too many flows")? + 1;
+        flows().insert(number, Arc::new(Entry { flow, shared, memory }));
         Ok::<_, String>(number)
     });
     created.unwrap_or(-1)
@@ -210,7 +213,7 @@ fn store(memory: &mut Vec<u64>, packet: &Packet) -> *mut Header {
 pub extern "C" fn mapi_close_flow(flow: c_int) -> c_int {
     let closed = guarded(|| {
         let entry = entry(flow)?;
-        lock(&FLOWS).0.remove(&flow);
+        flows().remove(&flow);
         lock(&entry.flow).end();
         Ok::<_, String>(())
     });

@@ -68,6 +68,13 @@ fn sanitizers(compiler: &str, folder: &Path) -> &'static [&'static str] {
 
 /// Compiles and runs a program of this folder; prints the reason if that is not possible.
 fn run(compilers: &[&str], source: &str) {
+    run_with(compilers, source, sanitizers);
+}
+
+/// Flags of a compiler, which are tried in a folder.
+type Flags = fn(&str, &Path) -> &'static [&'static str];
+
+fn run_with(compilers: &[&str], source: &str, more: Flags) {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("program");
@@ -79,7 +86,7 @@ fn run(compilers: &[&str], source: &str) {
     let library = prefix.join("lib");
     let mut compile = Command::new(compiler);
     compile.args(["-Wall", "-Wextra", "-Werror", "-O1", "-g", "-pthread"]);
-    compile.args(sanitizers(compiler, folder.path()));
+    compile.args(more(compiler, folder.path()));
     compile.arg(here.join(source)).arg("-o").arg(&program).args(flags(prefix, &library));
     compile.arg(format!("-Wl,-rpath,{}", library.display()));
     let built = compile.output().unwrap();
@@ -119,6 +126,12 @@ fn a_c_program_calls_with_arbitrary_arguments() {
     run(&["cc", "gcc", "clang"], "tests/arbitrary.c");
 }
 
+/// 200 forks while other threads are in calls. Sanitizers have locks that a child may find taken.
+#[test]
+fn a_c_program_forks_while_its_threads_are_in_calls() {
+    run_with(&["cc", "gcc", "clang"], "tests/forks.c", |_, _| &[]);
+}
+
 #[test]
 fn a_c_program_has_flows_of_mapi() {
     run(&["cc", "gcc", "clang"], "tests/mapi.c");
@@ -129,12 +142,34 @@ fn a_cpp_program_writes_the_papers_example() {
     run(&["c++", "g++", "clang++"], "../cpp/tests/example.cpp");
 }
 
+/// The commands of a page and their output, with what is built, from an empty folder.
+fn page(name: &str) {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut xtask = Command::new(cargo);
+    xtask.args(["run", "-q", "-p", "xtask", "--", "pages", name, "--from"]).arg(built());
+    let output = xtask.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    println!("{said}");
+}
+
+#[test]
+fn the_commands_of_the_page_on_c_run() {
+    page("docs/c.md");
+}
+
+#[test]
+fn the_commands_of_the_page_on_libpcap_run() {
+    page("docs/libpcap.md");
+}
+
 /// The program of docs/c.md, as it is printed there, on the capture of the README.
 #[test]
 fn the_program_of_the_document_runs() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let document = std::fs::read_to_string(root.join("docs/c.md")).unwrap();
-    let source = document.split("```c\n").nth(1).and_then(|rest| rest.split("```").next());
+    let source =
+        document.split("```c program.c\n").nth(1).and_then(|rest| rest.split("```").next());
     let folder = tempfile::tempdir().unwrap();
     let (file, program) = (folder.path().join("program.c"), folder.path().join("program"));
     std::fs::write(&file, source.unwrap()).unwrap();

@@ -15,7 +15,7 @@ pub mod read;
 use crate::c::{ERROR, ERROR_NOT_ACTIVATED, Pcap};
 use crate::handle::{Active, Handle};
 use crate::slots::{Slot, slot};
-use crate::{control, sys};
+use crate::{control, fork};
 use libc::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -55,8 +55,10 @@ fn active(slot: &Slot, handle: &Handle, run: impl FnOnce(&Active) -> c_int) -> c
     let Some(active) = handle.active() else {
         return slot.fail(ERROR_NOT_ACTIVATED, "the handle is not activated");
     };
-    if sys::take_fork() {
+    if fork::take_fork() {
         // The child of a program that has made itself a daemon.
+        let _no_fork = fork::NoFork::begin();
+        active.live.filters().resume_expiry();
         control::begin(&active.live);
     }
     ours(slot, || run(active))

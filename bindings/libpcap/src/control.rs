@@ -2,8 +2,9 @@
 //!
 //! It is opened with the handle and closed with it. `FYKE_PCAP_CONTROL=0` leaves it out.
 
+use crate::fork::NoFork;
 use crate::live::Live;
-use crate::sys::{self, NoFork};
+use crate::sys;
 use fyke_control::{
     Controlled, Description, EntryKind, FilterPasses, PassCount, Peer, Request, Response, Server,
     Stats,

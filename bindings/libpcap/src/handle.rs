@@ -4,7 +4,9 @@ use crate::c::{
     ERROR, ERROR_ACTIVATED, ERROR_NO_SUCH_DEVICE, ERROR_PERM_DENIED, ERROR_RFMON_NOTSUP, Header,
     MAX_SNAPLEN, Pcap,
 };
+use crate::fork::NoFork;
 use crate::live::{Live, OpenError};
+use crate::reading::Form;
 use crate::slots;
 use libc::c_int;
 use std::cell::UnsafeCell;
@@ -114,6 +116,7 @@ impl Handle {
 
     /// The settings.
     pub fn settings(&self) -> Settings {
+        let _no_fork = NoFork::begin();
         *self.lock()
     }
 
@@ -122,6 +125,7 @@ impl Handle {
         if self.active.get().is_some() {
             return ERROR_ACTIVATED;
         }
+        let _no_fork = NoFork::begin();
         change(&mut self.lock());
         0
     }
@@ -151,7 +155,9 @@ impl Handle {
         if !(1..=MAX_SNAPLEN).contains(&settings.snaplen) {
             settings.snaplen = MAX_SNAPLEN;
         }
-        let live = Live::open(&self.name, waker).map_err(|error| match error {
+        let (snaplen, is_nano) = (settings.snaplen.unsigned_abs(), settings.is_nano);
+        let form = Form { snaplen, is_nano };
+        let live = Live::open(&self.name, waker, form).map_err(|error| match error {
             OpenError::NotThere(text) => (ERROR_NO_SUCH_DEVICE, text),
             OpenError::Refused(text) => (ERROR_PERM_DENIED, text),
             OpenError::Other(text) => (ERROR, text),
@@ -168,6 +174,7 @@ impl Handle {
             twin: Twin(twin),
         };
         let already = || (ERROR_ACTIVATED, "the handle is activated already".to_owned());
+        let _no_fork = NoFork::begin();
         self.active.set(active).map_err(|_| already())?;
         self.active.get().ok_or_else(already)
     }

@@ -12,7 +12,8 @@
 //! | module | what |
 //! |---|---|
 //! | `c` | libpcap's structures and numbers |
-//! | `sys` | signals, forks, rights |
+//! | `sys` | signals, rights |
+//! | `fork` | forks while threads are in calls |
 //! | `real` | the system's libpcap |
 //! | `forward` | functions that it carries out unchanged |
 //! | `slots` | addresses of handles |
@@ -30,6 +31,8 @@ mod c;
 #[allow(unsafe_code, reason = "functions of C")]
 mod calls;
 mod control;
+#[allow(unsafe_code, reason = "functions that the C library calls")]
+mod fork;
 #[allow(unsafe_code, reason = "functions of C")]
 mod forward;
 #[allow(unsafe_code, reason = "places that programs of C read")]

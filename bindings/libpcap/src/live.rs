@@ -9,8 +9,8 @@
 //! again here, so after `pcap_setfilter` a program gets only frames of the new filter, whatever the ring still holds.
 //! Locks are held for moments, never while the program runs or this thread waits.
 
-use crate::reading::{Reading, Rule, Taken};
-use crate::sys::NoFork;
+use crate::fork::NoFork;
+use crate::reading::{Form, Reading, Rule, Taken};
 use crate::wakes::Wakes;
 use fyke_capture::{FrameServer, SharedSource, Source};
 use fyke_control::{Accounting, Description, FilterCount, Stats};
@@ -99,7 +99,7 @@ impl Live {
     ///
     /// # Errors
     /// It is not there, or refuses.
-    pub fn open(name: &str, waker: BorrowedFd<'static>) -> Result<Live, OpenError> {
+    pub fn open(name: &str, waker: BorrowedFd<'static>, form: Form) -> Result<Live, OpenError> {
         let system = |error: std::io::Error| OpenError::Other(format!("fyke:{name}: {error}"));
         let peer = Arc::new(Connection::open(name, None)?);
         let reader = peer.buffers(Vec::new(), 0)?;
@@ -109,6 +109,7 @@ impl Live {
         let options = Options { link, netmask, live: true, ..Options::default() };
         let inputs = Inputs { links: vec![link] };
         let filters = FilterSet::over(inputs, options, Tags::Read);
+        filters.guard_threads(|| Box::new(NoFork::begin()));
         let server: Arc<dyn FrameServer> = Arc::<Connection>::clone(&peer);
         let mut source = SharedSource::served(&format!("fyke:{name}"), reader, server);
         source.set_patience(Duration::ZERO);
@@ -120,7 +121,7 @@ impl Live {
             wakes.add(event).map_err(system)?;
         }
         wakes.add(peer.as_fd()).map_err(system)?;
-        let reading = Mutex::new(Reading::new(source, filters.reader(), link));
+        let reading = Mutex::new(Reading::new(source, filters.reader(), link, form));
         let description = Description::of_this_process(format!("fyke:{name}"), link.to_string());
         let (last, started) = (Mutex::default(), Instant::now());
         Ok(Live { peer, filters, reading, last, wakes, description, started })
@@ -133,12 +134,14 @@ impl Live {
     }
 
     /// The lock of the frames, unless a thread holds it for long, which may be the one that this call has interrupted.
-    fn lock_soon(&self) -> Option<MutexGuard<'_, Reading>> {
-        let start = Instant::now();
+    fn lock_soon(&self) -> Option<Locked<'_>> {
+        let (no_fork, start) = (NoFork::begin(), Instant::now());
         loop {
             match self.reading.try_lock() {
-                Ok(reading) => return Some(reading),
-                Err(TryLockError::Poisoned(reading)) => return Some(reading.into_inner()),
+                Ok(reading) => return Some(Locked { reading, _no_fork: no_fork }),
+                Err(TryLockError::Poisoned(reading)) => {
+                    return Some(Locked { reading: reading.into_inner(), _no_fork: no_fork });
+                }
                 Err(TryLockError::WouldBlock) if start.elapsed() > PATIENCE => return None,
                 Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
             }
@@ -208,9 +211,8 @@ impl Live {
     /// # Errors
     /// The text is refused, or the service is gone.
     pub fn set_text(&self, text: &str) -> Result<(), String> {
-        let no_fork = NoFork::begin();
+        let _no_fork = NoFork::begin();
         self.filters.set(text).map_err(|error| error.to_string())?;
-        drop(no_fork);
         self.is_there()
     }
 
@@ -219,12 +221,10 @@ impl Live {
     /// # Errors
     /// The service is gone.
     pub fn set_program(&self, program: Program) -> Result<(), String> {
-        {
-            // No frame is taken between the edit and the program that belongs to it.
-            let mut reading = self.lock();
-            self.filters.set("").map_err(|error| error.to_string())?;
-            reading.set_program(Some((self.filters.epoch(), program)));
-        }
+        // No frame is taken between the edit and the program that belongs to it.
+        let mut reading = self.lock();
+        self.filters.set("").map_err(|error| error.to_string())?;
+        reading.set_program(Some((self.filters.epoch(), program)));
         self.is_there()
     }
 

@@ -4,12 +4,14 @@
 //! A loop of the program takes a [`Run`] of the chunk and gives its frames without a lock: for each it looks whether
 //! the filters have been edited since the evaluation, and takes the frame's number. A frame is given once, whatever the
 //! number of threads, and after an edit what is left is evaluated again. Cost for each frame: one copy, an evaluation
-//! in a batch, one atomic addition.
+//! in a batch (none without filters), one atomic addition. The headers of a chunk are made together.
 
+use crate::c::Header;
 use fyke_capture::{Chunk, Filled, SharedSource, Source, SourceStats};
 use fyke_filters::{FilterReader, FilterSet};
 use fyke_frame::{Batch, Direction, Frame, LinkType, Mask};
 use fyke_machine::bpf::run::{Outcome, Program};
+use libc::{suseconds_t, time_t, timeval};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -27,29 +29,61 @@ pub struct Rule {
     pub direction: i32,
 }
 
-/// A frame for the program.
+/// A frame for the program. Both stay until the next call that reads.
+pub type Packet<'a> = (&'a Header, &'a [u8]);
+
+/// Form in which the program wants frames.
 #[derive(Debug, Clone, Copy)]
-pub struct Packet<'a> {
-    /// Its bytes, which stay until the next call that reads.
-    pub bytes: &'a [u8],
-    /// Bytes on the wire.
-    pub wire_len: u32,
-    /// Time of capture, nanoseconds since 1970.
-    pub timestamp_ns: u64,
+pub struct Form {
+    /// Most bytes of a frame.
+    pub snaplen: u32,
+    /// Times have nanoseconds.
+    pub is_nano: bool,
+}
+
+impl Form {
+    fn header(self, timestamp_ns: u64, captured: usize, wire_len: u32) -> Header {
+        let (seconds, nanos) = (timestamp_ns / 1_000_000_000, timestamp_ns % 1_000_000_000);
+        let fraction = if self.is_nano { nanos } else { nanos / 1_000 };
+        let ts = timeval { tv_sec: seconds as time_t, tv_usec: fraction as suseconds_t };
+        Header { ts, caplen: captured.min(self.snaplen as usize) as u32, len: wire_len }
+    }
 }
 
 /// A frame that is accepted.
 #[derive(Debug, Clone, Copy)]
 struct Kept {
-    timestamp_ns: u64,
+    header: Header,
+    /// Its first byte among those of the chunk.
     start: u32,
-    /// Bytes that the program gets.
-    len: u32,
-    wire_len: u32,
     /// Its index in the chunk that was copied.
     index: u16,
     /// Its index in the batch that was evaluated.
     place: u16,
+}
+
+/// Frames of a chunk.
+#[derive(Debug, Clone, Copy)]
+enum Which<'a> {
+    All(usize),
+    These(&'a [u16]),
+}
+
+impl Which<'_> {
+    fn len(self) -> usize {
+        match self {
+            Which::All(count) => count,
+            Which::These(indices) => indices.len(),
+        }
+    }
+
+    /// The index in the chunk of the frame at a place.
+    fn index(self, place: usize) -> usize {
+        match self {
+            Which::All(_) => place,
+            Which::These(indices) => indices.get(place).map_or(0, |&index| index.into()),
+        }
+    }
 }
 
 /// The accepted frames of a chunk.
@@ -57,6 +91,8 @@ struct Kept {
 struct Judged {
     copied: Arc<Chunk>,
     frames: Vec<Kept>,
+    /// Their places in the batch that was evaluated; `None` if there are no filters to count them for.
+    places: Option<Mask>,
     rule: Rule,
     /// The next frame; at or above [`STOPPED`] none is given any more.
     next: AtomicUsize,
@@ -91,12 +127,9 @@ impl Run {
             return None;
         }
         let kept = judged.frames.get(judged.next.fetch_add(1, Ordering::Relaxed))?;
-        let (start, end) = (kept.start as usize, kept.start as usize + kept.len as usize);
-        Some(Packet {
-            bytes: judged.copied.bytes().get(start..end)?,
-            wire_len: kept.wire_len,
-            timestamp_ns: kept.timestamp_ns,
-        })
+        let start = kept.start as usize;
+        let bytes = judged.copied.bytes().get(start..start + kept.header.caplen as usize)?;
+        Some((&kept.header, bytes))
     }
 }
 
@@ -130,13 +163,15 @@ pub struct Reading {
     source: SharedSource,
     reader: FilterReader,
     link: LinkType,
+    form: Form,
     /// The chunk that the program reads; the last frame that it took stays while this chunk does.
     judged: Arc<Judged>,
     /// Taken frames of it that are counted for their filters.
     counted: usize,
     /// Memory for the next chunk.
     spare: Chunk,
-    batch: Batch<'static>,
+    /// Memory for the next batch; `None` while one is evaluated.
+    batch: Option<Batch<'static>>,
     /// The program without a text, and the edit that it came with: any later edit replaces it.
     program: Option<(u64, Program)>,
     accepted: u64,
@@ -147,18 +182,20 @@ pub struct Reading {
 
 impl Reading {
     /// Reads a source.
-    pub fn new(source: SharedSource, reader: FilterReader, link: LinkType) -> Reading {
+    pub fn new(source: SharedSource, reader: FilterReader, link: LinkType, form: Form) -> Reading {
         let rule = Rule { epoch: reader.epoch(), direction: 0 };
         let next = AtomicUsize::new(STOPPED);
-        let judged = Judged { copied: Arc::default(), frames: Vec::new(), rule, next };
+        let (copied, frames) = (Arc::default(), Vec::new());
+        let judged = Judged { copied, frames, places: None, rule, next };
         Reading {
             source,
             reader,
             link,
+            form,
             judged: Arc::new(judged),
             counted: 0,
             spare: Chunk::default(),
-            batch: Batch::new(),
+            batch: None,
             program: None,
             accepted: 0,
             rejected: 0,
@@ -229,21 +266,28 @@ impl Reading {
             None => copied = Arc::new(std::mem::take(&mut self.spare)),
         }
         let (count, link, direction) = (copied.len(), self.link, self.judged.rule.direction);
-        if copied.is_all(link) {
-            self.judge(&copied, 0..count, direction, &mut frames);
+        let places = if copied.is_all(link) {
+            self.judge(&copied, Which::All(count), direction, &mut frames)
         } else {
-            let own = (0..count).filter(|&index| copied.frame(index).link == link);
-            self.foreign += (count - own.clone().count()) as u64;
-            self.judge(&copied, own, direction, &mut frames);
-        }
-        self.give(copied, frames, direction);
+            let is_own = |index: &u16| copied.frame((*index).into()).link == link;
+            let own: Vec<u16> = (0..count as u16).filter(is_own).collect();
+            self.foreign += (count - own.len()) as u64;
+            self.judge(&copied, Which::These(&own), direction, &mut frames)
+        };
+        self.give(copied, frames, places, direction);
         true
     }
 
     /// Replaces the chunk that the program reads.
-    fn give(&mut self, copied: Arc<Chunk>, frames: Vec<Kept>, direction: i32) {
+    fn give(
+        &mut self,
+        copied: Arc<Chunk>,
+        frames: Vec<Kept>,
+        places: Option<Mask>,
+        direction: i32,
+    ) {
         let rule = Rule { epoch: self.reader.epoch(), direction };
-        let judged = Judged { copied, frames, rule, next: AtomicUsize::new(0) };
+        let judged = Judged { copied, frames, places, rule, next: AtomicUsize::new(0) };
         match Arc::get_mut(&mut self.judged) {
             Some(place) => *place = judged,
             None => self.judged = Arc::new(judged),
@@ -251,46 +295,69 @@ impl Reading {
         self.counted = 0;
     }
 
-    /// Evaluates frames of a chunk under the filters of the reader; counts all of them.
+    /// Evaluates frames of a chunk under the filters of the reader; counts all of them. Returns the places of the
+    /// accepted ones.
     fn judge(
         &mut self,
         copied: &Chunk,
-        indices: impl Iterator<Item = usize> + Clone,
+        which: Which<'_>,
         direction: i32,
         into: &mut Vec<Kept>,
-    ) {
-        let mut batch = std::mem::take(&mut self.batch).reuse();
-        // They were one batch before, so there is room.
-        let _full = indices.clone().try_for_each(|index| batch.push(copied.frame(index)));
+    ) -> Option<Mask> {
+        let decides_here = direction != 0 || self.has_program(self.reader.epoch());
+        let places =
+            match !decides_here && self.reader.accepts_all() {
+                true => {
+                    into.extend((0..which.len()).map(|place| {
+                        kept(self.form, copied, (place, which.index(place)), usize::MAX)
+                    }));
+                    None
+                }
+                false => self.evaluate(copied, which, direction, into),
+            };
+        self.accepted += into.len() as u64;
+        self.rejected += (which.len() - into.len()) as u64;
+        places
+    }
+
+    fn evaluate(
+        &mut self,
+        copied: &Chunk,
+        which: Which<'_>,
+        direction: i32,
+        into: &mut Vec<Kept>,
+    ) -> Option<Mask> {
+        let mut batch = self.batch.take().unwrap_or_default().reuse();
+        for place in 0..which.len() {
+            // They were one batch before, so there is room.
+            let _full = batch.push(copied.frame(which.index(place)));
+        }
         let accepted = match self.reader.evaluate(&batch, batch.all()) {
             Ok(accepted) => accepted,
             Err(error) => {
                 self.end = Some(error.to_string());
-                self.foreign += batch.len() as u64;
-                return;
+                Mask::EMPTY
             }
         };
         let program = self.program.as_ref().filter(|(epoch, _)| *epoch == self.reader.epoch());
         let program = program.map(|(_, program)| program);
-        let (count, places) = (batch.len() as u64, indices.enumerate());
-        for (place, index) in places {
-            let Some(frame) = batch.frames().get(place).filter(|_| accepted.get(place)) else {
-                continue;
-            };
-            if let Some(most) = allowed(program, direction, frame) {
-                into.push(Kept {
-                    timestamp_ns: frame.timestamp_ns,
-                    start: copied.range(index).start as u32,
-                    len: frame.data.len().min(most) as u32,
-                    wire_len: frame.wire_len,
-                    index: index as u16,
-                    place: place as u16,
-                });
+        let mut places = accepted;
+        for place in accepted.iter() {
+            let allowed = batch.frames().get(place).and_then(|frame| {
+                if program.is_none() && direction == 0 {
+                    return Some(usize::MAX);
+                }
+                allowed(program, direction, frame)
+            });
+            match allowed {
+                Some(most) => {
+                    into.push(kept(self.form, copied, (place, which.index(place)), most));
+                }
+                None => places.clear(place),
             }
         }
-        self.batch = batch.reuse();
-        self.accepted += into.len() as u64;
-        self.rejected += count - into.len() as u64;
+        self.batch = Some(batch.reuse());
+        Some(places)
     }
 
     /// Adopts edits, and evaluates the frames that are left in the chunk again.
@@ -302,12 +369,13 @@ impl Reading {
         let left = judged.frames.get(taken..).unwrap_or_default();
         // Counted again below.
         self.accepted -= left.len() as u64;
-        let mut frames = Vec::new();
+        let (mut frames, mut places) = (Vec::new(), None);
         if !left.is_empty() {
-            let indices = left.iter().map(|kept| usize::from(kept.index));
-            self.judge(&judged.copied, indices, direction, &mut frames);
+            let indices: Vec<u16> = left.iter().map(|kept| kept.index).collect();
+            let which = Which::These(&indices);
+            places = self.judge(&judged.copied, which, direction, &mut frames);
         }
-        self.give(Arc::clone(&judged.copied), frames, direction);
+        self.give(Arc::clone(&judged.copied), frames, places, direction);
     }
 
     /// Counts the frames that were taken for their filters.
@@ -316,13 +384,18 @@ impl Reading {
     }
 
     fn count(&mut self, taken: usize) {
-        let new = self.judged.frames.get(self.counted..taken).unwrap_or_default();
-        if !new.is_empty() {
-            let mut mask = Mask::EMPTY;
-            new.iter().for_each(|kept| mask.set(kept.place.into()));
-            self.reader.count(mask);
-            self.counted = taken;
+        let Judged { frames, places: Some(places), .. } = &*self.judged else { return };
+        let new = frames.get(self.counted..taken).unwrap_or_default();
+        if new.is_empty() {
+            return;
         }
+        let mut mask = *places;
+        if new.len() < frames.len() {
+            mask = Mask::EMPTY;
+            new.iter().for_each(|kept| mask.set(kept.place.into()));
+        }
+        self.reader.count(mask);
+        self.counted = taken;
     }
 
     /// True if the program can have frames, or the end, without a look at the ring.
@@ -364,6 +437,18 @@ impl Reading {
             foreign: self.foreign,
             waiting: self.source.waiting(),
         }
+    }
+}
+
+/// A frame of a chunk for the program: its place in the batch and its index in the chunk, and the bytes that its own
+/// filter lets through.
+fn kept(form: Form, copied: &Chunk, (place, index): (usize, usize), most: usize) -> Kept {
+    let frame = copied.frame(index);
+    Kept {
+        header: form.header(frame.timestamp_ns, frame.data.len().min(most), frame.wire_len),
+        start: copied.range(index).start as u32,
+        index: index as u16,
+        place: place as u16,
     }
 }
 

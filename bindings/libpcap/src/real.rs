@@ -3,6 +3,7 @@
 //! The path is absolute, because the name is that of this library. The first of: `FYKE_LIBPCAP`, the folders of
 //! `/etc/ld.so.conf` and its files, the usual folders. A file that is this library under another name is passed over.
 
+use crate::fork::NoFork;
 use crate::sys;
 use std::ffi::{CStr, CString, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -31,7 +32,10 @@ unsafe impl Sync for Real {}
 
 fn real() -> &'static Real {
     static REAL: OnceLock<Real> = OnceLock::new();
-    REAL.get_or_init(|| Real(open()))
+    REAL.get().unwrap_or_else(|| {
+        let _no_fork = NoFork::begin();
+        REAL.get_or_init(|| Real(open()))
+    })
 }
 
 /// The folders that `/etc/ld.so.conf` names.

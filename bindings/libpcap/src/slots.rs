@@ -4,13 +4,14 @@
 //! handle that was closed is refused instead of used. Slots are used again as late as possible.
 
 use crate::c::{ERRBUF_SIZE, ERROR, ERROR_NOT_ACTIVATED, Pcap};
+use crate::fork::NoFork;
 use crate::forward::real;
 use crate::handle::Handle;
 use libc::{c_char, c_int, c_uint};
 use rustix::event::EventfdFlags;
 use std::cell::UnsafeCell;
 use std::io;
-use std::os::fd::{BorrowedFd, IntoRawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
 
@@ -59,8 +60,9 @@ impl Slot {
         }
     }
 
-    /// The handle; `None` if it was closed. Never waits, so that it may be called in a signal handler.
+    /// The handle; `None` if it was closed. Never waits for long, so that it may be called in a signal handler.
     pub fn handle(&self) -> Option<Arc<Handle>> {
+        let _no_fork = NoFork::begin();
         for _ in 0..TRIES {
             match self.handle.try_lock() {
                 Ok(handle) => return handle.clone(),
@@ -71,8 +73,9 @@ impl Slot {
         None
     }
 
-    /// Takes the handle out, for closing. Never waits for long: in a child, a thread that it does not have may hold it.
+    /// Takes the handle out, for closing. Never waits for long, so that it may be called in a signal handler.
     fn take(&self) -> Option<Arc<Handle>> {
+        let _no_fork = NoFork::begin();
         for _ in 0..TRIES {
             match self.handle.try_lock() {
                 Ok(mut handle) => return handle.take(),
@@ -163,6 +166,32 @@ pub fn write_error(buffer: *mut c_char, text: &str) {
     }
 }
 
+/// In a child: descriptors of its own under the same numbers, so that it does not wake the parent.
+extern "C" fn renew_wakers() {
+    for slot in &SLOTS {
+        let waker = slot.waker.load(Ordering::Acquire);
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        if waker == NONE {
+            continue;
+        }
+        // Without a free descriptor the parent's stays.
+        if let Ok(own) = rustix::event::eventfd(0, flags) {
+            // SAFETY: both are open; the second is replaced at once.
+            unsafe { libc::dup3(own.as_raw_fd(), waker, libc::O_CLOEXEC) };
+        }
+    }
+}
+
+extern "C" fn watch_forks() {
+    // SAFETY: the function stays as long as this library; when it is unloaded, the C library forgets it.
+    unsafe { libc::pthread_atfork(None, None, Some(renew_wakers)) };
+}
+
+/// Called by the dynamic linker when it has loaded the library.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static WATCH: extern "C" fn() = watch_forks;
+
 /// The slot of a handle; `None` for a handle of the system's libpcap. Looks at the address only.
 pub fn slot(pcap: *mut Pcap) -> Option<&'static Slot> {
     let (at, first) = (pcap as usize, SLOTS.as_ptr() as usize);
@@ -174,6 +203,7 @@ pub fn slot(pcap: *mut Pcap) -> Option<&'static Slot> {
 
 /// Gives a handle an address; `None` if there are too many.
 pub fn enter(handle: Handle) -> Option<*mut Pcap> {
+    let _no_fork = NoFork::begin();
     for _ in 0..MAX_HANDLES {
         let slot = &SLOTS[NEXT.fetch_add(1, Ordering::Relaxed) % MAX_HANDLES];
         let Ok(mut place) = slot.handle.try_lock() else { continue };

@@ -3,7 +3,7 @@
 //! The newest are kept, up to a number of programs and of bytes.
 
 use crate::c::Instruction;
-use crate::sys::NoFork;
+use crate::fork::NoFork;
 use fyke_filter::Options;
 use fyke_filter::bpf as lowering;
 use std::collections::{HashMap, VecDeque};

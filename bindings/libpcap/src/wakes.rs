@@ -3,11 +3,17 @@
 //! There is one descriptor for all: it is readable when the service wakes this process, when frames are left, and when
 //! the connection ends. The thread that waits also returns after `pcap_breakloop`.
 
+use crate::fork;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+/// Longest wait without a look.
+const LONGEST: Duration = Duration::from_secs(1);
+/// The same after a fork: a child that reads may take the message of the service that was for this process.
+const LONGEST_SHARED: Duration = Duration::from_millis(50);
 
 /// The descriptors.
 #[derive(Debug)]
@@ -82,14 +88,21 @@ impl Wakes {
         clear(self.broken);
     }
 
-    /// Waits until there may be frames; with `None` as long as it takes. Returns after signals, too.
+    /// Waits until there may be frames. Returns after signals, and after a time, too.
     pub fn wait(&self, patience: Option<Duration>) {
-        wait_for(self.all.as_fd(), patience);
+        let longest = if fork::is_shared() { LONGEST_SHARED } else { LONGEST };
+        let patience = patience.map_or(longest, |patience| patience.min(longest));
+        // In a child, the descriptor of `pcap_breakloop` is not among the others.
+        let (all, broken) = (&self.all, &self.broken);
+        wait_for(
+            &mut [PollFd::new(all, PollFlags::IN), PollFd::new(broken, PollFlags::IN)],
+            patience,
+        );
     }
 
     /// Waits for `pcap_breakloop` only.
     pub fn rest(&self, patience: Duration) {
-        wait_for(self.broken, Some(patience));
+        wait_for(&mut [PollFd::new(&self.broken, PollFlags::IN)], patience);
     }
 }
 
@@ -97,10 +110,10 @@ fn clear(event: BorrowedFd<'_>) {
     let _nothing_there = rustix::io::read(event, &mut [0_u8; 8]);
 }
 
-fn wait_for(descriptor: BorrowedFd<'_>, patience: Option<Duration>) {
-    let limit = patience.map(|patience| Timespec {
+fn wait_for(descriptors: &mut [PollFd<'_>], patience: Duration) {
+    let limit = Timespec {
         tv_sec: i64::try_from(patience.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: i64::from(patience.subsec_nanos()),
-    });
-    let _interrupted = poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], limit.as_ref());
+    };
+    let _interrupted = poll(descriptors, Some(&limit));
 }

@@ -230,8 +230,8 @@ static void asks(uint64_t *seed)
 	check(&buffer);
 }
 
-/* A child asks about handles of the parent. It neither reads nor opens: another thread of the parent may have been in
- * a call, with a lock that the child never gets. */
+/* A child asks about handles of the parent. It neither reads nor opens, as forks.c does: another thread of the parent
+ * may have been in a function of the sanitizers, with a lock that the child never gets. */
 static void forks(void)
 {
 	pid_t child = fork();

@@ -109,6 +109,12 @@ fn share_measures_readers_beside_tcpdump() {
             assert_eq!(figure(&all, case, engine, "lost"), Some(0.0), "{case} {engine}");
         }
     }
+    // Left out, with a note, without tcpdump or the library.
+    if figure(&all, "all-2", "drop-in", "of the processes").is_some() {
+        let ratio = figure(&all, "all-2", "drop-in", "of the readers, of tcpdump's");
+        assert!(ratio.is_some_and(|ratio| ratio > 0.0), "{ratio:?}");
+        assert_eq!(figure(&all, "own-2", "drop-in", "lost"), Some(0.0));
+    }
     for engine in ["fyke", "serve"] {
         // A frame of 100 bytes and its head, once for both readers.
         let stored = figure(&all, "all-2", engine, "stored by the writer");

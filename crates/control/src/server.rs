@@ -219,6 +219,7 @@ impl Server {
         controlled: Arc<dyn Controlled>,
     ) -> Result<Server, StartError> {
         let (stopping, seats) = (Arc::new(AtomicBool::new(false)), Seats::new(MAX_CLIENTS));
+        let turns = Arc::<Turns>::default();
         let mut server = Server { sockets, stopping, seats, acceptors: Vec::new() };
         for (number, socket) in server.sockets.iter().enumerate() {
             let failed = |source| StartError::Socket { path: socket.path.clone(), source };
@@ -227,6 +228,7 @@ impl Server {
                 first_id: (number as u64) << 32,
                 stopping: Arc::clone(&server.stopping),
                 seats: Arc::clone(&server.seats),
+                turns: Arc::clone(&turns),
                 controlled: Arc::clone(&controlled),
             };
             let thread = thread::Builder::new().name("fyke-control".into());
@@ -306,6 +308,7 @@ struct Acceptor {
     first_id: u64,
     stopping: Arc<AtomicBool>,
     seats: Arc<Seats>,
+    turns: Arc<Turns>,
     controlled: Arc<dyn Controlled>,
 }
 
@@ -341,6 +344,7 @@ impl Acceptor {
         let Ok(third) = stream.try_clone() else { return };
         let client = ClientThread {
             seat,
+            turns: Arc::clone(&self.turns),
             reader: LineReader::with_files(third, MAX_REQUEST_BYTES),
             stream,
             peer,
@@ -375,9 +379,14 @@ fn answer(stream: &UnixStream, response: &Response, limit: Duration) -> io::Resu
     write_line(stream, &line, limit)
 }
 
-/// Locked while a long answer is made, and while frames are saved, which takes longer.
-static ANSWERS: Mutex<()> = Mutex::new(());
-static SAVES: Mutex<()> = Mutex::new(());
+/// Locks of a server, not of the process: a child after a fork, which has servers of its own, finds none taken.
+#[derive(Debug, Default)]
+struct Turns {
+    /// Taken while a long answer is made.
+    answers: Mutex<()>,
+    /// Taken while frames are saved, which takes longer.
+    saves: Mutex<()>,
+}
 
 /// Makes a long answer on its own thread, at a tenth of the weight of a packet loop. A thread
 /// cannot raise its own priority again, so the client's thread is not used.
@@ -401,6 +410,7 @@ fn at_low_priority(
 
 struct ClientThread {
     seat: Seat,
+    turns: Arc<Turns>,
     reader: LineReader,
     stream: UnixStream,
     peer: Peer,
@@ -499,13 +509,13 @@ impl ClientThread {
             let response = self.controlled.handle_from(request, &self.peer);
             serde_json::to_vec(&response).map_err(io::Error::other)
         };
-        let line = if is_long { at_low_priority(&ANSWERS, made)? } else { made()? };
+        let line = if is_long { at_low_priority(&self.turns.answers, made)? } else { made()? };
         write_line(&self.stream, &line, ANSWER_LIMIT)
     }
 
     fn with_file(&self, request: Request, file: OwnedFd) -> io::Result<()> {
         let file = File::from(file);
-        let line = at_low_priority(&SAVES, || {
+        let line = at_low_priority(&self.turns.saves, || {
             let response = match request {
                 Request::Load => self.controlled.load(file, &self.peer),
                 request => self.controlled.save(request, file, &self.peer),

@@ -49,7 +49,7 @@ pub(crate) use priority::lower_own_priority;
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// Length of a text from which lowering takes more than about a millisecond.
@@ -106,7 +106,12 @@ struct Shared {
     cuts: AtomicBool,
     /// True while a thread removes filters at the end of their time.
     expires: AtomicBool,
+    /// Entered by threads of this set before they take a lock.
+    guard: OnceLock<Guard>,
 }
+
+/// A function; a thread keeps its result while it has locks ([`FilterSet::guard_threads`]).
+type Guard = fn() -> Box<dyn Any>;
 
 /// State that only the writer uses.
 #[derive(Debug)]
@@ -211,8 +216,23 @@ impl FilterSet {
             cuts_allowed: AtomicBool::new(false),
             cuts: AtomicBool::new(false),
             expires: AtomicBool::new(false),
+            guard: OnceLock::new(),
         };
         FilterSet { shared: Arc::new(shared) }
+    }
+
+    /// Calls `guard` in threads that this set starts, before they take a lock, and drops the result afterwards, for
+    /// programs that may fork: a child then finds no lock taken. Only the first call has an effect.
+    pub fn guard_threads(&self, guard: fn() -> Box<dyn Any>) {
+        let _first = self.shared.guard.set(guard);
+    }
+
+    /// In a child after a fork: starts the thread again that removes filters at the end of their time.
+    pub fn resume_expiry(&self) {
+        self.shared.expires.store(false, Ordering::Release);
+        if self.shared.has_timed() {
+            self.shared.expire_later();
+        }
     }
 
     /// Makes a reader for one worker.
@@ -534,6 +554,7 @@ impl Shared {
         let free = move || {
             for _ in 0..FREE_TRIES {
                 std::thread::sleep(FREE_PAUSE);
+                let _guard = shared.guard.get().map(|guard| guard());
                 let mut writer = lock(&shared.writer);
                 let unused: Vec<_> = writer.passes.iter_mut().map(PassSet::take_retired).collect();
                 let left = writer.passes.iter().map(PassSet::retired_passes).sum::<usize>();

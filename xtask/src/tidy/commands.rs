@@ -1,11 +1,11 @@
 //! Checks that CI runs the commands of README.md and of some pages of docs/, or that a reason is given.
 
 use super::{Tree, Violation};
-use crate::pages::{Fate, PAGES, RUN_ANYWAY, blocks};
+use crate::pages::{Fate, OF_LIBRARIES, PAGES, RUN_ANYWAY, blocks};
 
 /// Checks that every block of shell commands has a known treatment (see [`crate::pages`]).
 pub fn check(tree: &Tree) -> Vec<Violation> {
-    PAGES.iter().flat_map(|page| check_page(tree, page)).collect()
+    PAGES.iter().chain(OF_LIBRARIES).flat_map(|page| check_page(tree, page)).collect()
 }
 
 fn check_page(tree: &Tree, page: &str) -> Vec<Violation> {

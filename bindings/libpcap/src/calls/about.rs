@@ -64,11 +64,14 @@ pub unsafe extern "C" fn pcap_perror(pcap: *mut Pcap, prefix: *const c_char) {
     };
     // SAFETY: the buffer of a slot ends with NUL.
     let text = unsafe { CStr::from_ptr(slot.error()) }.to_string_lossy();
-    if prefix.is_null() {
-        return eprintln!("{text}");
-    }
-    // SAFETY: not NULL, and ends with NUL, as libpcap's manual demands.
-    eprintln!("{}: {text}", unsafe { CStr::from_ptr(prefix) }.to_string_lossy());
+    let line = match prefix.is_null() {
+        true => format!("{text}\n"),
+        // SAFETY: not NULL, and ends with NUL, as libpcap's manual demands.
+        false => format!("{}: {text}\n", unsafe { CStr::from_ptr(prefix) }.to_string_lossy()),
+    };
+    // Not by `eprintln`, which takes a lock that a child may find taken.
+    // SAFETY: readable bytes of this length.
+    let _closed = unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
 }
 
 /// As in libpcap.

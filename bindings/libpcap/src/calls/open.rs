@@ -47,7 +47,6 @@ pub unsafe extern "C" fn pcap_create(device: *const c_char, errbuf: *mut c_char)
 }
 
 fn create(name: &str, errbuf: *mut c_char) -> *mut Pcap {
-    sys::watch_forks();
     slots::enter(Handle::new(name)).unwrap_or_else(|| {
         let text = format!("fyke: at most {} handles at a time", slots::MAX_HANDLES);
         slots::write_error(errbuf, &text);

@@ -9,7 +9,7 @@ use crate::forward::real;
 use crate::handle::{Active, Handle};
 use crate::reading::{Packet, Run, Taken};
 use crate::slots::Slot;
-use libc::{c_char, c_int, c_uchar, suseconds_t, time_t, timeval};
+use libc::{c_char, c_int, c_uchar, timeval};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -89,16 +89,6 @@ fn next(slot: &Slot, handle: &Handle, active: &Active, patience: Patience) -> Go
     }
 }
 
-/// The header of a frame.
-fn header(active: &Active, packet: &Packet<'_>) -> Header {
-    let (seconds, nanos) =
-        (packet.timestamp_ns / 1_000_000_000, packet.timestamp_ns % 1_000_000_000);
-    let fraction = if active.settings.is_nano { nanos } else { nanos / 1_000 };
-    let ts = timeval { tv_sec: seconds as time_t, tv_usec: fraction as suseconds_t };
-    let caplen = packet.bytes.len().min(active.settings.snaplen.unsigned_abs() as usize);
-    Header { ts, caplen: caplen as u32, len: packet.wire_len }
-}
-
 /// Gives frames to a function: at most `count`, if that is positive.
 fn run(
     slot: &Slot,
@@ -117,8 +107,8 @@ fn run(
     let mut run = None;
     while given < limit {
         // Frames are given without a lock, so that the program may call any function meanwhile.
-        if let Some(packet) = run.as_ref().and_then(|run| next_of(run, slot, active)) {
-            give(&header(active, &packet), packet.bytes);
+        if let Some((header, bytes)) = run.as_ref().and_then(|run| next_of(run, slot, active)) {
+            give(header, bytes);
             given += c_int::from(counts);
             continue;
         }
@@ -245,10 +235,10 @@ pub unsafe extern "C" fn pcap_next_ex(
             match next(slot, &handle, active, Patience::TimeOut) {
                 Got::Run(run) => {
                     // Another thread may have taken the last one.
-                    let Some(packet) = next_of(&run, slot, active) else { continue };
-                    let header = handle.header.put(header(active, &packet));
+                    let Some((header, bytes)) = next_of(&run, slot, active) else { continue };
+                    let header = handle.header.put(*header);
                     // SAFETY: not NULL; the program's places.
-                    unsafe { (*header_of, *data) = (header, packet.bytes.as_ptr()) };
+                    unsafe { (*header_of, *data) = (header, bytes.as_ptr()) };
                     break 1;
                 }
                 Got::Nothing => break 0,

@@ -27,7 +27,7 @@ impl Shared {
     }
 
     /// True if a filter has a limited time.
-    fn has_timed(&self) -> bool {
+    pub(super) fn has_timed(&self) -> bool {
         let listed = lock(&self.listed);
         listed.journal.labels().values().any(|label| label.deadline.is_some())
     }
@@ -37,6 +37,7 @@ fn run(shared: &Weak<Shared>) {
     loop {
         std::thread::sleep(PAUSE);
         let Some(shared) = shared.upgrade() else { return };
+        let _guard = shared.guard.get().map(|guard| guard());
         let due = lock(&shared.listed).journal.expired(Instant::now());
         let filters = FilterSet { shared };
         due.into_iter().for_each(|id| filters.expire(id));

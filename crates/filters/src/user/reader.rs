@@ -189,6 +189,13 @@ impl FilterReader {
         Ok(accepted)
     }
 
+    /// True if there are no filters, so that every frame of the link type of the last evaluated batch is accepted, and
+    /// counted for none.
+    pub fn accepts_all(&self) -> bool {
+        let one = self.links.get(self.current);
+        self.matches.is_none() && one.is_some_and(|one| !one.unfit && one.passes.is_empty())
+    }
+
     /// Frames of the last evaluated batch that outputs cut, and their lengths in bytes, by index: the longest of the
     /// filters that accept the frame. A filter without a length accepts the whole frame.
     pub fn snap_lengths(&self) -> &[(usize, u32)] {

@@ -3,6 +3,7 @@
 //! ```text
 //!   fyke:     one `fyke demux` stores each frame once ── rings ──▶ N × `fyke dump -i ring:…`
 //!   serve:    one `fyke serve`, of which the readers are N × `fyke dump -i serve:… FILTER`
+//!   drop-in:  one `fyke serve`, and N × `tcpdump -i fyke:…` on fyke's library of libpcap's interface
 //!   tcpdump:  N × `tcpdump`, each with a socket of its own
 //! ```
 //!
@@ -44,9 +45,11 @@ use std::time::{Duration, Instant};
 /// The bench's name in reports.
 pub const BENCH: &str = "share";
 /// Names of the engines; `none` is the sender without a capture.
-pub const ENGINES: [&str; 4] = ["none", "fyke", "serve", "tcpdump"];
+pub const ENGINES: [&str; 5] = ["none", "fyke", "serve", "drop-in", "tcpdump"];
 /// Engines with one capture for all readers.
-const SHARED: [&str; 2] = ["fyke", "serve"];
+const SHARED: [&str; 3] = ["fyke", "serve", "drop-in"];
+/// Those of them with readers of fyke.
+const OWN: [&str; 2] = ["fyke", "serve"];
 const CASES: [&str; 10] =
     ["own-1", "own-2", "own-4", "own-8", "all-1", "all-2", "all-4", "all-8", "stop", "join"];
 /// Cases at smoke size.
@@ -84,9 +87,10 @@ struct Captures {
 /// One engine in one round.
 #[derive(Debug, Clone, Copy)]
 struct Run {
-    /// Nanoseconds per frame sent, of the sender and of all captures.
+    /// Nanoseconds per frame sent: of the sender, of all captures, and of their readers alone.
     sender: f64,
     own: f64,
+    readers: f64,
     lost: u64,
     accepted: u64,
     /// Bytes that the writer stored, per frame sent.
@@ -185,7 +189,24 @@ impl Bench {
         engines: &[&'static str],
         mut measure: impl FnMut(&'static str) -> Result<(), String>,
     ) -> Result<(), String> {
-        SHARED.into_iter().filter(|one| engines.contains(one)).try_for_each(&mut measure)
+        OWN.into_iter().filter(|one| engines.contains(one)).try_for_each(&mut measure)
+    }
+
+    /// A folder with fyke's library under libpcap's name, beside the command as it was built, or as it is installed.
+    fn library(&self) -> Result<PathBuf, String> {
+        let beside = self.fyke.parent().unwrap_or(Path::new("."));
+        let places = ["libfyke_pcap.so", "deps/libfyke_pcap.so", "../lib/fyke/pcap/libpcap.so.0.8"];
+        let found = places.iter().map(|place| beside.join(place)).find(|path| path.exists());
+        let found = found.and_then(|path| path.canonicalize().ok());
+        let found = found.ok_or_else(|| format!("no {} beside {}", places[0], self.fyke.display()));
+        let (found, folder) = (found?, self.folder.file("pcap"));
+        let link = |name: &str| match std::os::unix::fs::symlink(&found, folder.join(name)) {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
+            _ => Ok(()),
+        };
+        let made = std::fs::create_dir_all(&folder)
+            .and_then(|()| ["libpcap.so.0.8", "libpcap.so.1"].into_iter().try_for_each(link));
+        made.map(|()| folder).map_err(|error| error.to_string())
     }
 
     /// Connects to the capture as a further reader; dropping the result leaves.
@@ -230,7 +251,7 @@ impl Bench {
             }
             captures.writer = Some(writer);
         }
-        if engine == "serve" {
+        if engine == "serve" || engine == "drop-in" {
             let mut command = self.command(&self.fyke);
             command.args(["serve", "--no-control", "-i", SERVERS_DEVICE, "--name"]);
             command.arg(self.service());
@@ -239,7 +260,7 @@ impl Bench {
         for reader in 0..readers {
             let mut command = match engine {
                 "fyke" | "serve" => self.command(&self.fyke),
-                _ => self.command(Path::new(engine)),
+                _ => self.command(Path::new("tcpdump")),
             };
             match engine {
                 "fyke" => {
@@ -252,7 +273,13 @@ impl Bench {
                     command.arg(text(kind, reader));
                 }
                 _ => {
-                    command.args(["-n", "-Z", "root", "-w", "/dev/null", "-i", SERVERS_DEVICE]);
+                    command.args(["-n", "-Z", "root", "-w", "/dev/null", "-i"]);
+                    if engine == "drop-in" {
+                        command.env("LD_LIBRARY_PATH", self.library()?);
+                        command.arg(format!("fyke:{}", self.service().display()));
+                    } else {
+                        command.arg(SERVERS_DEVICE);
+                    }
                     command.arg(text(kind, reader));
                 }
             }
@@ -274,7 +301,9 @@ impl Bench {
         for &engine in engines {
             match self.start(engine, kind, readers).and_then(|captures| captures.finish(None)) {
                 Ok(_) => there.push(engine),
-                Err(why) if engine == "tcpdump" => report.note(format!("without {engine}: {why}")),
+                Err(why) if !OWN.contains(&engine) => {
+                    report.note(format!("without {engine}: {why}"))
+                }
                 Err(why) => return Err(why),
             }
         }
@@ -300,15 +329,18 @@ impl Bench {
         send_all(&self.world.clients, Order::new(&pattern, first, rate)).map_err(wrong)?;
         sleep(settle);
         let stored = self.stored(engine)?;
-        let begin = captures.processor_time();
+        let [begin, begin_readers] = captures.processor_times();
         let order = Order::new(&pattern, count, rate);
         let sent = send_all(&self.world.clients, order).map_err(wrong)?;
         sleep(settle);
-        let end = captures.processor_time();
+        let [end, end_readers] = captures.processor_times();
         let stored = self.stored(engine)?.saturating_sub(stored);
         sleep(settle);
-        let idle = captures.processor_time().saturating_sub(end);
+        let [idle, idle_readers] = captures.processor_times();
+        let (idle, idle_readers) =
+            (idle.saturating_sub(end), idle_readers.saturating_sub(end_readers));
         let used = end.saturating_sub(begin).saturating_sub(idle);
+        let by_readers = end_readers.saturating_sub(begin_readers).saturating_sub(idle_readers);
         let sent_for = |reader| {
             let of = |count| expected(kind, &pattern, count, readers, reader);
             of(first) + of(count)
@@ -317,6 +349,7 @@ impl Bench {
         Ok(Run {
             sender: sent.ns_per_frame(),
             own: used.as_nanos() as f64 / count as f64,
+            readers: by_readers.as_nanos() as f64 / count as f64,
             lost,
             accepted,
             stored: stored as f64 / count as f64,
@@ -332,7 +365,7 @@ impl Bench {
                 Ok(reader.stored_bytes())
             }
             // All readers are of one user, so this one shares their packet buffer.
-            "serve" => {
+            "serve" | "drop-in" => {
                 let name = self.service().display().to_string();
                 let connection =
                     Connection::open(&name, None).map_err(|error| error.to_string())?;
@@ -423,14 +456,16 @@ impl Bench {
 }
 
 impl Captures {
-    /// Processor time of all processes so far.
-    fn processor_time(&self) -> Duration {
-        self.writer.iter().chain(&self.readers).map(Running::processor_time).sum()
+    /// Processor time so far of all processes, and of the readers.
+    fn processor_times(&self) -> [Duration; 2] {
+        let readers: Duration = self.readers.iter().map(Running::processor_time).sum();
+        let writer: Duration = self.writer.iter().map(Running::processor_time).sum();
+        [readers + writer, readers]
     }
 
     /// Ends all processes; returns the counts of each reader.
     fn finish_each(self) -> Result<Vec<Counts>, String> {
-        let engine = self.engine;
+        let engine = if self.engine == "drop-in" { "tcpdump" } else { self.engine };
         let each = self.readers.into_iter().map(|reader| counts(engine, &reader.stop()?));
         let all = each.collect::<Result<Vec<Counts>, String>>()?;
         self.writer.map_or(Ok(()), |writer| writer.stop().map(drop))?;
@@ -464,6 +499,8 @@ fn publish(case: &str, engines: &[&str], runs: &[Vec<Run>], report: &mut Report)
     let base = |round: usize| of("none").and_then(|runs| runs.get(round)).map(|run| run.sender);
     let in_all = |round: usize, run: &Run| run.sender - base(round).unwrap_or(0.0) + run.own;
     let theirs = of("tcpdump").map(|runs| samples(runs, &in_all));
+    let readers = |_: usize, run: &Run| run.readers;
+    let their_readers = of("tcpdump").map(|runs| samples(runs, &readers));
     for (engine, runs) in engines.iter().zip(runs) {
         let mut push = |setting: &str, value: f64, unit: &str| {
             let one = Measurement::value(BENCH, case, engine, setting, value, unit);
@@ -481,6 +518,11 @@ fn publish(case: &str, engines: &[&str], runs: &[Vec<Run>], report: &mut Report)
         let all = samples(runs, &in_all);
         push("cost in all", all.median(), "ns/frame");
         push("of the processes", samples(runs, &|_, run| run.own).median(), "ns/frame");
+        let own_readers = samples(runs, &readers);
+        push("of the readers", own_readers.median(), "ns/frame");
+        if let (Some(theirs), "drop-in") = (&their_readers, *engine) {
+            push("of the readers, of tcpdump's", own_readers.over(theirs).median(), "ratio");
+        }
         push("lost", runs.iter().map(|run| run.lost).sum::<u64>() as f64, "frames");
         if let (Some(theirs), true) = (&theirs, SHARED.contains(engine)) {
             push("cost in all, of tcpdump's", all.over(theirs).median(), "ratio");

@@ -141,7 +141,8 @@ fn of_stream(payload: &[u8]) -> Option<(&'static str, Cause)> {
         [0xe3, low, high, 0, 0, code @ (0x01 | 0x4c), rest @ ..] => {
             let length = usize::from(u16::from_le_bytes([*low, *high]));
             let has_hash = *code == 0x4c || rest.first() == Some(&16) || rest.get(5) == Some(&14);
-            (has_hash && (20..=2_000).contains(&length)).then_some(("eDonkey", EDONKEY))
+            let is_whole = rest.len() >= 16 && (20..=2_000).contains(&length);
+            (has_hash && is_whole).then_some(("eDonkey", EDONKEY))
         }
         _ => None,
     }

@@ -24,8 +24,8 @@ const WRAPPINGS: [Wrapping; 7] = [
     ("QinQ", false, || Packet::ethernet().qinq(7).vlan(5)),
     ("MPLS", false, || Packet::ethernet().mpls(100)),
     ("two MPLS labels", false, || Packet::ethernet().mpls(100).mpls(101)),
-    ("GTP", true, || outer().udp(2_152, 2_152).gtpu(7)),
-    ("VXLAN", true, || outer().udp(40_000, 4_789).vxlan(7).ether()),
+    ("GTP", true, || outer().gtpu(7)),
+    ("VXLAN", true, || outer().vxlan(7).ether()),
 ];
 
 #[test]
@@ -34,7 +34,9 @@ fn each_tracker_follows_its_protocol_in_every_encapsulation() {
     for sample in samples::all() {
         for (name, needs_scope, begin) in WRAPPINGS {
             for scoped in [false, true] {
-                if needs_scope && !scoped {
+                // With `--scoped` a filter reads the innermost packet, which a tunnel of PPTP is not.
+                let is_inside = sample.protocol == "pptp" && scoped;
+                if needs_scope && !scoped || is_inside {
                     continue;
                 }
                 if let Err(problem) = track(&sample, begin, scoped) {

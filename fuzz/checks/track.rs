@@ -19,7 +19,8 @@ pub fn messages(mut data: &[u8]) -> usize {
         let (payload, rest) = rest.split_at((usize::from(*length) * 8).min(rest.len()));
         data = rest;
         now_ns += u64::from(*time) << (time % 32);
-        let ports = [5_060, 554, 69, 21, 4_000, 4_001, 1_723, 6_667, 2_000, 2_427, 135];
+        let ports =
+            [5_060, 554, 69, 21, 4_000, 4_001, 1_723, 6_667, 2_000, 2_427, 135, 1_720, 6_881];
         let port = ports[usize::from(*how >> 2) % ports.len()];
         let bytes = frame(*how, port, sequence, payload);
         sequence = sequence.wrapping_add(payload.len() as u32);

@@ -24,7 +24,8 @@
 #[doc(inline)]
 pub use fyke_track::{
     Applied, CALLS, CLASS, CallFrame, Cause, Closed, Connection, DceRpc, Event, Expectations,
-    Expected, FRAGMENTS, Ftp, Irc, KeepError, Limits, Mgcp, NOTICES, PassKeeper, Pptp, Protocol,
-    Reason, Rtsp, Several, Sip, Skinny, TRACKERS, Tftp, Tracker, TrackerKind, calls, class, dcerpc,
-    expectations, ftp, irc, mgcp, pptp, registry, rtsp, sip, skinny, tftp,
+    Expected, FRAGMENTS, Ftp, H323, Irc, KeepError, Limits, Mgcp, NOTICES, P2p, PassKeeper, Pptp,
+    Protocol, Reason, Rtsp, Several, Sip, Skinny, TRACKERS, Tftp, Tracker, TrackerKind, calls,
+    class, dcerpc, expectations, ftp, h323, irc, mgcp, p2p, pptp, registry, rtsp, sip, skinny,
+    tftp,
 };

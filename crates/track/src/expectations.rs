@@ -123,6 +123,8 @@ struct Call {
     announced_ns: u64,
     /// Time of the last announcement, or frame at an expectation that has ended.
     active_ns: u64,
+    /// True if any host may be the other end.
+    is_open: bool,
 }
 
 /// Result of an announcement.
@@ -364,6 +366,13 @@ impl Expectations {
         }
     }
 
+    /// Lets any host be the other end of what a call expects, at any time.
+    pub fn admit_all(&mut self, call: u64) {
+        if let Some(call) = self.calls.get_mut(&call) {
+            call.is_open = true;
+        }
+    }
+
     /// Ends everything that a call expects, `linger_ns` from now.
     pub fn cancel(&mut self, call: u64, now_ns: u64, linger_ns: u64) {
         let slots = self.calls.get(&call).map_or(&[][..], |call| &call.slots);
@@ -518,7 +527,8 @@ impl Expectations {
                 continue;
             }
             let Some(call) = self.calls.get(&data.call) else { continue };
-            if data.rest.taken.is_some_and(|host| same_host(host, other))
+            if call.is_open
+                || data.rest.taken.is_some_and(|host| same_host(host, other))
                 || call.hosts.iter().any(|host| same_host(*host, other))
             {
                 found = Some(slot);

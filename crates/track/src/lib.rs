@@ -23,6 +23,8 @@
 //! | [`rtsp`] | RTSP with the media of its sessions |
 //! | [`tftp`] | TFTP with its transfers |
 //! | [`mgcp`] | MGCP with the media of its calls |
+//! | [`h323`] | H.323 with H.245 and the media of its calls |
+//! | [`p2p`] | peers of BitTorrent, eDonkey and Gnutella |
 //! | [`pptp`] | PPTP with its tunnels |
 //! | [`irc`] | IRC with its direct connections |
 //! | [`skinny`] | Skinny phones with the media of their calls |
@@ -58,9 +60,11 @@ pub mod class;
 pub mod dcerpc;
 pub mod expectations;
 pub mod ftp;
+pub mod h323;
 pub mod irc;
 pub mod keeper;
 pub mod mgcp;
+pub mod p2p;
 pub mod pptp;
 pub mod registry;
 pub mod rtsp;
@@ -74,10 +78,12 @@ pub use class::CLASS;
 pub use dcerpc::DceRpc;
 pub use expectations::{Expectations, Expected};
 pub use ftp::Ftp;
+pub use h323::H323;
 pub use irc::Irc;
 pub use keeper::{Applied, KeepError, PassKeeper};
 pub use kind::TrackerKind;
 pub use mgcp::Mgcp;
+pub use p2p::P2p;
 pub use pptp::Pptp;
 pub use registry::TRACKERS;
 pub use rtsp::Rtsp;
@@ -148,6 +154,7 @@ pub const NOTICES: &[(&str, &str)] = &[
     ("refused_ends", "announced ends were refused: a port below 1024, loopback or broadcast"),
     ("over_limit", "announced ends were omitted: too many in one message"),
     ("unreadable", "announcements could not be read"),
+    ("not_read", "announcements are of a kind that is not read"),
     ("encrypted", "control connections became encrypted: what they announce is not known"),
     ("other_address", "announced ends are not at the address of their sender"),
 ];

@@ -2,8 +2,10 @@
 //!
 //! Reads the session descriptions of CRCX and MDCX and of their responses, also if several messages share a datagram. A
 //! call is a `C:`; a response belongs to the call of its transaction. DLCX ends what its endpoint has announced, and
-//! the whole call once no endpoint is left; without it, silence does. Memory: [`Limits`], 16 endpoints of a call. Cost:
-//! O(bytes) for signalling, one hash look-up else. Source: RFC 3435, sections 2.3, 3.1 to 3.5.
+//! the whole call once no endpoint is left; without it, silence does. `*` in the name of its endpoint is every one of a
+//! gateway, and without `C:` it ends all calls there. Memory: [`Limits`], 16 endpoints of a call. Cost: O(bytes) for
+//! signalling, O(calls) for a DLCX without `C:`, one hash look-up else. Source: RFC 3435, sections 2.1.2, 2.3, 3.1 to
+//! 3.5.
 
 use crate::base::{Base, Follows, Offer, each_port};
 use crate::messages::{line, number};
@@ -43,20 +45,67 @@ const MESSAGES: usize = 16;
 const ENDPOINTS: usize = 16;
 /// Most bytes of the name of a call; the standard allows 32.
 const NAME: usize = 64;
+/// Most bytes of the name of an endpoint.
+const ENDPOINT_NAME: usize = 255;
 
 /// A call.
 #[derive(Debug)]
 struct Call {
     number: u64,
-    /// Endpoints with a connection, by [`endpoint`].
-    endpoints: Vec<u64>,
+    /// Endpoints with a connection.
+    endpoints: Vec<Endpoint>,
+}
+
+/// An endpoint, or several by a wildcard.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Endpoint {
+    gateway: SocketAddr,
+    /// Its name, in lower case.
+    name: Vec<u8>,
+}
+
+impl Endpoint {
+    /// A number for the endpoint, as the origin of what it announces.
+    fn origin(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// True if the name is that of the other one, or covers it: a term `*` is any one, and as the last one all that
+    /// follow.
+    fn covers(&self, other: &Endpoint) -> bool {
+        let (local, domain) = parts(&self.name);
+        let (other_local, other_domain) = parts(&other.name);
+        if self.gateway != other.gateway || domain != other_domain {
+            return false;
+        }
+        let mut others = other_local.split(|&byte| byte == b'/');
+        let mut terms = local.split(|&byte| byte == b'/').peekable();
+        while let Some(term) = terms.next() {
+            let is_any = term == b"*";
+            match others.next() {
+                Some(_) if is_any && terms.peek().is_none() => return true,
+                Some(other) if is_any || other == term => {}
+                _ => return false,
+            }
+        }
+        others.next().is_none()
+    }
+}
+
+/// The local name and the domain of an endpoint.
+fn parts(name: &[u8]) -> (&[u8], &[u8]) {
+    let at = name.iter().position(|&byte| byte == b'@').unwrap_or(name.len());
+    (&name[..at], name.get(at + 1..).unwrap_or_default())
 }
 
 /// A command without a response so far.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Command {
-    name: Vec<u8>,
-    endpoint: u64,
+    /// Name of its call; `None`: all calls of its endpoint.
+    name: Option<Vec<u8>>,
+    endpoint: Endpoint,
     deletes: bool,
 }
 
@@ -102,22 +151,27 @@ impl Mgcp {
     ) {
         let (command, cause) = match message.kind {
             Kind::Command { verb, endpoint } => {
-                let Some(name) = message.call.filter(|name| name.len() <= NAME) else { return };
+                let name = message.call.map(<[u8]>::to_vec);
+                let is_long = name.as_ref().is_some_and(|name| name.len() > NAME);
+                if is_long || endpoint.len() > ENDPOINT_NAME {
+                    self.over_limit += 1;
+                    return;
+                }
                 let deletes = verb.eq_ignore_ascii_case(b"DLCX");
                 let sets_up =
                     [&b"CRCX"[..], b"MDCX"].iter().any(|one| verb.eq_ignore_ascii_case(one));
-                if !deletes && !sets_up {
+                if !deletes && (!sets_up || name.is_none()) {
                     return;
                 }
                 // A connection is at a gateway, also if the gateway itself deletes it.
                 let gateway =
                     if self.base.is_control(at.destination) { at.destination } else { at.source };
-                let endpoint = self::endpoint(gateway, endpoint);
-                let command = || Command { name: name.to_vec(), endpoint, deletes };
+                let endpoint = Endpoint { gateway, name: endpoint.to_ascii_lowercase() };
+                let command = Command { name, endpoint, deletes };
                 let transaction = (at.source, at.destination, message.transaction);
                 let deadline = now_ns.saturating_add(RESPONSE_NS);
-                self.commands.insert(transaction, command(), deadline);
-                (command(), COMMAND)
+                self.commands.insert(transaction, command.clone(), deadline);
+                (command, COMMAND)
             }
             Kind::Response { code } => {
                 let transaction = (at.destination, at.source, message.transaction);
@@ -126,36 +180,43 @@ impl Mgcp {
                 }
                 let Some(command) = self.commands.remove(&transaction) else { return };
                 if !(200..300).contains(&code) {
-                    return self.signals(&command.name);
+                    return self.signals(command.name.as_ref());
                 }
                 (command, RESPONSE)
             }
         };
+        // Only once the other end has agreed.
+        let deletes = command.deletes && cause == RESPONSE;
+        let Some(name) = command.name.clone() else {
+            if deletes {
+                self.delete_all(&command.endpoint, now_ns);
+            }
+            return;
+        };
         let deadline = now_ns.saturating_add(self.base.limits.control_idle_ns);
-        let number = self.enter(&command, deadline);
+        let number = self.enter(&name, &command, deadline);
         let Some(number) = number else { return };
         self.base.signals(number);
         self.base.expectations.refresh(number, now_ns);
-        match command.deletes {
-            // Only once the other end has agreed.
-            true if cause == RESPONSE => self.delete(&command, now_ns),
-            true => {}
-            false => self.announce(number, message, &command, (cause, at), now_ns, events),
+        if deletes {
+            self.delete(&name, &command.endpoint, now_ns);
+        } else if !command.deletes {
+            self.announce(number, message, &command, (cause, at), now_ns, events);
         }
     }
 
-    fn signals(&mut self, name: &[u8]) {
-        if let Some(call) = self.calls.peek(&name.to_vec()) {
+    fn signals(&mut self, name: Option<&Vec<u8>>) {
+        if let Some(call) = name.and_then(|name| self.calls.peek(name)) {
             self.base.signals(call.number);
         }
     }
 
     /// The number of the call of a command, which is new if it sets up one that is not known.
-    fn enter(&mut self, command: &Command, deadline_ns: u64) -> Option<u64> {
-        if let Some(call) = self.calls.touch(&command.name, deadline_ns) {
+    fn enter(&mut self, name: &Vec<u8>, command: &Command, deadline_ns: u64) -> Option<u64> {
+        if let Some(call) = self.calls.touch(name, deadline_ns) {
             let has_room = call.endpoints.len() < ENDPOINTS;
             if !command.deletes && has_room && !call.endpoints.contains(&command.endpoint) {
-                call.endpoints.push(command.endpoint);
+                call.endpoints.push(command.endpoint.clone());
             }
             return Some(call.number);
         }
@@ -163,20 +224,29 @@ impl Mgcp {
             return None;
         }
         self.count += 1;
-        let call = Call { number: self.count, endpoints: vec![command.endpoint] };
-        self.calls.insert(command.name.clone(), call, deadline_ns);
+        let call = Call { number: self.count, endpoints: vec![command.endpoint.clone()] };
+        self.calls.insert(name.clone(), call, deadline_ns);
         Some(self.count)
     }
 
-    fn delete(&mut self, command: &Command, now_ns: u64) {
-        let Some(call) = self.calls.peek_mut(&command.name) else { return };
-        call.endpoints.retain(|one| *one != command.endpoint);
-        let number = call.number;
-        self.base.expectations.replace(number, command.endpoint, &[], now_ns);
-        if call.endpoints.is_empty() {
-            self.base.cancel(number, now_ns);
-            self.calls.remove(&command.name);
+    /// Ends what the endpoints of a name have announced for a call.
+    fn delete(&mut self, name: &Vec<u8>, endpoint: &Endpoint, now_ns: u64) {
+        let Some(call) = self.calls.peek_mut(name) else { return };
+        if remove(call, &mut self.base, endpoint, now_ns) {
+            self.calls.remove(name);
         }
+    }
+
+    /// The same for all calls.
+    fn delete_all(&mut self, endpoint: &Endpoint, now_ns: u64) {
+        let base = &mut self.base;
+        self.calls.retain(|_, call| {
+            let is_there = call.endpoints.iter().any(|one| endpoint.covers(one));
+            if is_there {
+                base.signals(call.number);
+            }
+            !is_there || !remove(call, base, endpoint, now_ns)
+        });
     }
 
     fn announce(
@@ -207,7 +277,7 @@ impl Mgcp {
                 pair: false,
                 label: end.label,
                 cause,
-                origin: command.endpoint,
+                origin: command.endpoint.origin(),
                 lifetime_ns: RINGING_NS,
                 follows_call: true,
             };
@@ -216,11 +286,16 @@ impl Mgcp {
     }
 }
 
-/// A number for an endpoint of a gateway, as the origin of what it announces.
-fn endpoint(gateway: SocketAddr, name: &[u8]) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    (gateway, name.to_ascii_lowercase()).hash(&mut hasher);
-    hasher.finish()
+/// Removes the endpoints of a name from a call; true if none is left, and the call has ended.
+fn remove(call: &mut Call, base: &mut Base, endpoint: &Endpoint, now_ns: u64) -> bool {
+    let number = call.number;
+    for one in call.endpoints.extract_if(.., |one| endpoint.covers(one)) {
+        base.expectations.replace(number, one.origin(), &[], now_ns);
+    }
+    if call.endpoints.is_empty() {
+        base.cancel(number, now_ns);
+    }
+    call.endpoints.is_empty()
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -324,6 +399,30 @@ impl Follows for Mgcp {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn wildcards_cover_the_endpoints_of_a_gateway() {
+        let endpoint = |port: u16, name: &str| {
+            let gateway = SocketAddr::from(([10, 0, 0, 1], port));
+            Endpoint { gateway, name: name.as_bytes().to_vec() }
+        };
+        let one = endpoint(2_427, "ds1/3/aaln@gw");
+        for (name, expected) in [
+            ("ds1/3/aaln@gw", true),
+            ("*@gw", true),
+            ("ds1/*@gw", true),
+            ("ds1/*/aaln@gw", true),
+            ("ds1/3/aaln/*@gw", false),
+            ("ds1/3@gw", false),
+            ("ds1/*/other@gw", false),
+            ("*@other", false),
+            ("*", false),
+            ("", false),
+        ] {
+            assert_eq!(endpoint(2_427, name).covers(&one), expected, "{name}");
+        }
+        assert!(!endpoint(2_428, "*@gw").covers(&one), "another gateway");
+    }
 
     #[test]
     fn messages_of_a_datagram_are_read_one_after_the_other() {

@@ -3,7 +3,8 @@
 //! `fyke track`, the graphs that it builds and the graph class `track` take their choices, filters
 //! and help from [`TRACKERS`]. A new tracker is a file with a [`TrackerKind`] and a row here.
 
-use crate::{Limits, Several, TrackerKind, dcerpc, ftp, irc, mgcp, pptp, rtsp, sip, skinny, tftp};
+use crate::{Limits, Several, TrackerKind};
+use crate::{dcerpc, ftp, h323, irc, mgcp, p2p, pptp, rtsp, sip, skinny, tftp};
 
 /// All trackers; the first one is the default of the graph class `track`.
 pub const TRACKERS: &[TrackerKind] = &[
@@ -16,6 +17,8 @@ pub const TRACKERS: &[TrackerKind] = &[
     skinny::KIND,
     mgcp::KIND,
     dcerpc::KIND,
+    h323::KIND,
+    p2p::KIND,
 ];
 
 /// Returns the tracker of a name; case does not matter.
@@ -108,7 +111,10 @@ mod tests {
         for kind in TRACKERS {
             let name = kind.name;
             assert!(seen.insert(name), "{name} has two rows");
-            assert!(!name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase()));
+            assert!(
+                !name.is_empty()
+                    && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+            );
             assert!(!kind.summary.is_empty() && !kind.summary.contains('\n'), "{name}");
             assert!(!kind.causes.is_empty(), "{name}");
             let causes: HashSet<_> = kind.causes.iter().collect();

@@ -6,7 +6,7 @@ use fyke_testkit::random::Random;
 mod checks;
 
 /// Messages that announce something, for the ports of [`checks`].
-const MESSAGES: [(u8, &str); 11] = [
+const MESSAGES: [(u8, &str); 15] = [
     (
         0,
         "INVITE sip:b SIP/2.0\r\nCall-ID: a\r\nCSeq: 1 INVITE\r\nContent-Type: application/sdp\r\nContent-Length: \
@@ -36,6 +36,13 @@ const MESSAGES: [(u8, &str); 11] = [
             "\u{3}\0\0\0\t\0\0\0\t\0\0\0\u{1}\0\u{1}\0\u{7}\u{2}\0\u{f}P\0\0\0\0\0\0\0",
         ),
     ),
+    (
+        9,
+        "CRCX 9 aaln/1@gw MGCP 1.0\r\nC: A3\r\n\r\nv=0\r\nc=IN IP4 10.0.0.1\r\nm=audio 4000 RTP/AVP 0\r\n",
+    ),
+    (9, "DLCX 10 *@gw MGCP 1.0\r\n"),
+    (12, "\u{13}BitTorrent protocol"),
+    (12, "d1:ad2:id20:iiiiiiiiiiiiiiiiiiiie1:q4:ping1:t2:aa1:y1:qe"),
     (8, "\u{14}\0\0\0\0\0\0\0\"\0\0\0\0\0\0\0\n\0\0\u{1}@]\0\0\u{5}\0\0\0"),
 ];
 

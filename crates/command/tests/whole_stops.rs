@@ -229,7 +229,7 @@ fn an_interface_that_is_renamed_while_down_is_reported() {
         dump.hear("v1: the interface is down; waiting for it");
         tool("ip link set v1 name w1");
         // Another interface of the old name is not the captured one.
-        tool("ip link add v1 type dummy");
+        tool("ip link add v1 type veth peer name other");
         tool("ip link set v1 up");
         std::thread::sleep(Duration::from_millis(200));
         assert!(!dump.said().contains("is up again"), "{}", dump.said());

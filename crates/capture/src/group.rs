@@ -12,6 +12,7 @@ use crate::error::{LiveError, ReadError};
 use crate::ring::{RingOptions, RingSource};
 use crate::source::{Interface, Next, Notice, SocketFilter, Source, SourceStats};
 use crate::sys::poll::{Bell, Edge};
+use fyke_frame::Batch;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -175,6 +176,10 @@ impl Source for RingShare {
             self.failed = Some(error);
             Ok(Next::End)
         })
+    }
+
+    fn take_back(&mut self, batch: Batch<'static>) {
+        self.ring.take_back(batch);
     }
 
     /// The counts of this ring. Those of a filter, which all rings have in common, are counted for the first one.

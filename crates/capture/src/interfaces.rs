@@ -101,8 +101,8 @@ pub fn interface_name(ifindex: u32) -> Option<String> {
     }
     match helper::current() {
         Some(helper) => {
-            let name = helper.name(ifindex).ok().flatten();
-            names().extend(name.map(|name| (ifindex, name)));
+            let named = helper.named(ifindex).ok().flatten();
+            names().extend(named.map(|(name, _)| (ifindex, name)));
         }
         None => remember(&devices::devices().ok()?),
     }

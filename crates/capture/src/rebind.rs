@@ -6,10 +6,10 @@
 
 use crate::interfaces::{self, Capture};
 use crate::sharing;
-use crate::sys::devices;
+use crate::sys::devices::{self, Device};
 use crate::sys::packet::PacketSocket;
 use fyke_frame::LinkType;
-use fyke_privilege::helper::{Opened, Presence, Sockets};
+use fyke_privilege::helper::{self, Opened, Presence, Sockets};
 use std::io;
 use std::os::fd::BorrowedFd;
 
@@ -22,9 +22,8 @@ impl Sockets for PacketSockets {
         look(interface)
     }
 
-    fn name(&self, ifindex: u32) -> io::Result<Option<String>> {
-        let mut devices = devices::devices()?.into_iter();
-        Ok(devices.find(|device| device.index == ifindex).map(|device| device.name))
+    fn named(&self, ifindex: u32) -> io::Result<Option<(String, Presence)>> {
+        named(ifindex)
     }
 
     fn bind(&self, socket: BorrowedFd<'_>, to: &Presence, promiscuous: bool) -> io::Result<()> {
@@ -47,14 +46,37 @@ pub(crate) fn look(name: &str) -> io::Result<Option<Presence>> {
     if devices::index(name).is_none() {
         return Ok(None);
     }
-    let devices = devices::devices()?;
-    let Some(device) = devices.iter().find(|device| device.name == name) else { return Ok(None) };
-    let up = device.up;
     // The interface may disappear in between.
-    let Ok(Capture { ifindex, link, loopback, .. }) = interfaces::find_in(name, devices) else {
-        return Ok(None);
-    };
-    Ok(Some(Presence { ifindex, link: link.0.into(), loopback, up }))
+    Ok(presence(name, devices::devices()?))
+}
+
+/// The interface of this index, with its name, if it exists now: an interface that is renamed keeps its index.
+pub(crate) fn named(ifindex: u32) -> io::Result<Option<(String, Presence)>> {
+    let devices = devices::devices()?;
+    let name = devices.iter().find(|device| device.index == ifindex);
+    let Some(name) = name.map(|device| device.name.clone()) else { return Ok(None) };
+    Ok(presence(&name, devices).map(|presence| (name, presence)))
+}
+
+/// As [`named`], by the helper of this process if there is one.
+pub(crate) fn named_here(ifindex: u32) -> io::Result<Option<(String, Presence)>> {
+    helper::current().map_or_else(|| named(ifindex), |helper| helper.named(ifindex))
+}
+
+/// The label of a captured interface in notices, and whether it is up: its name at the start, and the one that it has
+/// now if that is another. `None` if it does not exist any more.
+pub(crate) fn label(name: &str, ifindex: u32) -> io::Result<Option<(String, bool)>> {
+    let found = named_here(ifindex)?;
+    Ok(found.map(|(now, presence)| match now == name {
+        true => (now, presence.up),
+        false => (format!("{name} (now {now})"), presence.up),
+    }))
+}
+
+fn presence(name: &str, devices: Vec<Device>) -> Option<Presence> {
+    let up = devices.iter().find(|device| device.name == name)?.up;
+    let Capture { ifindex, link, loopback, .. } = interfaces::find_in(name, devices).ok()?;
+    Some(Presence { ifindex, link: link.0.into(), loopback, up })
 }
 
 /// The link type of an interface.

@@ -68,6 +68,9 @@ pub trait Source: Send {
     /// call returns [`Next::End`].
     fn next(&mut self) -> Result<Next<'_>, ReadError>;
 
+    /// Takes back the memory of a batch that was evaluated ([`Batch::reuse`]), for the next one. Optional.
+    fn take_back(&mut self, _batch: Batch<'static>) {}
+
     /// Counts since the source was opened.
     fn stats(&mut self) -> SourceStats;
 
@@ -187,6 +190,10 @@ impl<S: Source + ?Sized> Source for Box<S> {
 
     fn next(&mut self) -> Result<Next<'_>, ReadError> {
         (**self).next()
+    }
+
+    fn take_back(&mut self, batch: Batch<'static>) {
+        (**self).take_back(batch);
     }
 
     fn stats(&mut self) -> SourceStats {

@@ -161,8 +161,6 @@ pub struct XdpSource {
     redirect: Box<dyn Redirect>,
     /// Keeps the interface in promiscuous mode; receives nothing.
     watch: PacketSocket,
-    /// Number of that socket at the helper of this process.
-    number: Option<u32>,
     edge: Edge,
     sockets: Vec<XdpSocket>,
     umem: Umem,
@@ -228,7 +226,6 @@ impl XdpSource {
             edge: Edge::watch(watch.as_fd()).map_err(failed("epoll")).map_err(live)?,
             redirect,
             watch,
-            number: None,
             sockets: Vec::new(),
             umem,
             frames,
@@ -273,10 +270,6 @@ impl XdpSource {
             let joined = self.watch.promiscuous(self.ifindex);
             joined.map_err(|source| self.failed("PACKET_ADD_MEMBERSHIP", source))?;
         }
-        let holds =
-            |helper: &helper::Helper| helper.hold(self.watch.as_fd(), &self.name, promiscuous);
-        let number = helper::current().map(holds).transpose();
-        self.number = number.map_err(|source| self.failed("helper", source))?;
         self.redirect.set_on(true);
         Ok(())
     }
@@ -434,21 +427,16 @@ impl XdpSource {
             return Ok(());
         }
         self.looked = Instant::now();
-        let found = match (self.number, helper::current()) {
-            (Some(number), Some(helper)) => helper.look(number),
-            _ => rebind::look(&self.name),
-        };
+        let found = rebind::label(&self.name, self.ifindex);
         let found = found.map_err(|source| self.failed("look for the interface", source))?;
-        let Some(found) = found.filter(|found| found.ifindex == self.ifindex) else {
-            // It has another name, or its sockets are about to report that it is gone.
-            return Ok(());
-        };
-        let state = if found.up { LinkState::Up } else { LinkState::Down };
+        // Without it, its sockets are about to report that it is gone.
+        let Some((interface, up)) = found else { return Ok(()) };
+        let state = if up { LinkState::Up } else { LinkState::Down };
         if state != self.state {
             self.state = state;
             // Few at a time: the next check comes later.
             self.notices.truncate(2);
-            self.notices.push_back(Notice { interface: self.name.clone(), state });
+            self.notices.push_back(Notice { interface, state });
         }
         Ok(())
     }

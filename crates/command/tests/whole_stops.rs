@@ -214,6 +214,45 @@ fn an_interface_goes_and_comes_back() {
     assert_eq!(String::from_utf8_lossy(&rest(&mut dump)), "20\n", "{}", dump.said());
 }
 
+/// An interface keeps its index under another name, and so does its capture.
+#[test]
+fn an_interface_that_is_renamed_while_down_is_reported() {
+    if !inside("an_interface_that_is_renamed_while_down_is_reported") {
+        return;
+    }
+    for options in [&[][..], &["--workers", "2"], &["-Z", "root"]] {
+        veth();
+        let words = [&["--count"], options].concat();
+        let mut dump = Running::dump(&words, Stdio::piped());
+        send(5, 30);
+        tool("ip link set v1 down");
+        dump.hear("v1: the interface is down; waiting for it");
+        tool("ip link set v1 name w1");
+        // Another interface of the old name is not the captured one.
+        tool("ip link add v1 type veth peer name other");
+        tool("ip link set v1 up");
+        std::thread::sleep(Duration::from_millis(200));
+        assert!(!dump.said().contains("is up again"), "{}", dump.said());
+        tool("ip link set w1 up");
+        dump.hear("v1 (now w1): the interface is up again");
+        common::carrier_of(["v0", "w1"]);
+        send(5, 30);
+        // It is known again by its old name.
+        tool("ip link del v1");
+        tool("ip link set w1 down");
+        dump.hear("v1 (now w1): the interface is down");
+        tool("ip link set w1 name v1");
+        tool("ip link set v1 up");
+        dump.hear("v1: the interface is up again");
+        carrier();
+        send(5, 30);
+        dump.signal("INT");
+        assert_eq!(dump.end().code(), Some(0), "{}", dump.said());
+        assert_eq!(String::from_utf8_lossy(&rest(&mut dump)), "15\n", "{}", dump.said());
+        tool("ip link del v1");
+    }
+}
+
 /// Frames arrive without a pause before and after, so the capture is never idle.
 #[test]
 fn an_interface_that_is_down_for_a_moment_is_reported_under_load() {

@@ -6,7 +6,7 @@
 //! | hold a group | sealed | keeps the description of sockets that share the frames of an interface ([`Group`]) |
 //! | will remove | sealed | keeps the path of a file, with its identity; of some, for requests only |
 //! | seal | sealed | refuses these four requests from now on, drops its capabilities, enters its own sandbox |
-//! | name | the end | tells the name of the interface with an index |
+//! | named | the end | tells the name and the state of the interface with an index |
 //! | look | the end | describes the interface that a held socket belongs to |
 //! | bind | the end | binds a held socket to its interface again, after the interface was recreated |
 //! | fetch | the end | opens the sockets of a held group again, and gives a member its own |
@@ -63,11 +63,11 @@ pub trait Sockets {
     /// When the system call fails.
     fn look(&self, interface: &str) -> io::Result<Option<Presence>>;
 
-    /// Looks up the name of the interface with this index; `None` if there is none now.
+    /// Looks up the interface with this index, with its name; `None` if there is none now.
     ///
     /// # Errors
     /// When the system call fails.
-    fn name(&self, ifindex: u32) -> io::Result<Option<String>>;
+    fn named(&self, ifindex: u32) -> io::Result<Option<(String, Presence)>>;
 
     /// Binds a socket to an interface again.
     ///
@@ -269,15 +269,16 @@ impl Helper {
         self.sealed.load(Ordering::Acquire)
     }
 
-    /// Looks up the name of the interface with this index; `None` if there is none now.
+    /// Looks up the interface with this index, with its name; `None` if there is none now.
     ///
     /// # Errors
     /// When the system call fails.
-    pub fn name(&self, ifindex: u32) -> io::Result<Option<String>> {
-        let request = Request { kind: Kind::Name, number: ifindex, flag: false, sequence: 0 };
+    pub fn named(&self, ifindex: u32) -> io::Result<Option<(String, Presence)>> {
+        let request = Request { kind: Kind::Named, number: ifindex, flag: false, sequence: 0 };
         let answer = self.ask(request, &[], None)?;
         let name = answer.name.split(|byte| *byte == 0).next().unwrap_or_default();
-        Ok(answer.present.then(|| String::from_utf8_lossy(name).into_owned()))
+        let named = || (String::from_utf8_lossy(name).into_owned(), answer.presence);
+        Ok(answer.present.then(named))
     }
 
     /// Looks up the interface of a held socket; `None` if no interface has its name now.

@@ -8,6 +8,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+/// The only simulated interface that is found by its index.
+const FIVE: Presence = Presence { ifindex: 5, link: 1, loopback: 9, up: true };
+
 /// Simulated interfaces: `gone` does not exist; the index of any other is the length of its name.
 struct Made;
 
@@ -18,8 +21,8 @@ impl Sockets for Made {
         Ok((interface != "gone").then_some(presence))
     }
 
-    fn name(&self, ifindex: u32) -> io::Result<Option<String>> {
-        Ok((ifindex == 5).then(|| "a name that is too long".to_owned()))
+    fn named(&self, ifindex: u32) -> io::Result<Option<(String, Presence)>> {
+        Ok((ifindex == 5).then(|| ("a name that is too long".to_owned(), FIVE)))
     }
 
     fn bind(&self, socket: BorrowedFd<'_>, to: &Presence, promiscuous: bool) -> io::Result<()> {
@@ -84,8 +87,8 @@ fn serves(folder: &Path) {
     denied(helper.will_remove(&other));
     assert_eq!(helper.look(number).unwrap().map(|found| found.ifindex), Some(5));
     assert_eq!(helper.look(gone).unwrap(), None);
-    assert_eq!(helper.name(5).unwrap().as_deref(), Some("a name that is "));
-    assert_eq!(helper.name(6).unwrap(), None);
+    assert_eq!(helper.named(5).unwrap(), Some(("a name that is ".to_owned(), FIVE)));
+    assert_eq!(helper.named(6).unwrap(), None);
     assert_eq!(helper.bind(number).unwrap().loopback, 9);
     let mut said = [0; 16];
     let length = io::Read::read(&mut &ours, &mut said).unwrap();
@@ -182,8 +185,8 @@ fn answers_late(folder: &Path) {
     assert_eq!(helper.remove(&file).unwrap_err().kind(), io::ErrorKind::TimedOut);
     assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
     signal("-CONT");
-    assert_eq!(helper.name(5).unwrap().as_deref(), Some("a name that is "));
-    assert_eq!(helper.name(6).unwrap(), None);
+    assert_eq!(helper.named(5).unwrap(), Some(("a name that is ".to_owned(), FIVE)));
+    assert_eq!(helper.named(6).unwrap(), None);
     assert!(!file.exists(), "it was removed late");
     assert!(helper.end());
 }

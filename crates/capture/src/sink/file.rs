@@ -1,9 +1,9 @@
 //! A sink that writes files, one or, with rotation, several.
 //!
 //! Frames are encoded into the buffer of an [`Output`]. The buffer is written to the operating system when it has grown
-//! to 256 KiB (that of a regular file by a thread, if there are several processors), on [`Sink::flush`], with every
-//! frame if requested, and at the end. If writing fails, the file ends with its last complete record, and the other
-//! frames count as lost.
+//! to 32 KiB (that of a regular file by a thread when it has grown to 256 KiB, if there are several processors), on
+//! [`Sink::flush`], with every frame if requested, and at the end. If writing fails, the file ends with its last
+//! complete record, and the other frames count as lost.
 
 use super::continued::{self, FileIdentity};
 use super::listener::{self, Listener};
@@ -26,8 +26,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Most encoded bytes that are kept in the buffer.
-const BUFFER: usize = 1 << 18;
+/// Most encoded bytes that are kept in the buffer for a thread: a block is a hand-over to another processor.
+const BLOCK: usize = 1 << 18;
+
+/// Most that are kept otherwise. PERF: what is written directly stays in the first-level cache, where 256 KiB drive
+/// out everything else.
+const BUFFER: usize = 1 << 15;
 
 /// Longest wait for clients at the end.
 const CLIENTS_PATIENCE: Duration = Duration::from_secs(2);
@@ -288,6 +292,12 @@ impl FileSink {
         }
     }
 
+    /// Most encoded bytes that wait in the buffer.
+    fn most_waiting(&self) -> usize {
+        let is_direct = self.compression == Compression::None && !self.output.has_thread();
+        if is_direct { BUFFER } else { BLOCK }
+    }
+
     /// Longest wait of a write for space.
     fn patience(&self) -> Option<Duration> {
         if self.options.waits { None } else { Some(Duration::ZERO) }
@@ -407,7 +417,7 @@ impl FileSink {
         self.output.mark(true);
         if self.options.flush_each {
             self.hand_over(self.patience())?;
-        } else if self.output.waiting() >= BUFFER {
+        } else if self.output.waiting() >= self.most_waiting() {
             self.open_up()?;
             let passed = self.output.pass_on(self.patience());
             passed.map_err(|source| self.failed(source))?;
@@ -477,7 +487,7 @@ impl Sink for FileSink {
     }
 
     fn make_room(&mut self, patience: Duration) -> Result<bool, WriteError> {
-        match self.finished || self.output.waiting() >= BUFFER {
+        match self.finished || self.output.waiting() >= self.most_waiting() {
             true => Ok(self.hand_over(Some(patience))?
                 && (!self.finished || self.output.settle_receivers(patience))),
             false => Ok(true),

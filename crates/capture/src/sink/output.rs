@@ -101,6 +101,11 @@ impl Output {
         self.may_start_writer = true;
     }
 
+    /// True if a thread writes the blocks, or will.
+    pub(super) fn has_thread(&self) -> bool {
+        self.writer.is_some() || self.may_start_writer
+    }
+
     /// Replaces the channel, before anything has been written to it.
     #[cfg(test)]
     pub(super) fn set_channel(&mut self, channel: Arc<dyn Channel>) {

@@ -335,6 +335,8 @@ impl Engine {
                         Some(crew) => crew.share(inlet.at, &input, patience),
                         None => self.nodes.arrive(inlet.at, &input),
                     }
+                    let memory = batch.reuse();
+                    inlet.source.take_back(memory);
                 }
                 Ok(Next::Idle) => {
                     self.crew.iter_mut().for_each(|crew| crew.flush(patience));

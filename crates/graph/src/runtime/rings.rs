@@ -203,6 +203,8 @@ impl Worker<'_> {
                         emitted: None,
                     };
                     self.nodes.arrive(ring.at, &input);
+                    let memory = batch.reuse();
+                    ring.source.take_back(memory);
                     ring.clock = ring.clock.max(last);
                     self.signs.note(self.place, last);
                 }

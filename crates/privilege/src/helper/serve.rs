@@ -143,13 +143,15 @@ impl Serving<'_> {
             Kind::HoldGroup => self.hold_group(request, text),
             Kind::WillRemove => self.will_remove(Path::new(OsStr::from_bytes(text)), request.flag),
             Kind::Seal => self.seal(),
-            Kind::Name => {
-                let found = self.sockets.name(request.number)?;
+            Kind::Named => {
+                let found = self.sockets.named(request.number)?;
+                let present = found.is_some();
+                let (text, presence) = found.unwrap_or_default();
                 let mut name = [0; NAME_LEN];
                 // The last byte stays zero.
-                let bytes = found.as_deref().unwrap_or_default().bytes().take(NAME_LEN - 1);
+                let bytes = text.bytes().take(NAME_LEN - 1);
                 name.iter_mut().zip(bytes).for_each(|(place, byte)| *place = byte);
-                Ok(Answer { present: found.is_some(), name, ..Answer::default() })
+                Ok(Answer { present, presence, name, ..Answer::default() })
             }
             Kind::Look => {
                 let found = self.sockets.look(self.held(request.number)?.interface())?;

@@ -2,8 +2,10 @@
 //!
 //! The filter is what limits: a thousand sums of words of the payload, one after the other, which `--look-back` keeps
 //! in user space. The sender offers twice what the workers would evaluate if each did as much as one alone, so their
-//! rings never run dry; 64 pairs of addresses distribute the frames. The figure is the number of frames evaluated
+//! rings never run dry; 64 pairs of addresses distribute the frames. The first figure is the number of frames evaluated
 //! between two questions for the counts. The capture may use all processors, and the sender takes a part of the first.
+//! The second one, *when nothing else runs*, divides the same frames by the processor time of the busiest thread, so it
+//! is valid on a shared machine, too.
 
 use super::traffic::{Order, Pattern, Sender};
 use super::world::{Running, processors};
@@ -13,6 +15,7 @@ use crate::bench::measure::Samples;
 use crate::bench::report::{Measurement, Report};
 use crate::net::SERVERS_DEVICE;
 use fyke_control::{Client, Request, Response, RuntimeDir};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -44,30 +47,34 @@ pub(super) fn measure(bench: &Bench, report: &mut Report) -> Result<(), BenchErr
     let most = processors().map_or(2, |list| list.len()).clamp(2, MOST_WORKERS);
     let numbers: Vec<usize> =
         std::iter::successors(Some(1), |n| Some(2 * n)).take_while(|n| *n <= most).collect();
-    let mut rates = vec![Samples::default(); numbers.len()];
+    let mut rates = vec![[Samples::default(), Samples::default()]; numbers.len()];
     for _ in 0..ROUNDS.min(bench.scale.rounds) {
         let mut alone = 0.0;
-        for (samples, &workers) in rates.iter_mut().zip(&numbers) {
+        for ([samples, undisturbed], &workers) in rates.iter_mut().zip(&numbers) {
             let offered = match workers {
                 1 => FIRST_RATE,
                 _ => (alone * workers as f64 * OFFERED) as u64,
             };
             let rate = evaluated(bench, &file, workers, offered).map_err(other)?;
             if workers == 1 {
-                alone = rate;
+                alone = rate.in_fact;
             }
-            samples.push(rate);
+            samples.push(rate.in_fact);
+            undisturbed.push(rate.undisturbed);
         }
     }
-    for (samples, &workers) in rates.iter().zip(&numbers) {
-        let mut push = |what: &str, value: f64, unit: &str| {
-            let setting = format!("{workers} worker{}{what}", if workers == 1 { "" } else { "s" });
-            let one = Measurement::value(BENCH, "workers", "fyke", &setting, value, unit);
-            report.push(one.runs(samples.len()));
-        };
-        push("", samples.median(), "frames/s");
-        if workers > 1 {
-            push(", over one", samples.over(&rates[0]).median(), "×");
+    for (at, word) in ["", ", when nothing else runs"].into_iter().enumerate() {
+        for (samples, &workers) in rates.iter().map(|both| &both[at]).zip(&numbers) {
+            let mut push = |what: &str, value: f64, unit: &str| {
+                let plural = if workers == 1 { "" } else { "s" };
+                let setting = format!("{workers} worker{plural}{what}{word}");
+                let one = Measurement::value(BENCH, "workers", "fyke", &setting, value, unit);
+                report.push(one.runs(samples.len()));
+            };
+            push("", samples.median(), "frames/s");
+            if workers > 1 {
+                push(", over one", samples.over(&rates[0][at]).median(), "×");
+            }
         }
     }
     Ok(())
@@ -80,8 +87,15 @@ fn text(sums: u32) -> String {
     format!("{} or udp port 53", sums.join(" or "))
 }
 
+/// Frames that are evaluated in a second.
+struct Rate {
+    in_fact: f64,
+    /// In a second of the busiest thread's processor time.
+    undisturbed: f64,
+}
+
 /// Captures with a number of workers; returns the frames that they evaluate in a second.
-fn evaluated(bench: &Bench, file: &Path, workers: usize, offered: u64) -> Result<f64, String> {
+fn evaluated(bench: &Bench, file: &Path, workers: usize, offered: u64) -> Result<Rate, String> {
     let folder = bench.folder.file("run");
     let mut command = Command::new(&bench.fyke);
     command.args(["dump", "-n", "-i", SERVERS_DEVICE, "-w", "/dev/null", "--look-back"]);
@@ -99,7 +113,7 @@ fn evaluated(bench: &Bench, file: &Path, workers: usize, offered: u64) -> Result
         false => (Duration::from_millis(500), Duration::from_secs(2)),
     };
     sleep(first);
-    let found = rate(&mut client, measured);
+    let found = rate(&mut client, measured, running.id());
     stop.store(true, Ordering::Relaxed);
     sender.finish().map_err(|error| error.to_string())?;
     running.stop()?;
@@ -108,17 +122,40 @@ fn evaluated(bench: &Bench, file: &Path, workers: usize, offered: u64) -> Result
 
 /// Frames evaluated in a second, from two answers at least this time apart. Busy workers answer late, so the answers'
 /// own times count.
-fn rate(client: &mut Client, measured: Duration) -> Result<f64, String> {
+fn rate(client: &mut Client, measured: Duration, process: u32) -> Result<Rate, String> {
+    let busy = || thread_times(process).map_err(|error| format!("times of the threads: {error}"));
     let (before, first) = evaluated_so_far(client)?;
-    let begin = Instant::now();
+    let (begin, idle) = (Instant::now(), busy()?);
     while begin.elapsed() < LONGEST {
         sleep(measured / 4);
         let (now, count) = evaluated_so_far(client)?;
         if now >= before + measured {
-            return Ok((count - first) as f64 / (now - before).as_secs_f64());
+            let frames = (count - first) as f64;
+            let of_thread = |(thread, time): (u32, Duration)| {
+                time.saturating_sub(idle.get(&thread).copied().unwrap_or_default())
+            };
+            let busiest = busy()?.into_iter().map(of_thread).max().unwrap_or_default();
+            return Ok(Rate {
+                in_fact: frames / (now - before).as_secs_f64(),
+                undisturbed: frames / busiest.as_secs_f64().max(f64::EPSILON),
+            });
         }
     }
     Err("its counts do not change".to_owned())
+}
+
+/// Processor time of each thread of a process so far.
+fn thread_times(process: u32) -> std::io::Result<BTreeMap<u32, Duration>> {
+    let mut times = BTreeMap::new();
+    for entry in std::fs::read_dir(format!("/proc/{process}/task"))? {
+        let entry = entry?;
+        let number = entry.file_name().to_str().and_then(|name| name.parse().ok());
+        // A thread may end meanwhile.
+        let text = std::fs::read_to_string(entry.path().join("schedstat")).unwrap_or_default();
+        let time = text.split(' ').next().and_then(|time| time.parse().ok());
+        times.extend(number.zip(time.map(Duration::from_nanos)));
+    }
+    Ok(times)
 }
 
 /// Time of an answer since the start of the capture, and number of frames that the filter had evaluated then.

@@ -35,7 +35,7 @@
 pub mod app;
 pub mod buffer;
 pub mod compile;
-mod digest;
+pub mod digest;
 pub mod endpoints;
 pub mod engine;
 pub mod error;

@@ -98,7 +98,10 @@ fn captured(folder: &Path, id: &str) -> Vec<String> {
     let plain = folder.join(format!("{id}.pcapng"));
     let file = format!("out/{id}-1.pcapng.age");
     let key = format!("{id}.key");
-    good(fyke(folder, &["intercept", "decrypt", "--key", &key, &file, "-w", plain.to_str().unwrap()]));
+    good(fyke(
+        folder,
+        &["intercept", "decrypt", "--key", &key, &file, "-w", plain.to_str().unwrap()],
+    ));
     let lines = good(fyke(folder, &["dump", "-r", plain.to_str().unwrap(), "-A", "-n"]));
     std::fs::remove_file(plain).unwrap();
     let words = lines.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-');

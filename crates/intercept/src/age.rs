@@ -1,9 +1,9 @@
 //! Files encrypted to a public key, in the format `age-encryption.org/v1` with X25519, so that `age -d` reads them.
 //!
 //! A file is a header, which holds a file key encrypted to the recipient, and chunks of 64 KiB, each with its own tag;
-//! the last one is marked, so a file that was cut is known as such. The secret of the sender is forgotten once the header
-//! is written: memory that is read later does not reveal earlier chunks of a closed file. Memory: one
-//! chunk. Ciphers are those of `ring`; X25519 is that of `x25519-dalek`. Source: c2sp.org/age, RFC 7748, RFC 8439, BIP 173.
+//! the last one is marked, so a cut file is known as such. The secret of the sender is forgotten once the header is
+//! written: memory that is read later does not reveal earlier chunks of a closed file. Memory: one chunk. Ciphers are
+//! those of `ring`; X25519 is that of `x25519-dalek`. Source: c2sp.org/age, RFC 7748, RFC 8439, BIP 173.
 
 use crate::bech32;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
@@ -207,7 +207,7 @@ pub struct Encrypted<W: Write> {
     written: u64,
 }
 
-/// What was written.
+/// Size and hash of a file after its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Written {
     /// Bytes of the file.
@@ -431,7 +431,8 @@ mod tests {
         assert_eq!(identity.secret(), secret);
         assert_eq!(identity.recipient().to_string(), public);
         assert_eq!(Recipient::parse(public).unwrap(), identity.recipient());
-        for wrong in ["age1", "age1zvkyg2lqzraa2lnjvqej32nkuu0ues2s82hzrye869xeexvn73equnujwk", secret]
+        for wrong in
+            ["age1", "age1zvkyg2lqzraa2lnjvqej32nkuu0ues2s82hzrye869xeexvn73equnujwk", secret]
         {
             assert!(Recipient::parse(wrong).is_err(), "{wrong}");
         }

@@ -87,11 +87,12 @@ impl Intercept {
     /// Makes the rows of all link types equal to the places of users with a valid warrant. Returns true if the filter
     /// has changed.
     fn sync(&mut self) -> Result<bool, NodeError> {
-        let deadlines = self.stages.iter().zip(&self.warrants).map(|(stage, warrant)| match stage {
-            Stage::Waits(_) => warrant.from_ns,
-            Stage::Valid(_) => warrant.until_ns,
-            Stage::Over => u64::MAX,
-        });
+        let deadlines =
+            self.stages.iter().zip(&self.warrants).map(|(stage, warrant)| match stage {
+                Stage::Waits(_) => warrant.from_ns,
+                Stage::Valid(_) => warrant.until_ns,
+                Stage::Over => u64::MAX,
+            });
         self.next_ns = deadlines.min().unwrap_or(u64::MAX).min(self.users.deadline_ns());
         let Some(filters) = self.filters.clone() else { return Ok(false) };
         let bindings = self.users.bindings().filter(|(user, _)| self.is_followed(*user));
@@ -401,8 +402,8 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
     let folder = Path::new(settings.required("folder")?);
     let refused = |message: &dyn std::fmt::Display| MakeError::refused("folder", message);
     let file = folder.join(LOG);
-    let mut log = ChainLog::open(&file)
-        .map_err(|error| refused(&format!("{}: {error}", file.display())))?;
+    let mut log =
+        ChainLog::open(&file).map_err(|error| refused(&format!("{}: {error}", file.display())))?;
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let now_ns = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
     let begin = [("warrants", Value::from(warrants.len()))];

@@ -1,4 +1,4 @@
-//! What messages tell about users: that a user has addresses now, or has lost them.
+//! Facts that messages tell about users: that a user has addresses now, or has lost them.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -102,7 +102,7 @@ pub(crate) fn masked(address: Ipv6Addr, length: u8) -> Ipv6Addr {
     Ipv6Addr::from(u128::from(address) & mask)
 }
 
-/// What a message tells.
+/// A fact that a message tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fact {
     /// A user has these places now, in this session, and no others in it. Without places, the session continues with

@@ -1,5 +1,5 @@
-//! The log: lines of JSON, each with the SHA-256 of the line before it, so that a line that is changed, removed or moved
-//! is found. Lines that are missing at the end are found only if the last hash is known from elsewhere.
+//! The log: lines of JSON, each with the SHA-256 of the line before it, so that a changed, removed or moved line is
+//! found. Lines that are missing at the end are found only if the last hash is known from elsewhere.
 //!
 //! The file is opened for appending only, and locked, so that two processes do not write one log.
 
@@ -177,7 +177,8 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         let good = verify(text.as_bytes(), None).unwrap();
         assert_eq!((good.lines, good.is_ended), (6, true));
-        let join = |lines: &[&str]| lines.iter().map(|line| format!("{line}\n")).collect::<String>();
+        let join =
+            |lines: &[&str]| lines.iter().map(|line| format!("{line}\n")).collect::<String>();
         let bad_at = |text: &str, wanted: u64| match verify(text.as_bytes(), None) {
             Err(LogError::Broken { line, .. }) => assert_eq!(line, wanted, "{text}"),
             other => panic!("{other:?}"),

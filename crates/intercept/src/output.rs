@@ -77,8 +77,7 @@ impl Output {
         block(PACKET, &mut self.block, |out| {
             let time = frame.timestamp_ns;
             let captured = frame.data.len() as u32;
-            for word in
-                [number as u32, (time >> 32) as u32, time as u32, captured, frame.wire_len]
+            for word in [number as u32, (time >> 32) as u32, time as u32, captured, frame.wire_len]
             {
                 out.extend_from_slice(&word.to_le_bytes());
             }

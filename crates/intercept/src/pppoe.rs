@@ -110,10 +110,8 @@ impl Sessions {
             }
             (IPCP, 2) => {
                 let name = self.accepted.iter().find(|(key, _)| *key == down)?.1.clone();
-                let places = vec![
-                    Place::Session(destination, id),
-                    Place::Host(address(body)?.into()),
-                ];
+                let places =
+                    vec![Place::Session(destination, id), Place::Host(address(body)?.into())];
                 Some(assigned(name, &down, places, "IPCP acknowledgement"))
             }
             (LCP, 5 | 6) => self.terminate(up, down, "LCP termination"),

@@ -1,8 +1,8 @@
 //! RADIUS accounting: Start, Interim-Update and Stop tell which user has which addresses.
 //!
 //! A request counts only if its authenticator, the MD5 of the request and of the secret that it shares with the server,
-//! is right; a request that is not changes nothing. Responses and other packets are ignored. Nothing detects that a
-//! request is sent a second time by somebody else while its session lasts; after its end it is ignored (`users.rs`).
+//! is right; any other changes nothing. Responses and other packets are ignored. A request that is sent a second time while
+//! its session lasts is believed; after the end of the session it is ignored (`users.rs`).
 //! Source: RFC 2865, RFC 2866, RFC 3162, RFC 4818, RFC 6911.
 
 use crate::facts::{Fact, Name, Place, masked};

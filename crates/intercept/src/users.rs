@@ -1,8 +1,8 @@
 //! The users of warrants and where they are now.
 //!
-//! Only users that are named in a warrant are kept. A place belongs to one session at a time: a message that gives it to
-//! another user takes it from the earlier one, so that a lost Stop does not let the frames of a stranger be captured. A
-//! session that RADIUS has ended does not come back for [`ENDED_NS`], so that a Start that is repeated or late changes
+//! Only users that are named in a warrant are kept. A place belongs to one session at a time: a message that gives it
+//! to another user takes it from the earlier one, so that a lost Stop does not let the frames of a stranger be captured.
+//! A session that RADIUS has ended does not come back for [`ENDED_NS`], so that a Start that is repeated or late changes
 //! nothing. Memory: [`PLACES`] places of a user, [`ENDED`] ended sessions. Cost: a message O(places of all users), a
 //! frame two hash look-ups, and O(prefixes) for IPv6.
 

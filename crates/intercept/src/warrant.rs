@@ -191,13 +191,14 @@ fn place(text: &str) -> Result<Place, String> {
 
 fn unhex(digits: &str) -> Option<Vec<u8>> {
     let pairs = digits.as_bytes().chunks(2);
-    pairs.map(|pair| match pair {
-        [_, _] if pair.iter().all(u8::is_ascii_hexdigit) => {
-            u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()
-        }
-        _ => None,
-    })
-    .collect()
+    pairs
+        .map(|pair| match pair {
+            [_, _] if pair.iter().all(u8::is_ascii_hexdigit) => {
+                u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()
+            }
+            _ => None,
+        })
+        .collect()
 }
 
 #[cfg(test)]

@@ -51,7 +51,7 @@ pub struct InterceptArgs {
     /// Secrets of RADIUS clients
     #[arg(long, value_name = "FILE")]
     pub secret_file: Option<PathBuf>,
-    /// What names users: radius, dhcp, pppoe (default: all; radius only with --secret-file)
+    /// Protocols that name users: radius, dhcp, pppoe (default: all; radius only with --secret-file)
     #[arg(long, value_name = "NAME[,NAME]")]
     pub identities: Option<String>,
     /// Ports of RADIUS accounting (1813,1646)
@@ -68,7 +68,8 @@ pub struct InterceptArgs {
     #[arg(short, long, value_name = "DIR", required = true)]
     pub write: Option<PathBuf>,
     /// Most million bytes of frames of a warrant (100000); frames beyond count as lost
-    #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    #[arg(long, value_name = "MB",
+        value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub most: Option<u64>,
     /// Print exact counts at the end
     #[arg(long)]

@@ -1,6 +1,6 @@
 //! `fyke intercept`: captures the frames of users with a warrant, encrypted.
 //!
-//! It runs the graph `source > filter > intercept`: the node `intercept` edits the filter before it and writes the files.
+//! It runs the graph `source > filter > intercept`; the node `intercept` edits the filter before it and writes files.
 
 use super::Failure;
 use super::dump::{announce, live, serve};

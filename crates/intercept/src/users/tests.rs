@@ -1,3 +1,5 @@
+//! Tests of the users and their places.
+
 use super::*;
 use fyke_frame::LinkType;
 use fyke_testkit::packet::Packet;

@@ -118,6 +118,6 @@ pub(crate) enum Fact {
     },
     /// A session has ended.
     Ended { session: Vec<u8>, why: &'static str, forever: bool },
-    /// All sessions whose names begin with these bytes have ended.
+    /// All sessions with names that begin with these bytes have ended.
     AllEnded { prefix: Vec<u8>, why: &'static str },
 }

@@ -13,8 +13,8 @@
 //! | [`log`] | the log chained by hashes, and its check |
 //! | [`class`] | the graph class `intercept` |
 //!
-//! Nothing in a frame is trusted but RADIUS requests with the right authenticator; DHCP and PPPoE have none, so those
-//! who can send on that network can name users. All memory is bounded. Clear text of frames is in memory only.
+//! Nothing in a frame is trusted but RADIUS requests with the right authenticator; DHCP and PPPoE have none, so a host
+//! that can send on that network can name users. All memory is bounded. Clear text of frames is in memory only.
 //! Source: Deri, High-Speed Dynamic Packet Filtering, section 1 (lawful interception).
 #![forbid(unsafe_code)]
 

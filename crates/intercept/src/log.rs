@@ -30,7 +30,7 @@ pub enum LogError {
     Broken {
         /// Number of the line, from 1.
         line: u64,
-        /// What is wrong.
+        /// The fault.
         problem: String,
     },
 }

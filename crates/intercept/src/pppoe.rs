@@ -1,6 +1,6 @@
 //! PPPoE: PAP and CHAP tell which user has which session, IPCP the address in it.
 //!
-//! A name counts once the other end has accepted it. Followed are sessions whose user is named in a warrant: at most
+//! A name counts once the other end has accepted it. Followed are sessions of users that a warrant names: at most
 //! [`MOST`], the oldest makes room. Source: RFC 2516, RFC 1334, RFC 1994, RFC 1332.
 
 use crate::facts::{Fact, Name, Place};

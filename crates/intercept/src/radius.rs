@@ -1,8 +1,8 @@
 //! RADIUS accounting: Start, Interim-Update and Stop tell which user has which addresses.
 //!
 //! A request counts only if its authenticator, the MD5 of the request and of the secret that it shares with the server,
-//! is right; any other changes nothing. Responses and other packets are ignored. A request that is sent a second time while
-//! its session lasts is believed; after the end of the session it is ignored (`users.rs`).
+//! is right; any other changes nothing. Responses and other packets are ignored. A request that is sent a second time
+//! while its session lasts is believed; after the end of the session it is ignored (`users.rs`).
 //! Source: RFC 2865, RFC 2866, RFC 3162, RFC 4818, RFC 6911.
 
 use crate::facts::{Fact, Name, Place, masked};
@@ -99,7 +99,7 @@ pub(crate) enum Read {
     NoSecret,
     /// A request with a wrong authenticator.
     Wrong,
-    /// A request whose attributes contradict its length.
+    /// A request with attributes that contradict its length.
     Unreadable,
 }
 

@@ -1,10 +1,10 @@
 //! The users of warrants and where they are now.
 //!
 //! Only users that are named in a warrant are kept. A place belongs to one session at a time: a message that gives it
-//! to another user takes it from the earlier one, so that a lost Stop does not let the frames of a stranger be captured.
-//! A session that RADIUS has ended does not come back for [`ENDED_NS`], so that a Start that is repeated or late changes
-//! nothing. Memory: [`PLACES`] places of a user, [`ENDED`] ended sessions. Cost: a message O(places of all users), a
-//! frame two hash look-ups, and O(prefixes) for IPv6.
+//! to another user takes it from the earlier one, so that a lost Stop does not let the frames of a stranger be
+//! captured. A session that RADIUS has ended does not come back for [`ENDED_NS`], so that a Start that is repeated or
+//! late changes nothing. Memory: [`PLACES`] places of a user, [`ENDED`] ended sessions. Cost: a message O(places of all
+//! users), a frame two hash look-ups, and O(prefixes) for IPv6.
 
 use crate::facts::{Fact, Name, Place};
 use crate::warrant::{Subject, Warrant};
@@ -203,7 +203,7 @@ impl Users {
         self.bindings.iter().map(|binding| binding.deadline_ns).min().unwrap_or(u64::MAX)
     }
 
-    /// Removes places whose time is over.
+    /// Removes places after their time.
     pub(crate) fn expire(&mut self, now_ns: u64, changes: &mut Vec<Change>) {
         self.remove("no message in time", changes, |binding| binding.deadline_ns <= now_ns);
         if !changes.is_empty() {

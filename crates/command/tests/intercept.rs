@@ -309,3 +309,36 @@ fn live_the_capture_follows_users_and_ends_with_the_warrant() {
     assert!(!folder.path().join("out/O-1.pcapng.age").exists());
     good(fyke(folder.path(), &["intercept", "verify", "out/log.jsonl"]));
 }
+
+/// The requests of these tests are what tshark takes for valid, and the forged ones are not.
+#[test]
+fn requests_are_those_that_tshark_reads() {
+    if Command::new("tshark").arg("--version").output().is_err() {
+        return println!("skipped: no tshark");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let forged = accounting("guess", 1, "mallory", "m", host(9));
+    let forged = Packet::ethernet().ipv4(NAS, SERVER).udp(40_000, 1_813).payload(&forged).build();
+    let frames = [radius(1, "alice", "a", host(1)), radius(2, "bob", "b", host(2)), forged];
+    let file = folder.path().join("in.pcap");
+    std::fs::write(&file, pcap::file(1, &frames)).unwrap();
+    let mut tshark = Command::new("tshark");
+    tshark.arg("-r").arg(&file).args(["-o", &format!("radius.shared_secret:{SECRET}")]);
+    tshark.args(["-o", "radius.validate_authenticator:TRUE", "-T", "fields", "-E", "separator=|"]);
+    for field in [
+        "radius.Acct_Status_Type",
+        "radius.User_Name",
+        "radius.Framed-IP-Address",
+        "radius.authenticator.valid",
+    ] {
+        tshark.args(["-e", field]);
+    }
+    let output = tshark.output().unwrap();
+    let lines = text(&output.stdout);
+    let lines: Vec<&str> = lines.lines().collect();
+    let [first, second, third] = lines[..] else { panic!("{}", text(&output.stderr)) };
+    assert!(first.starts_with("1|alice|192.0.2.1|"), "{first}");
+    assert!(second.starts_with("2|bob|192.0.2.2|"), "{second}");
+    let is_valid = |line: &str| line.ends_with("|1") || line.ends_with("|True");
+    assert!(is_valid(first) && is_valid(second) && !is_valid(third), "{lines:?}");
+}

@@ -184,7 +184,7 @@ impl Users {
             }
         }
         for (user, place) in users.iter().flat_map(|user| places.iter().map(move |p| (*user, *p))) {
-            let own = || self.bindings.iter().filter(|binding| binding.user == user);
+            let own = || self.bindings.iter().filter(move |binding| binding.user == user);
             if own().any(|binding| binding.place == place) {
                 continue;
             }

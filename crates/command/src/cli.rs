@@ -17,6 +17,7 @@ mod extcap;
 #[cfg(feature = "fleet")]
 mod fleet;
 mod ids;
+mod intercept;
 mod lend;
 mod machine;
 mod mcp;
@@ -50,6 +51,7 @@ pub use extcap::*;
 #[cfg(feature = "fleet")]
 pub use fleet::*;
 pub use ids::*;
+pub use intercept::*;
 pub use lend::*;
 pub use machine::*;
 pub use mcp::*;
@@ -136,6 +138,8 @@ pub enum Command {
     Rules(RulesArgs),
     /// Follow protocols that negotiate ports, and capture all of their connections.
     Track(TrackArgs),
+    /// Capture the frames of users with a warrant, encrypted, while their addresses change.
+    Intercept(Box<InterceptArgs>),
     /// Send each frame to every endpoint with an expression that matches it.
     Demux(DemuxArgs),
     /// Assemble, print, check and run programs of the pseudo machines CSPF, BPF and MPF.

@@ -19,6 +19,7 @@ pub mod fleet;
 mod foreign;
 mod graphs;
 pub mod ids;
+pub mod intercept;
 mod live;
 pub mod machine;
 pub mod mcp;

@@ -100,6 +100,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Completions(args) => commands::written::completions(&args),
         Command::Man(args) => commands::written::man(&args),
         Command::Track(args) => commands::track::run(args),
+        Command::Intercept(args) => commands::intercept::run(*args),
         Command::Demux(args) => commands::demux::run(args),
         Command::Machine(args) => commands::machine::run(args),
         Command::Ruler(args) => commands::ruler::run(args),

@@ -36,7 +36,7 @@
 pub mod app;
 pub mod buffer;
 pub mod compile;
-mod digest;
+pub mod digest;
 pub mod endpoints;
 pub mod engine;
 pub mod error;

@@ -15,7 +15,7 @@ const LEVELS: &[&[&str]] = &[
     &["kernel"],
     &["filters"],
     &["graph"],
-    &["serve", "track"],
+    &["intercept", "serve", "track"],
     // `libpcap` is in bindings/.
     &["lab", "fyke", "libpcap"],
     &["command"],

@@ -5,9 +5,11 @@
 //! prints the text, and `fyke run` runs it.
 
 mod changes;
+mod interception;
 mod reports;
 
 pub use changes::{check_files, wrong_change};
+pub use interception::intercept;
 pub use reports::{
     is_file_limit, is_unfit, node_failure, refused, report_passed_over, say_clamped, say_let_go,
     say_unfit, wrong_edit, wrong_graph,
@@ -59,6 +61,8 @@ pub const SERVE: &str = "serve";
 pub const CALLS: &str = "calls";
 /// Name of the tracking node in the graph of `track`.
 pub const TRACK: &str = "track";
+/// Name of the node that follows users, in the graph of `intercept`.
+pub const INTERCEPT: &str = "intercept";
 
 /// Returns the node classes of this command.
 pub fn classes() -> Classes {
@@ -66,6 +70,7 @@ pub fn classes() -> Classes {
     classes.register(fyke_track::CLASS);
     classes.register(super::xdp::device());
     classes.register(fyke_track::CALLS);
+    classes.register(fyke_intercept::CLASS);
     classes
 }
 
@@ -747,6 +752,10 @@ pub fn explain(words: &[String]) -> Result<String, Failure> {
             super::read_list(&mut args.source)?;
             vec![track(&args)?]
         }
+        Command::Intercept(mut args) if args.action.is_none() => {
+            super::read_list(&mut args.source)?;
+            vec![intercept(&args)?]
+        }
         Command::Demux(mut args) => {
             super::read_list(&mut args.source)?;
             vec![demux(&args)?]
@@ -754,7 +763,8 @@ pub fn explain(words: &[String]) -> Result<String, Failure> {
         Command::Rules(args) => vec![rules(&args)?],
         Command::Run(args) => args.graph,
         _ => {
-            let message = "this command runs no graph; dump, track, demux, rules and run do";
+            let message =
+                "this command runs no graph; dump, track, intercept, demux, rules and run do";
             return Err(Failure::Usage(message.to_owned()));
         }
     };

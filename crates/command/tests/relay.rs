@@ -251,7 +251,7 @@ fn certificates_and_rules_decide_what_a_client_sees() {
     let sum = stopped(client);
     assert_eq!((sum.accepted, sum.lost), (2000, 0));
     assert_eq!(frames_of(&file), 2000);
-    assert!(lines(&file).contains("length 142: ") && !lines(&file).contains("5002"));
+    assert!(lines(&file).contains("length 142: ") && !lines(&file).contains("10.0.0.2.5002"));
     stopped_quietly(relay);
     stopped(service);
 }
@@ -340,4 +340,55 @@ fn an_end_of_either_side_is_told_to_the_other() {
 fn stopped_quietly(mut running: Running) {
     running.signal("INT");
     assert!(running.end().success(), "{}", running.said());
+}
+
+/// An edge of a graph: what a node passes there arrives at the nodes here, and the sums of both machines close.
+#[test]
+fn an_edge_of_a_graph_crosses_machines() {
+    if !starts("an_edge_of_a_graph_crosses_machines") {
+        return;
+    }
+    veth();
+    let ((folder, at), machine) = (folder(), Machine::new());
+    let files = Files::new(folder.path());
+    let ring = at("edge.ring");
+    let shown = ring.display();
+    let graph = format!(
+        "(device, v1) > {{filter}}(filter, expression='udp port 5001', live=y) > {{edge}}(toring, {shown})"
+    );
+    let mut first = Command::new(FYKE);
+    first.args(["run", "-Z", "root", "--all", &graph]);
+    let mut first = Running::start(first.stdout(Stdio::piped()));
+    first.wait_for(" 0 seen");
+    let relay = files.relay(&["-i", &format!("ring:{shown}")]);
+    let source = format!("ring:{AT}/edge.ring");
+    let [ca, cert, key] =
+        [files.authority.file(), files.client.certificate.clone(), files.client.key.clone()]
+            .map(|file| file.display().to_string());
+    let graph = format!(
+        "(device, {source}, ca={ca}, cert={cert}, key={key}) > {{far}}(filter, expression='udp', live=y) > (packetcount)"
+    );
+    let mut second = machine.fyke();
+    second.args(["run", "-Z", "root", "--all", &graph]);
+    let mut second = Running::start(second.stdout(Stdio::piped()));
+    second.wait_for(" 0 seen");
+    relay.hear("reads ring:edge.ring");
+    send(2000, 100);
+    second.wait_for(" 1000 seen");
+    let mut ended = |running: &mut Running| {
+        running.signal("INT");
+        assert!(running.end().success(), "{}", running.said());
+        String::from_utf8(common::rest(running)).unwrap() + &running.said()
+    };
+    let (there, here) = (ended(&mut second), ended(&mut first));
+    // edge: arrived = passed; far: arrived there = passed by the edge here, none lost.
+    let line = |said: &str, node: &str| {
+        let found = said.lines().find(|line| line.starts_with(node));
+        found.unwrap_or_else(|| panic!("{node}: {said}")).to_owned()
+    };
+    let sum = "1000 arrived = 1000 passed + 0 rejected + 0 taken + 0 lost";
+    assert!(line(&here, "edge").contains(sum), "{here}");
+    assert!(line(&there, "far").contains(sum), "{there}");
+    relay.hear("has left: 1000 frames sent, 0 rejected, 0 lost");
+    stopped_quietly(relay);
 }

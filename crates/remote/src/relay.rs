@@ -134,6 +134,7 @@ impl Relay {
         let config = files.relay().map_err(io::Error::other)?;
         let listener = TcpListener::bind(at)?;
         listener.set_nonblocking(true)?;
+        rustix::net::sockopt::set_tcp_nodelay(&listener, true)?;
         let (clients, names, report) = (AtomicUsize::new(0), Mutex::default(), Box::new(report));
         let stop = AtomicBool::new(false);
         let shared = Shared { options, config, stop, clients, names, report };

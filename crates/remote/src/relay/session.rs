@@ -33,7 +33,7 @@ const QUOTING: usize = 6;
 /// Most edits that wait.
 const MAX_EDITS: usize = 16;
 /// Most room that a client can grant.
-const MAX_CREDIT: u64 = 64 << 20;
+const MAX_CREDIT: i64 = 64 << 20;
 /// A client that is silent for this time is given up; it gives a sign of life every five seconds.
 const SILENT: Duration = Duration::from_secs(30);
 /// Time between two messages with counts, if they have changed; and if they have not.
@@ -103,7 +103,8 @@ pub(super) struct Session {
     /// Frames of the chunk that were sent.
     done: usize,
     message: Vec<u8>,
-    credit: u64,
+    /// Bytes that the client has room for; below zero after a message that was longer.
+    credit: i64,
     interfaces: usize,
     sent: u64,
     told: Counts,
@@ -358,7 +359,7 @@ impl Session {
         }
         self.tell_counts(link)?;
         let is_idle = !self.has_texts && !self.is_stopped;
-        if link.is_sending() || self.credit == 0 || is_idle {
+        if link.is_sending() || self.credit <= 0 || is_idle {
             return Ok(Turn::Wait(TURN, false));
         }
         self.send_frames(link)
@@ -369,6 +370,7 @@ impl Session {
             Request::Hello { .. } => Err(LinkError::Wrong("a second greeting".to_owned())),
             Request::Alive {} => Ok(()),
             Request::Credit { bytes } => {
+                let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
                 self.credit = self.credit.saturating_add(bytes);
                 match self.credit > MAX_CREDIT {
                     true => Err(LinkError::Wrong(format!("more than {MAX_CREDIT} bytes granted"))),
@@ -497,7 +499,7 @@ impl Session {
             self.done += 1;
             self.sent += 1;
         }
-        self.credit = self.credit.saturating_sub(self.message.len() as u64);
+        self.credit -= self.message.len() as i64;
         link.send(Kind::Frames, &self.message)?;
         Ok(Turn::Busy)
     }

@@ -42,8 +42,8 @@ struct State {
     /// Interfaces that are known, with those that wait for the next frames.
     interfaces: usize,
     more: Vec<Origin>,
-    /// Bytes that the relay may still send.
-    granted: u64,
+    /// Bytes that the relay may still send; below zero after a message that was longer.
+    granted: i64,
     /// Bytes of frames that were taken from the queue, and not granted again.
     freed: u64,
     /// Frames that have arrived.
@@ -78,7 +78,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Shared {
     pub(super) fn new(link: Link, interfaces: usize) -> io::Result<Shared> {
         let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
-        let state = State { interfaces, granted: WINDOW, ..State::default() };
+        let state = State { interfaces, granted: WINDOW as i64, ..State::default() };
         Ok(Shared {
             link: Mutex::new(Some(link)),
             state: Mutex::new(state),
@@ -149,7 +149,7 @@ impl Shared {
         // In larger parts: a message for each batch would cost more than it tells.
         if state.freed >= WINDOW / 8 {
             requests.push(Request::Credit { bytes: state.freed });
-            state.granted += std::mem::take(&mut state.freed);
+            state.granted += std::mem::take(&mut state.freed) as i64;
         }
         if requests.is_empty() && state.beat.is_none_or(|beat| beat.elapsed() > BEAT) {
             requests.push(Request::Alive {});
@@ -255,12 +255,12 @@ impl Shared {
 
 impl State {
     fn take_frames(&mut self, body: Vec<u8>) -> Result<(), String> {
-        let bytes = body.len() as u64;
+        let bytes = body.len();
         // A message begins while there is credit, and may be longer than what is left of it.
-        if self.granted == 0 || bytes > self.granted + batch::MAX_BYTES as u64 {
+        if self.granted <= 0 || bytes > batch::MAX_BYTES {
             return Err("it sends more than it was granted".to_owned());
         }
-        self.granted = self.granted.saturating_sub(bytes);
+        self.granted -= bytes as i64;
         let received = Received::new(body, self.interfaces)?;
         self.arrived += received.len() as u64;
         self.queue.push_back((received, std::mem::take(&mut self.more)));

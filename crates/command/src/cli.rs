@@ -23,6 +23,7 @@ mod machine;
 mod mcp;
 #[cfg(feature = "web")]
 mod metrics;
+mod relay;
 mod resume;
 mod ruler;
 mod rules;
@@ -57,6 +58,7 @@ pub use machine::*;
 pub use mcp::*;
 #[cfg(feature = "web")]
 pub use metrics::*;
+pub use relay::*;
 pub use resume::*;
 pub use ruler::*;
 pub use rules::*;
@@ -156,6 +158,8 @@ pub enum Command {
     Extcap(ExtcapArgs),
     /// Capture once for many programs: each opens filters of its own and reads frames without a copy of its own.
     Serve(ServeArgs),
+    /// Give clients on other machines the frames of a service or a ring, by filters of their own, over TLS.
+    Relay(RelayArgs),
     /// Keep the filters of a group of machines in force at the fyke of this one.
     #[cfg(feature = "fleet")]
     Sensor(SensorArgs),
@@ -198,7 +202,8 @@ pub struct PrivilegeArgs {
 #[command(next_help_heading = "Source")]
 pub struct SourceArgs {
     /// Interface to capture on, by name or by its number in `dump -D`; `any` for all interfaces; ring:PATH for a ring
-    /// of `fyke demux`; serve:NAME for the capture of `fyke serve`; xdp:IF, or xdp:IF:QUEUE, to take incoming frames
+    /// of `fyke demux`; serve:NAME for the capture of `fyke serve`; serve:HOST:PORT for one on another machine (`fyke
+    /// relay`); xdp:IF, or xdp:IF:QUEUE, to take incoming frames
     /// at the driver (AF_XDP): the host does not get them. Several -i: one capture of all of them, in the
     /// order of time
     #[arg(short, long, value_name = "IF", conflicts_with = "read")]
@@ -245,4 +250,6 @@ pub struct SourceArgs {
     /// '(sampler,100) > (strsearch,password)'; only nodes that open nothing (docs/serve.md)
     #[arg(long, value_name = "GRAPH", requires = "interface")]
     pub serve_graph: Option<String>,
+    #[command(flatten)]
+    pub tls: TlsArgs,
 }

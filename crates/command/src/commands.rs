@@ -29,6 +29,8 @@ mod output;
 mod past;
 mod privilege;
 pub mod record;
+pub mod relay;
+pub mod remote;
 mod requests;
 pub mod resume;
 pub mod ruler;
@@ -263,8 +265,11 @@ fn open_shared(args: &SourceArgs, interface: String) -> Result<Box<dyn Source>, 
         ("user", args.ring_user.clone()),
         ("graph", args.serve_graph.clone()),
     ];
-    let given = given.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
-    let opened = (fyke_serve::client::device().open)(&Settings::new(given));
+    let given = given
+        .into_iter()
+        .chain(remote::files_of(&args.tls)?)
+        .filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    let opened = (remote::device().open)(&Settings::new(given));
     opened.map_err(|error| match error.refused {
         true => Failure::Running(error.into()),
         false => Failure::Usage(format!("-i: {error}")),

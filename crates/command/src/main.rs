@@ -84,6 +84,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Exec(args) => commands::exec::run(args),
         Command::Extcap(args) => commands::extcap::run(&args),
         Command::Serve(args) => commands::serve::run(args),
+        Command::Relay(args) => commands::relay::run(&args),
         #[cfg(feature = "fleet")]
         Command::Sensor(args) => commands::fleet::sensor(&args),
         #[cfg(feature = "fleet")]

@@ -188,6 +188,52 @@ fn what_is_wrong_is_named(group: &Group, root: &Path) {
     assert!(foreign.said().contains("0 of 1 files have a result"), "{}", foreign.said());
 }
 
+/// Rules over the same files: alerts of each rule and file, in all forms of rows.
+fn rules_are_judged_over_an_archive(group: &Group, root: &Path) {
+    let mut worker = group.worker("fourth", root);
+    let rules = group.0.join("my.rules");
+    let text = "alert udp any any -> any 53 (msg:\"dns, all\"; sid:7; rev:1;)\n\
+                alert udp any any -> any 80 (msg:\"not dns\"; sid:8; rev:1;)\n\
+                alert udp any any -> any 9 (msg:\"none\"; sid:9; rev:1;)\n";
+    std::fs::write(&rules, text).unwrap();
+    let rows = group.0.join("alerts.csv");
+    let mut scan = group.scan("anna");
+    scan.args(["-r", "a/5.pcap", "-r", "a/9.pcap"])
+        .arg("--rules")
+        .arg(&rows.with_file_name("my.rules"));
+    let output = scan.arg("--rows").arg(&rows).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let told = sums(&output);
+    let alerts: Vec<_> = told["alerts"].as_array().unwrap().iter().collect();
+    let counts: Vec<_> =
+        alerts.iter().map(|it| (it["sid"].as_u64(), it["alerts"].as_u64())).collect();
+    assert_eq!(counts, [(Some(7), Some(14)), (Some(8), Some(2))], "{told}");
+    let node =
+        told["nodes"].as_array().unwrap().iter().find(|node| node["node"] == "rules").unwrap();
+    assert_eq!((&node["arrived"], &node["lost"]), (&16.into(), &0.into()));
+    let table = std::fs::read_to_string(&rows).unwrap();
+    assert!(
+        table.contains("a/5.pcap,fourth,1,") && table.contains(",1,7,\"dns, all\",5,"),
+        "{table}"
+    );
+    assert_eq!(table.lines().count(), 1 + 4, "{table}");
+    // After a filter; a file without alerts has a row, too.
+    let arrow = group.0.join("alerts.arrow");
+    let mut scan = group.scan("anna");
+    scan.args(["-r", "a/5.pcap"]).arg("--rules").arg(&rules).arg("--rows").arg(&arrow);
+    let output = scan.arg("tcp").output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(sums(&output)["alerts"], Value::Array(Vec::new()));
+    assert!(std::fs::read(&arrow).unwrap().starts_with(b"ARROW1"));
+    // Rules that are none are refused before a job is made.
+    std::fs::write(&rules, "alert nothing\n").unwrap();
+    let refused = group.scan("anna").args(["-r", "a/5.pcap"]).arg("--rules").arg(&rules).output();
+    let said = String::from_utf8_lossy(&refused.unwrap().stderr).into_owned();
+    assert!(said.contains("none of 1 rules can be judged"), "{said}");
+    worker.signal("INT");
+    assert!(worker.end().success(), "{}", worker.said());
+}
+
 #[test]
 fn the_sums_of_an_archive_are_exact() {
     if !inside("the_sums_of_an_archive_are_exact") {
@@ -204,4 +250,5 @@ fn the_sums_of_an_archive_are_exact() {
     let group = Group::new(path("keys"));
     nothing_is_lost_or_counted_twice(&group, &path("root"), &mut server);
     what_is_wrong_is_named(&group, &path("root"));
+    rules_are_judged_over_an_archive(&group, &path("root"));
 }

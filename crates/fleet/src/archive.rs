@@ -3,6 +3,7 @@
 //! | name | subjects | content |
 //! |---|---|---|
 //! | stream `fykejobs-GROUP` | `fyke.GROUP.jobs.SCAN` | signed jobs; each is removed once its row is stored |
+//! | bucket `fykerules-GROUP` | digest and part | rules of an IDS ([`rules`](crate::rules)); kept for 30 days |
 //! | stream `fykerows-GROUP` | `fyke.GROUP.rows.SCAN` | graph and number of files, then rows; kept for 30 days |
 //!
 //! A job that a worker has not finished when it ends, is given to another one. So a file may have several rows, and the
@@ -11,15 +12,16 @@
 //! A job names a path below the folder that a worker offers, and a graph whose nodes open nothing but that file. It is
 //! signed, as edits are, so a broker that is taken over cannot make or change jobs.
 
-use crate::broker::{BrokerError, Options, client, failed, streams};
+use crate::broker::{BrokerError, Options, bucket, client, failed, streams};
 use crate::keys::{Author, Trusted};
+use crate::rules::{Alert, Rules, RulesOf};
 use crate::{Name, signed};
 use async_nats::jetstream::consumer::pull;
 use async_nats::jetstream::consumer::{AckPolicy, Consumer};
 use async_nats::jetstream::stream::{
     Config, DirectGetErrorKind, DiscardPolicy, RetentionPolicy, Stream,
 };
-use async_nats::jetstream::{Context, message::StreamMessage};
+use async_nats::jetstream::{Context, kv, message::StreamMessage};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -94,13 +96,16 @@ pub struct Job {
     pub path: String,
     /// The graph; its source is `(pcapin, -)`, the file.
     pub graph: String,
+    /// Rules that judge the frames that the graph passes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rules: Option<RulesOf>,
 }
 
 impl Job {
     /// A job of a scan.
     pub fn new(group: &Name, scan: &ScanId, index: u32, path: &str, graph: &str) -> Job {
         let (group, path, graph) = (group.to_string(), path.to_owned(), graph.to_owned());
-        Job { version: VERSION, group, scan: scan.clone(), index, path, graph }
+        Job { version: VERSION, group, scan: scan.clone(), index, path, graph, rules: None }
     }
 
     /// The message with the signature of its author.
@@ -142,6 +147,7 @@ impl Job {
             return Err(format!("it was signed for the group {:?}", job.group));
         }
         job.check_lengths()?;
+        job.rules.as_ref().map_or(Ok(()), RulesOf::check)?;
         Ok(job)
     }
 }
@@ -197,9 +203,19 @@ pub struct Row {
     pub bytes: u64,
     /// Counts of the nodes of the graph, in their order; of a damaged file, over the frames before the damage.
     pub nodes: Vec<NodeCounts>,
+    /// Alerts of the rules with some, the most frequent first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub alerts: Vec<Alert>,
+    /// Alerts of further rules, for which a row has no room.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub more_alerts: u64,
     /// The reason if it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// A message under the subject of a scan's rows.
@@ -212,6 +228,9 @@ pub enum Stored {
         graph: String,
         /// Number of files.
         files: u32,
+        /// True if rules judge them.
+        #[serde(default)]
+        rules: bool,
     },
     /// A result.
     Row(Row),
@@ -224,6 +243,7 @@ pub struct Queue {
     jet: Context,
     jobs: Stream,
     rows: Stream,
+    rules: kv::Store,
 }
 
 impl Queue {
@@ -258,7 +278,10 @@ impl Queue {
             ..Config::default()
         };
         let rows = jet.get_or_create_stream(config).await.map_err(failed("making the rows"))?;
-        Ok(Queue { group, jet, jobs, rows })
+        let config = Config { max_bytes: MAX_STREAM, max_age: ROW_AGE, ..Config::default() };
+        let name = format!("fykerules-{group}");
+        let rules = bucket(&jet, name, replicas, config, "making the bucket of rules").await?;
+        Ok(Queue { group, jet, jobs, rows, rules })
     }
 
     /// The group.
@@ -275,6 +298,33 @@ impl Queue {
         let sent = self.jet.publish(subject, job.into()).await;
         sent.map_err(failed("adding a job"))?.await.map_err(failed("adding a job"))?;
         Ok(())
+    }
+
+    /// Stores rules for jobs.
+    ///
+    /// # Errors
+    /// The broker does not take them.
+    pub async fn add_rules(&self, rules: &Rules) -> Result<(), BrokerError> {
+        for (key, part) in rules.parts() {
+            let put = self.rules.put(&key, part.to_vec().into()).await;
+            put.map_err(failed("storing the rules"))?;
+        }
+        Ok(())
+    }
+
+    /// Reads the rules of a job.
+    ///
+    /// # Errors
+    /// The broker does not answer, or does not have the rules that the job was signed with.
+    pub(crate) async fn rules(&self, of: &RulesOf) -> Result<Rules, BrokerError> {
+        let what = "reading the rules of a job";
+        let mut parts = Vec::new();
+        for key in of.keys() {
+            let part = self.rules.get(&key).await.map_err(failed(what))?;
+            let missing = || failed(what)("a part is missing");
+            parts.push(Vec::from(part.ok_or_else(missing)?));
+        }
+        of.joined(parts)
     }
 
     /// Removes the jobs of a scan that no worker has begun; returns their number.

@@ -5,16 +5,22 @@
 //! | stream `fyke-GROUP` | `fyke.GROUP.edits` | signed edits, kept for ever; a full stream refuses new ones |
 //! | stream `fyke-GROUP-answers` | `fyke.GROUP.answers.SENSOR` | answers, the last million |
 //! | bucket `fyke-GROUP-sensors` | name of a sensor | its entry; it disappears 30 s after the last one |
+//! | bucket `fyke-GROUP-snapshots` | `head`, parts | the filters after an edit ([`snapshot`](crate::snapshot)) |
 //! | – | `fyke.GROUP.ask` | questions, with an inbox for the answers |
 //!
 //! A reader asks for the messages after the last one that it knows, by number. So the broker keeps no consumer for it
 //! that could be lost or pile up; a subscription to the edits only tells that there are some.
 
 use crate::Name;
+use crate::again::again;
 use crate::edit::MAX_BYTES;
-use async_nats::jetstream::context::{ContextBuilder, PublishErrorKind};
-use async_nats::jetstream::stream::{Config, DirectGetErrorKind, DiscardPolicy, Stream};
-use async_nats::jetstream::{self, Context, kv};
+use async_nats::jetstream::context::{
+    ContextBuilder, PublishError, PublishErrorKind, RequestError, RequestErrorKind,
+};
+use async_nats::jetstream::stream::{
+    Config, DirectGetError, DirectGetErrorKind, DiscardPolicy, Stream,
+};
+use async_nats::jetstream::{Context, kv};
 use async_nats::{Client, ConnectOptions, HeaderMap};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use std::path::PathBuf;
@@ -30,6 +36,7 @@ pub const ENTRY_AGE: Duration = Duration::from_secs(30);
 const MAX_EDITS: i64 = 1_000_000;
 const MAX_EDIT_BYTES: i64 = 1 << 30;
 const MAX_ANSWERS: i64 = 1_000_000;
+const MAX_SNAPSHOT_BYTES: i64 = 512 << 20;
 /// Messages that are requested at once.
 const AT_ONCE: usize = 64;
 
@@ -101,6 +108,36 @@ pub(crate) async fn client(options: &Options, name: &str) -> Result<Client, Brok
     })
 }
 
+/// True for an error of a server that cannot answer yet.
+fn is_silent(error: &RequestError) -> bool {
+    matches!(error.kind(), RequestErrorKind::NoResponders | RequestErrorKind::TimedOut)
+}
+
+/// A bucket of keys and values, which is made if it is not there.
+///
+/// A bucket is a stream of this form. Its stream is made here, because the client's own call reads limits of the
+/// account that NATS 2.9 does not tell.
+pub(crate) async fn bucket(
+    jet: &Context,
+    name: String,
+    replicas: usize,
+    config: Config,
+    making: &'static str,
+) -> Result<kv::Store, BrokerError> {
+    let config = Config {
+        name: format!("KV_{name}"),
+        subjects: vec![format!("$KV.{name}.>")],
+        max_messages_per_subject: 1,
+        discard: DiscardPolicy::New,
+        allow_rollup: true,
+        allow_direct: true,
+        num_replicas: replicas,
+        ..config
+    };
+    jet.get_or_create_stream(config).await.map_err(failed(making))?;
+    jet.get_key_value(name).await.map_err(failed(making))
+}
+
 /// Requests to the streams of a client.
 pub(crate) fn streams(client: &Client) -> Context {
     // The acknowledgement of a message may be lost with a server that is killed.
@@ -115,6 +152,7 @@ pub struct Broker {
     jet: Context,
     edits: Stream,
     sensors: kv::Store,
+    snapshots: kv::Store,
 }
 
 impl Broker {
@@ -153,25 +191,15 @@ impl Broker {
             ..Config::default()
         };
         jet.get_or_create_stream(answers).await.map_err(failed("making the stream of answers"))?;
-        // A bucket is a stream of this form. Its stream is made here, because the client's own call reads limits of the
-        // account that NATS 2.9 does not tell.
-        let bucket = format!("fyke-{group}-sensors");
-        let list = Config {
-            name: format!("KV_{bucket}"),
-            subjects: vec![format!("$KV.{bucket}.>")],
-            max_messages_per_subject: 1,
-            max_age: ENTRY_AGE,
-            discard: DiscardPolicy::New,
-            allow_rollup: true,
-            deny_delete: true,
-            allow_direct: true,
-            num_replicas: replicas,
-            ..Config::default()
-        };
-        let making = "making the list of sensors";
-        jet.get_or_create_stream(list).await.map_err(failed(making))?;
-        let sensors = jet.get_key_value(&bucket).await.map_err(failed(making))?;
-        Ok(Broker { group, client, jet, edits, sensors })
+        let listing = Config { max_age: ENTRY_AGE, deny_delete: true, ..Config::default() };
+        let sensors = format!("fyke-{group}-sensors");
+        let sensors =
+            bucket(&jet, sensors, replicas, listing, "making the list of sensors").await?;
+        let snapshots = Config { max_bytes: MAX_SNAPSHOT_BYTES, ..Config::default() };
+        let bucket_of = format!("fyke-{group}-snapshots");
+        let making = "making the bucket of snapshots";
+        let snapshots = bucket(&jet, bucket_of, replicas, snapshots, making).await?;
+        Ok(Broker { group, client, jet, edits, sensors, snapshots })
     }
 
     /// The group.
@@ -189,6 +217,38 @@ impl Broker {
         &self.sensors
     }
 
+    /// A value of the bucket of snapshots; `None` if it is not there.
+    ///
+    /// # Errors
+    /// The broker does not answer.
+    pub(crate) async fn snapshot(&self, key: &str) -> Result<Option<Vec<u8>>, BrokerError> {
+        let what = "reading a snapshot";
+        let is_silence = |error: &kv::EntryError| error.kind() != kv::EntryErrorKind::InvalidKey;
+        let value = again(what, is_silence, || self.snapshots.get(key)).await?;
+        Ok(value.map_err(failed(what))?.map(Vec::from))
+    }
+
+    /// Stores a value in the bucket of snapshots.
+    ///
+    /// # Errors
+    /// The broker does not take it.
+    pub(crate) async fn put_snapshot(&self, key: &str, value: Vec<u8>) -> Result<(), BrokerError> {
+        let what = "storing a snapshot";
+        let put = self.snapshots.put(key, value.into()).await;
+        put.map(drop).map_err(failed(what))
+    }
+
+    /// Removes a value from the bucket of snapshots.
+    ///
+    /// # Errors
+    /// The broker does not answer.
+    pub(crate) async fn remove_snapshot(&self, key: &str) -> Result<(), BrokerError> {
+        // Not by the bucket's own call, which leaves a mark for each key.
+        let subject = format!("$KV.fyke-{}-snapshots.{key}", self.group);
+        let removed = self.snapshots.stream.purge().filter(subject).await;
+        removed.map(drop).map_err(failed("removing a snapshot"))
+    }
+
     /// The subject of a kind of message.
     pub fn subject(&self, kind: &str) -> String {
         format!("fyke.{}.{kind}", self.group)
@@ -199,7 +259,8 @@ impl Broker {
     /// # Errors
     /// The broker does not answer.
     pub async fn last(&self) -> Result<u64, BrokerError> {
-        let info = self.edits.get_info().await.map_err(failed("asking for the last edit"))?;
+        let what = "asking for the last edit";
+        let info = again(what, is_silent, || self.edits.get_info()).await?.map_err(failed(what))?;
         Ok(info.state.last_sequence)
     }
 
@@ -208,10 +269,14 @@ impl Broker {
     /// # Errors
     /// The broker does not answer.
     pub async fn edit(&self, sequence: u64) -> Result<Option<Vec<u8>>, BrokerError> {
-        match self.edits.direct_get(sequence).await {
+        let what = "reading an edit";
+        let is_silence = |error: &DirectGetError| {
+            matches!(error.kind(), DirectGetErrorKind::TimedOut | DirectGetErrorKind::Request)
+        };
+        match again(what, is_silence, || self.edits.direct_get(sequence)).await? {
             Ok(message) => Ok(Some(message.payload.to_vec())),
             Err(error) if error.kind() == DirectGetErrorKind::NotFound => Ok(None),
-            Err(error) => Err(failed("reading an edit")(error)),
+            Err(error) => Err(failed(what)(error)),
         }
     }
 
@@ -240,13 +305,43 @@ impl Broker {
     pub async fn publish(&self, message: Vec<u8>, after: u64) -> Result<u64, BrokerError> {
         let mut headers = HeaderMap::new();
         headers.insert("Nats-Expected-Last-Subject-Sequence", after.to_string());
-        let refused = |error: jetstream::context::PublishError| match error.kind() {
-            PublishErrorKind::WrongLastSequence => BrokerError::Conflict,
-            _ => failed("adding the edit")(error),
+        let what = "adding the edit";
+        // Made twice, it is a conflict with itself: the broker takes one edit after `after`.
+        let is_silence = |error: &PublishError| {
+            matches!(error.kind(), PublishErrorKind::TimedOut | PublishErrorKind::StreamNotFound)
         };
-        let sent = self.jet.publish_with_headers(self.subject("edits"), headers, message.into());
-        let ack = sent.await.map_err(refused)?.await.map_err(refused)?;
+        let sent = again(what, is_silence, || {
+            let (subject, message) = (self.subject("edits"), message.clone().into());
+            let sent = self.jet.publish_with_headers(subject, headers.clone(), message);
+            async move { sent.await?.await }
+        });
+        let ack = sent.await?.map_err(|error| match error.kind() {
+            PublishErrorKind::WrongLastSequence => BrokerError::Conflict,
+            _ => failed(what)(error),
+        })?;
         Ok(ack.sequence)
+    }
+
+    /// The entries of the sensors that run, by name.
+    ///
+    /// # Errors
+    /// The broker does not answer.
+    pub async fn entries(&self) -> Result<Vec<Vec<u8>>, BrokerError> {
+        let what = "reading the list of sensors";
+        // Not the client's list of keys, which waits for ever if an entry is written again meanwhile.
+        let list = || async {
+            let subjects = self.sensors.stream.info_with_subjects(">").await?;
+            subjects.try_collect::<Vec<(String, usize)>>().await
+        };
+        let subjects = again(what, is_silent, list).await?.map_err(failed(what))?;
+        let mut entries = Vec::new();
+        for key in subjects.iter().filter_map(|(subject, _)| subject.rsplit('.').next()) {
+            let is_silence =
+                |error: &kv::EntryError| error.kind() != kv::EntryErrorKind::InvalidKey;
+            let entry = again(what, is_silence, || self.sensors.get(key)).await?;
+            entries.extend(entry.map_err(failed(what))?.map(Vec::from));
+        }
+        Ok(entries)
     }
 
     /// Stores answers of a sensor.

@@ -171,6 +171,11 @@ impl Trusted {
         Ok(Trusted(authors))
     }
 
+    /// The lines of the authors, in one order whatever the file was.
+    pub(crate) fn text(&self) -> String {
+        self.0.iter().map(|(name, key)| format!("{name} {}\n", hex::of(key))).collect()
+    }
+
     /// Checks a signature.
     ///
     /// # Errors

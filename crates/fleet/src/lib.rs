@@ -23,12 +23,14 @@
 //! | [`edit`] | edits, and their signatures |
 //! | [`keys`] | keys of authors, and the list that a sensor trusts |
 //! | [`state`] | the filters of a group after its edits |
+//! | [`snapshot`] | the same, signed, for new sensors |
 //! | [`broker`] | streams and buckets of a group |
 //! | [`message`] | messages of sensors |
 //! | [`local`] | the fyke beside a sensor |
 //! | [`sensor`] | applies edits and answers |
 //! | [`operator`] | makes edits and waits for the answers |
 //! | [`archive`] | jobs over capture files, and their results |
+//! | [`rules`] | rules of an IDS for jobs |
 //! | [`worker`] | does the jobs |
 //! | [`scan`] | makes jobs for many files, and adds the results up |
 #![forbid(unsafe_code)]
@@ -40,11 +42,14 @@ pub mod keys;
 pub mod local;
 pub mod message;
 pub mod operator;
+pub mod rules;
 pub mod scan;
 pub mod sensor;
+pub mod snapshot;
 pub mod state;
 pub mod worker;
 
+mod again;
 mod hex;
 mod signed;
 

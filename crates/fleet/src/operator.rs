@@ -5,9 +5,9 @@ use crate::edit::{Accepted, Change, Edit, Labels, VERSION};
 use crate::keys::{Author, Trusted};
 use crate::message::{Answers, Ask, Entry, Outcome, Tried};
 use crate::state::{State, StateError, has, undo};
-use crate::unix_ms;
+use crate::{snapshot, unix_ms};
 use async_nats::Subscriber;
-use futures_util::{StreamExt, TryStreamExt};
+use futures_util::StreamExt;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use tokio::time::{timeout, timeout_at};
@@ -89,6 +89,8 @@ pub struct Operator {
     state: State,
     /// All edits, oldest first.
     log: Vec<Logged>,
+    /// True after a snapshot that could not be stored.
+    is_snapshot_due: bool,
 }
 
 impl Operator {
@@ -97,7 +99,26 @@ impl Operator {
     /// # Errors
     /// The broker does not answer.
     pub async fn new(broker: Broker, trusted: Trusted) -> Result<Operator, BrokerError> {
-        let mut operator = Operator { broker, trusted, state: State::default(), log: Vec::new() };
+        let mut operator = Operator {
+            broker,
+            trusted,
+            state: State::default(),
+            log: Vec::new(),
+            is_snapshot_due: false,
+        };
+        operator.read().await?;
+        Ok(operator)
+    }
+
+    /// Reads the last snapshot of the group, and the edits after it: [`log`](Self::log) has only these.
+    ///
+    /// # Errors
+    /// The broker does not answer.
+    pub async fn from_snapshot(broker: Broker, trusted: Trusted) -> Result<Operator, BrokerError> {
+        // One that is not taken costs time, nothing else.
+        let state = snapshot::load(&broker, &trusted).await.ok().flatten().unwrap_or_default();
+        let log = Vec::new();
+        let mut operator = Operator { broker, trusted, state, log, is_snapshot_due: false };
         operator.read().await?;
         Ok(operator)
     }
@@ -147,18 +168,9 @@ impl Operator {
     /// # Errors
     /// The broker does not answer.
     pub async fn sensors(&self) -> Result<Vec<Entry>, BrokerError> {
-        let failed = |why: String| BrokerError::Failed { what: "reading the list of sensors", why };
-        let store = self.broker.sensors();
-        // Not the client's list of keys, which waits for ever if an entry is written again meanwhile.
-        let subjects = store.stream.info_with_subjects(">").await;
-        let subjects = subjects.map_err(|error| failed(error.to_string()))?;
-        let subjects: Vec<(String, usize)> =
-            subjects.try_collect().await.map_err(|error| failed(error.to_string()))?;
-        let mut entries = Vec::new();
-        for key in subjects.iter().filter_map(|(subject, _)| subject.rsplit('.').next()) {
-            let value = store.get(key).await.map_err(|error| failed(error.to_string()))?;
-            entries.extend(value.and_then(|value| serde_json::from_slice::<Entry>(&value).ok()));
-        }
+        let entries = self.broker.entries().await?;
+        let entries = entries.iter().filter_map(|entry| serde_json::from_slice(entry).ok());
+        let mut entries: Vec<Entry> = entries.collect();
         entries.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(entries)
     }
@@ -248,6 +260,11 @@ impl Operator {
         self.read().await?;
         let mut report = Report { sequence, sensors: BTreeMap::new() };
         report.sensors.extend(sensors.into_iter().map(|name| (name, None)));
+        if sequence % snapshot::EVERY == 0 || self.is_snapshot_due {
+            // The edit is made; without a snapshot sensors read more edits. The next edit tries again.
+            let stored = snapshot::store(&self.broker, &self.state, author, &self.trusted).await;
+            self.is_snapshot_due = stored.is_err();
+        }
         let deadline = tokio::time::Instant::now() + wait;
         while report.sensors.values().any(Option::is_none) {
             let Ok(Some(message)) = timeout_at(deadline, answers.next()).await else { break };

@@ -3,8 +3,9 @@
 use crate::archive::{Job, MAX_FILES, NodeCounts, Queue, Row, ScanId, Stored};
 use crate::broker::BrokerError;
 use crate::keys::Author;
+use crate::rules::Rules;
 use futures_util::{StreamExt, TryStreamExt, stream};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 /// Number of jobs that wait for their acknowledgements at the same time.
@@ -40,6 +41,10 @@ pub struct Sums {
     pub workers: BTreeSet<String>,
     /// Counts of each node, over all frames that were read.
     pub nodes: Vec<NodeCounts>,
+    /// Alerts of each rule, by generator and number, with its message.
+    pub alerts: BTreeMap<(u64, u64), (String, u64)>,
+    /// Alerts of rules for which the row of a file had no room.
+    pub more_alerts: u64,
 }
 
 impl Sums {
@@ -54,6 +59,11 @@ impl Sums {
                 None => self.nodes.push(node.clone()),
             }
         }
+        for alert in &row.alerts {
+            let of = self.alerts.entry((alert.gid, alert.sid));
+            of.or_insert_with(|| (alert.message.clone(), 0)).1 += alert.count;
+        }
+        self.more_alerts += row.more_alerts;
     }
 }
 
@@ -74,6 +84,7 @@ pub struct Scan {
     queue: Queue,
     id: ScanId,
     graph: String,
+    rules: bool,
     /// The sequence from which on rows are read.
     from: u64,
     /// True for files with a row.
@@ -90,6 +101,7 @@ impl Scan {
         queue: Queue,
         author: &Author,
         graph: &str,
+        rules: Option<&Rules>,
         files: &[String],
     ) -> Result<Scan, ScanError> {
         if files.is_empty() || files.len() > MAX_FILES {
@@ -100,10 +112,21 @@ impl Scan {
         }
         let id = ScanId::random().map_err(ScanError::Refused)?;
         let count = files.len() as u32;
-        queue.store(&id, &Stored::Scan { graph: graph.to_owned(), files: count }).await?;
+        if let Some(rules) = rules {
+            queue.add_rules(rules).await?;
+        }
+        queue
+            .store(
+                &id,
+                &Stored::Scan { graph: graph.to_owned(), files: count, rules: rules.is_some() },
+            )
+            .await?;
         let added = stream::iter((0..count).zip(files))
             .map(|(index, path)| {
-                let job = Job::new(queue.group(), &id, index, path, graph).signed(author);
+                let rules = rules.map(Rules::reference);
+                let mut job = Job::new(queue.group(), &id, index, path, graph);
+                job.rules = rules;
+                let job = job.signed(author);
                 let (queue, id) = (&queue, &id);
                 async move { add(queue, id, job.map_err(ScanError::Refused)?).await }
             })
@@ -124,9 +147,10 @@ impl Scan {
     /// The broker does not answer, or knows no such scan.
     pub async fn resume(queue: Queue, id: ScanId) -> Result<Scan, ScanError> {
         match queue.stored(&id, 1).await? {
-            Some((sequence, Stored::Scan { graph, files })) => {
+            Some((sequence, Stored::Scan { graph, files, rules })) => {
                 let known = vec![false; (files as usize).min(MAX_FILES)];
-                Ok(Scan { queue, id, graph, from: sequence + 1, known, sums: Sums::default() })
+                let (from, sums) = (sequence + 1, Sums::default());
+                Ok(Scan { queue, id, graph, rules, from, known, sums })
             }
             _ => Err(ScanError::Refused(format!(
                 "the group {} has no scan {}",
@@ -144,6 +168,11 @@ impl Scan {
     /// Its graph.
     pub fn graph(&self) -> &str {
         &self.graph
+    }
+
+    /// True if rules judge its files.
+    pub fn has_rules(&self) -> bool {
+        self.rules
     }
 
     /// Number of its files.

@@ -11,7 +11,7 @@ use crate::keys::Trusted;
 use crate::local::{Local, LocalError};
 use crate::message::{Answer, Answers, Ask, Entry, Outcome, Tried};
 use crate::state::{State, has};
-use crate::unix_ms;
+use crate::{snapshot, unix_ms};
 use async_nats::jetstream::kv::{CreateErrorKind, UpdateErrorKind};
 use futures_util::StreamExt;
 use fyke_control::Change as LocalChange;
@@ -123,6 +123,7 @@ impl<L: Local> Sensor<L> {
         let mut edits = client.subscribe(self.broker.subject("edits")).await.map_err(subscribed)?;
         let mut asks = client.subscribe(self.broker.subject("ask")).await.map_err(subscribed)?;
         self.take_name().await?;
+        self.take_snapshot().await;
         let mut beat = interval(HEARTBEAT);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut stop = std::pin::pin!(stop);
@@ -147,6 +148,21 @@ impl<L: Local> Sensor<L> {
         self.send_answers().await;
         let _disappears_by_itself = self.broker.sensors().delete(self.options.name.as_str()).await;
         Ok(())
+    }
+
+    /// Begins with the last snapshot of the group; if there is none that it takes, all edits are read.
+    async fn take_snapshot(&mut self) {
+        match snapshot::load(&self.broker, &self.options.trusted).await {
+            Ok(Some(state)) => {
+                self.state = state;
+                (self.notes)(format!(
+                    "begins with the snapshot after edit {}",
+                    self.state.sequence
+                ));
+            }
+            Ok(None) => {}
+            Err(error) => (self.notes)(format!("{error}; all edits are read")),
+        }
     }
 
     /// Reads the next edits after a sign that there is one; the broker may store it a moment later.

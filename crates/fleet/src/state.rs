@@ -50,6 +50,19 @@ pub enum StateError {
 }
 
 impl State {
+    /// The filters after an edit, as a snapshot has them.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub fn of(sequence: u64, cleared: u64, filters: Vec<Filter>) -> Result<State, StateError> {
+        let mut state = State { sequence, cleared, ..State::default() };
+        filters.into_iter().for_each(|filter| state.insert(filter));
+        match state.filters.len() > MAX_FILTERS || state.bytes > MAX_TEXT_BYTES {
+            true => Err(StateError::TooMany),
+            false => Ok(state),
+        }
+    }
+
     /// Applies the edit that follows; on an error only the sequence changes, because the edit has its number even if
     /// it has no effect.
     ///
@@ -113,7 +126,9 @@ impl State {
 
     fn insert(&mut self, filter: Filter) {
         self.bytes += filter.text.len();
-        self.filters.insert(filter.id, filter);
+        if let Some(before) = self.filters.insert(filter.id, filter) {
+            self.bytes -= before.text.len();
+        }
     }
 
     fn remove(&mut self, id: FilterId) -> Option<Filter> {

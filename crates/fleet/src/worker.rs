@@ -3,6 +3,7 @@
 use crate::archive::{Job, NodeCounts, Queue, Row, SIGN_OF_LIFE, Stored};
 use crate::broker::BrokerError;
 use crate::keys::Trusted;
+use crate::rules::{Alert, Rules, RulesOf};
 use async_nats::jetstream::consumer::Consumer;
 use async_nats::jetstream::consumer::pull::Config;
 use async_nats::jetstream::{AckKind, Message};
@@ -14,6 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use tokio::sync::Mutex;
 
 /// Number of workers that may begin a file without finishing it; then it has failed.
 const ATTEMPTS: u64 = 5;
@@ -22,10 +24,13 @@ const WAIT: Duration = Duration::from_millis(500);
 /// Pause after a failure of the broker.
 const PAUSE: Duration = Duration::from_millis(200);
 
+/// Longest outage of the broker while rules are read.
+const OUTAGE: Duration = Duration::from_secs(30);
+
 /// Runs graphs over files.
 pub trait Judge: Send + Sync + 'static {
-    /// The counts of a graph's nodes over a file. It ends soon after `stop` is true.
-    fn judge(&self, graph: &str, file: File, stop: &AtomicBool) -> Judged;
+    /// The counts of a graph's nodes over a file, and the alerts of rules after it. It ends soon after `stop` is true.
+    fn judge(&self, graph: &str, rules: Option<&Rules>, file: File, stop: &AtomicBool) -> Judged;
 }
 
 /// The outcome of a graph over a file.
@@ -33,6 +38,10 @@ pub trait Judge: Send + Sync + 'static {
 pub struct Judged {
     /// Counts of its nodes; of a file that is damaged, over the frames before the damage.
     pub nodes: Vec<NodeCounts>,
+    /// Alerts of rules, the most frequent first.
+    pub alerts: Vec<Alert>,
+    /// Alerts of further rules.
+    pub more_alerts: u64,
     /// The reason if the graph was refused, or the file not read to its end.
     pub failed: Option<String>,
 }
@@ -65,6 +74,8 @@ pub struct Worker<J> {
     pub judge: Arc<J>,
     /// Takes a line about a failure.
     pub note: Box<dyn Fn(&str)>,
+    /// The rules of the last job with some.
+    pub rules: Mutex<Option<Arc<Rules>>>,
 }
 
 impl<J> std::fmt::Debug for Worker<J> {
@@ -136,13 +147,13 @@ impl<J: Judge> Worker<J> {
             true => {
                 (0, Judged::failure(format!("{ATTEMPTS} workers began it, and none finished it")))
             }
-            false => self.judged(&job, message, stop).await,
+            false => self.judged(queue, &job, message, stop).await,
         };
         if stop.load(Ordering::Relaxed) {
             let _comes_again_anyhow = message.ack_with(AckKind::Nak(None)).await;
             return;
         }
-        let Judged { nodes, failed } = judged;
+        let Judged { nodes, alerts, more_alerts, failed } = judged;
         match failed {
             None => done.files += 1,
             Some(_) => done.failed += 1,
@@ -155,6 +166,8 @@ impl<J: Judge> Worker<J> {
             seconds: start.elapsed().as_secs_f64(),
             bytes,
             nodes,
+            alerts,
+            more_alerts,
             failed,
         });
         while let Err(error) = queue.store(&job.scan, &row).await {
@@ -169,19 +182,58 @@ impl<J: Judge> Worker<J> {
     }
 
     /// The size of a job's file and the counts of its graph; meanwhile the queue gets signs of life.
-    async fn judged(&self, job: &Job, message: &Message, stop: &Arc<AtomicBool>) -> (u64, Judged) {
+    async fn judged(
+        &self,
+        queue: &Queue,
+        job: &Job,
+        message: &Message,
+        stop: &Arc<AtomicBool>,
+    ) -> (u64, Judged) {
         let (file, bytes) = match open_below(&self.root, Path::new(&job.path)) {
             Ok(found) => found,
             Err(why) => return (0, Judged::failure(why)),
         };
+        let rules = match &job.rules {
+            None => None,
+            Some(of) => match self.rules(queue, of).await {
+                Ok(rules) => Some(rules),
+                Err(error) => return (bytes, Judged::failure(error.to_string())),
+            },
+        };
         let (judge, graph, stop) = (Arc::clone(&self.judge), job.graph.clone(), Arc::clone(stop));
-        let mut judging = tokio::task::spawn_blocking(move || judge.judge(&graph, file, &stop));
+        let judge = move || judge.judge(&graph, rules.as_deref(), file, &stop);
+        let mut judging = tokio::task::spawn_blocking(judge);
         loop {
             match tokio::time::timeout(SIGN_OF_LIFE, &mut judging).await {
                 Ok(Ok(judged)) => return (bytes, judged),
                 Ok(Err(error)) => return (bytes, Judged::failure(error.to_string())),
                 // If this is lost, another worker may begin the same job.
                 Err(_) => drop(message.ack_with(AckKind::Progress).await),
+            }
+        }
+    }
+}
+
+impl<J> Worker<J> {
+    /// The rules of a job, which are read once for all jobs of a scan.
+    async fn rules(&self, queue: &Queue, of: &RulesOf) -> Result<Arc<Rules>, BrokerError> {
+        // Held while they are read, so that jobs that begin together read them once.
+        let mut last = self.rules.lock().await;
+        match &*last {
+            Some(rules) if rules.digest() == of.digest => Ok(Arc::clone(rules)),
+            _ => {
+                let end = Instant::now() + OUTAGE;
+                let rules = loop {
+                    match queue.rules(of).await {
+                        Err(error) if Instant::now() < end => {
+                            (self.note)(&error.to_string());
+                            tokio::time::sleep(PAUSE).await;
+                        }
+                        rules => break Arc::new(rules?),
+                    }
+                };
+                *last = Some(Arc::clone(&rules));
+                Ok(rules)
             }
         }
     }

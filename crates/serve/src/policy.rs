@@ -4,6 +4,7 @@
 //! [[rule]]                       # the first rule that names a user decides
 //! users = ["alice", 1001]        # names or numbers
 //! groups = ["netops"]            # of the user's process, or with the user as a member
+//! names = ["probe-1"]            # clients of `fyke relay`, by the names in their certificates
 //! interfaces = ["eth0"]          # all, if not given
 //! filter = "net 10.0.0.0/8"      # frames that no text of these readers reaches beyond
 //! snaplen = 96                   # most bytes of a frame
@@ -95,6 +96,8 @@ struct Entry {
     users: Vec<toml::Spanned<Id>>,
     #[serde(default)]
     groups: Vec<toml::Spanned<Id>>,
+    #[serde(default)]
+    names: BTreeSet<String>,
     interfaces: Option<Vec<toml::Spanned<String>>>,
     filter: Option<toml::Spanned<String>>,
     snaplen: Option<toml::Spanned<u32>>,
@@ -134,6 +137,7 @@ pub struct Terms {
 struct Rule {
     users: BTreeSet<u32>,
     groups: BTreeSet<u32>,
+    names: BTreeSet<String>,
     interfaces: Option<Vec<String>>,
     filter: Arc<str>,
     snaplen: u32,
@@ -307,8 +311,8 @@ impl Reading<'_> {
 
     fn rule(&self, entry: &toml::Spanned<Entry>, check: &Check<'_>) -> Result<Rule, PolicyError> {
         let (at, entry) = (entry.span(), entry.get_ref());
-        if entry.users.is_empty() && entry.groups.is_empty() {
-            return Err(self.error(at, "the rule names no user; give users or groups"));
+        if entry.users.is_empty() && entry.groups.is_empty() && entry.names.is_empty() {
+            return Err(self.error(at, "the rule names no user; give users, groups or names"));
         }
         let users = entry.users.iter().map(|id| self.id(id, "user", |name| self.names.user(name)));
         let mut users: BTreeSet<u32> = users.collect::<Result<_, _>>()?;
@@ -358,6 +362,7 @@ impl Reading<'_> {
         Ok(Rule {
             users,
             groups,
+            names: entry.names.clone(),
             interfaces,
             filter: entry.filter.as_ref().map_or("", |filter| filter.get_ref().trim()).into(),
             snaplen,
@@ -424,9 +429,7 @@ impl Policy {
     pub fn terms(&self, peer: Peer, ours: u32, interface: &str) -> Result<Terms, String> {
         let names =
             |rule: &&Rule| rule.users.contains(&peer.user) || rule.groups.contains(&peer.group);
-        let is_here = |rule: &&Rule| {
-            rule.interfaces.as_ref().is_none_or(|all| all.iter().any(|one| one == interface))
-        };
+        let is_here = |rule: &&Rule| rule.is_for(interface);
         if let Some(rule) = self.rules.iter().filter(names).find(is_here) {
             return rule.terms(peer);
         }
@@ -446,7 +449,21 @@ impl Policy {
     }
 }
 
+impl Policy {
+    /// The terms of a client of `fyke relay` for an interface, by its name; `None` if no rule has it.
+    pub fn terms_of_name(&self, name: &str, interface: &str) -> Option<Terms> {
+        let is_named = |rule: &&Rule| rule.names.contains(name) && rule.is_for(interface);
+        // Clients share no memory, so the one that shares does not matter.
+        let none = Peer { user: u32::MAX, group: u32::MAX, process: Some(0) };
+        self.rules.iter().find(is_named)?.terms(none).ok()
+    }
+}
+
 impl Rule {
+    fn is_for(&self, interface: &str) -> bool {
+        self.interfaces.as_ref().is_none_or(|all| all.iter().any(|one| one == interface))
+    }
+
     fn terms(&self, peer: Peer) -> Result<Terms, String> {
         let sharing = match self.share {
             Share::User => Sharing::User(peer.user),
@@ -538,6 +555,21 @@ mod tests {
         assert_eq!(all.len(), 1, "{all:?}");
         assert!(all[0].starts_with("p.toml:4: there is no interface \"etth1\" now"), "{all:?}");
         assert!(policy.missing(|_| true).is_empty());
+    }
+
+    #[test]
+    fn the_first_rule_with_a_name_decides_for_a_client_in_the_network() {
+        let policy = read(
+            "[[rule]]\nnames = [\"probe\"]\ninterfaces = [\"eth1\"]\nsnaplen = 96\n\
+             [[rule]]\nusers = [1]\nnames = [\"probe\", \"lab\"]\nfilter = \"udp\"\n",
+        );
+        let policy = policy.unwrap();
+        let of = |name, interface| policy.terms_of_name(name, interface).map(|terms| terms.group);
+        assert_eq!(of("probe", "eth1").unwrap().snaplen, 96);
+        assert_eq!(&*of("probe", "eth0").unwrap().filter, "udp");
+        assert_eq!(&*of("lab", "eth1").unwrap().filter, "udp");
+        assert!(of("eve", "eth0").is_none() && of("1", "eth0").is_none());
+        assert!(policy.terms(peer(4711, 0), 7, "eth1").is_err(), "a name is no user");
     }
 
     #[test]

@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 pub mod browser;
+pub mod certificates;
 pub mod conformance;
 pub mod corpus;
 pub mod faults;

@@ -8,7 +8,8 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 After `fyke extcap --install`, Wireshark, tshark and dumpcap list the interfaces of fyke next to their own: fyke:eth0,
-fyke:any, and fyke:serve:NAME for each `fyke serve`. Their capture filter is fyke's, in place, without a restart:
+fyke:any, fyke:serve:NAME for each `fyke serve`, and fyke:/relay for a capture on another machine. Their capture
+filter is fyke's, in place, without a restart:
 
   Filter    press Enter: it is in force; if it is refused, the message has the place, and the old filter stays
   Text      the expression for Add, Try and Explain

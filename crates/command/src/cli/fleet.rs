@@ -116,7 +116,7 @@ pub struct WorkerArgs {
 }
 
 /// Arguments that make a new scan.
-const OTHERS: [&str; 4] = ["expression", "graph", "read", "file_list"];
+const OTHERS: [&str; 5] = ["expression", "graph", "read", "file_list", "rules"];
 
 /// `fyke fleet scan`.
 #[derive(Debug, Args)]
@@ -131,6 +131,7 @@ Examples:
   fyke fleet scan --group archive --key anna.key -V list --rows dns.csv 'udp port 53'
   fyke fleet scan --group archive --key anna.key -r a.pcap -r b.pcap \\
       --graph '(pcapin, -) > [(bpf, \"tcp\") | (bpf, \"udp\")] > (bytecount, export=y)'
+  fyke fleet scan --group archive --key anna.key -V list --rules my.rules --rows alerts.arrow 'tcp port 80'
   fyke fleet scan --group archive --resume 0123456789abcdef")]
 pub struct ScanArgs {
     /// The group and its broker
@@ -148,7 +149,12 @@ pub struct ScanArgs {
     /// Run this graph in place of a filter; its source is `(pcapin, -)`, and its nodes open nothing
     #[arg(long, value_name = "GRAPH", conflicts_with = "expression")]
     pub graph: Option<String>,
-    /// Write the result of each file into FILE: .csv, or else JSON lines
+    /// Judge what passes the filter or graph by the rules (Snort, Suricata) in RULES, and count the alerts of each; may
+    /// be repeated. They go to the workers by the broker
+    #[arg(long, value_name = "RULES")]
+    pub rules: Vec<PathBuf>,
+    /// Write the result of each file into FILE: .csv and .arrow are tables, of nodes or, with --rules, of rules with
+    /// alerts; other names get JSON lines
     #[arg(long, value_name = "FILE")]
     pub rows: Option<PathBuf>,
     /// Print the sums as JSON

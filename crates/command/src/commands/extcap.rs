@@ -20,6 +20,8 @@ use std::path::{Path, PathBuf};
 
 /// Begin of the names of our interfaces.
 const PREFIX: &str = "fyke:";
+/// The interface for captures on other machines; no interface of Linux has a slash.
+const FAR: &str = "/relay";
 /// Name of the link in an extcap folder.
 const LINK: &str = "fyke";
 
@@ -56,7 +58,7 @@ fn answer_words(words: impl Iterator<Item = OsString>) -> Result<(), Failure> {
     let call = Call::read(words).map_err(Failure::Usage)?;
     let text = match &call {
         Call::Interfaces => interfaces()?,
-        Call::Config(_) => config(),
+        Call::Config(interface) => config(interface),
         Call::LinkTypes(interface) => link_types(interface)?,
         Call::Check(filter) => check(filter),
         Call::Capture(capture) => return session::run(capture),
@@ -82,20 +84,37 @@ fn interfaces() -> Result<String, Failure> {
         let shown = format!("fyke: {name} of fyke serve");
         text += &format!("interface {{value={PREFIX}serve:{name}}}{{display={shown}}}\n");
     }
+    let shown = "fyke: a capture on another machine, of fyke relay";
+    text += &format!("interface {{value={PREFIX}{FAR}}}{{display={shown}}}\n");
     Ok(text + toolbar::CONTROLS)
 }
 
 /// The options of a capture in Wireshark's dialogue.
-fn config() -> String {
-    "arg {number=0}{call=--scoped}{display=Read the filter by meaning}{type=boolflag}{default=false}\
+fn config(interface: &str) -> String {
+    let all = "arg {number=0}{call=--scoped}{display=Read the filter by meaning}{type=boolflag}{default=false}\
      {tooltip=Innermost packet, outer (...), layer N (...); tags do not shift offsets}\n\
      arg {number=1}{call=--snaplen}{display=Bytes of each frame}{type=integer}{range=0,262144}{default=0}\
      {tooltip=0: whole frames}\n\
      arg {number=2}{call=--no-promiscuous}{display=Not promiscuous}{type=boolflag}{default=false}\n\
      arg {number=3}{call=--annotate}{display=Name the filter of each frame}{type=boolflag}{default=false}\
      {tooltip=A comment: the filter and the pass that accepted the frame, and the epoch}\n"
-        .to_owned()
+        .to_owned();
+    match interface.strip_prefix(PREFIX) == Some(FAR) {
+        true => all + CONFIG_FAR,
+        false => all,
+    }
 }
+
+/// The options of a capture on another machine.
+const CONFIG_FAR: &str = "\
+    arg {number=4}{call=--server}{display=Relay}{type=string}{required=true}\
+    {tooltip=HOST:PORT, or HOST:PORT/NAME if it offers several captures}\n\
+    arg {number=5}{call=--tls-ca}{display=Its authority}{type=fileselect}{mustexist=true}{required=true}\
+    {tooltip=PEM}\n\
+    arg {number=6}{call=--tls-cert}{display=Our certificate}{type=fileselect}{mustexist=true}{required=true}\
+    {tooltip=PEM}\n\
+    arg {number=7}{call=--tls-key}{display=Its private key}{type=fileselect}{mustexist=true}{required=true}\
+    {tooltip=PEM}\n";
 
 /// The link type, by which Wireshark names the interface. pcapng tells the real one of each frame.
 fn link_types(interface: &str) -> Result<String, Failure> {

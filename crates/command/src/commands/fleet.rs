@@ -1,6 +1,8 @@
 //! `fyke sensor`, `fyke worker` and `fyke fleet`: filters and archives of many machines through a message system.
 
+mod alerts;
 pub mod archive;
+mod rows;
 mod show;
 
 use super::Failure;
@@ -71,7 +73,7 @@ pub fn run(args: FleetArgs) -> Result<(), Failure> {
             show::filters(&mut out, &state, args.json)?;
         }
         FleetAction::Log { read: args, last } => {
-            let log = read(&args, async |operator| Ok(operator.log().to_vec()))?;
+            let log = with(&args.group, All::Edits, async |operator| Ok(operator.log().to_vec()))?;
             show::log(&mut out, &log[log.len().saturating_sub(last)..], args.json)?;
         }
         FleetAction::Try { read: args, only, last, expression } => {
@@ -88,20 +90,20 @@ pub fn run(args: FleetArgs) -> Result<(), Failure> {
             if !text.trim().is_empty() {
                 changes.push(Change::Add { text });
             }
-            change(&edit, 1, |_, _| Ok((only(&edit), changes.clone(), None)))?;
+            change(&edit, 1, All::Filters, |_, _| Ok((only(&edit), changes.clone(), None)))?;
         }
         FleetAction::Add { edit, expression } => {
             let changes = vec![Change::Add { text: expression.join(" ") }];
-            change(&edit, REPEATED, |_, _| Ok((only(&edit), changes.clone(), None)))?;
+            change(&edit, REPEATED, All::Filters, |_, _| Ok((only(&edit), changes.clone(), None)))?;
         }
         FleetAction::Del { edit, ids } => {
             let ids: Result<Vec<_>, _> = ids.iter().map(|id| id.parse()).collect();
             let ids = ids.map_err(Failure::Usage)?;
             let changes: Vec<_> = ids.into_iter().map(|id| Change::Delete { id }).collect();
-            change(&edit, 1, |_, _| Ok((only(&edit), changes.clone(), None)))?;
+            change(&edit, 1, All::Filters, |_, _| Ok((only(&edit), changes.clone(), None)))?;
         }
         FleetAction::Undo { edit, sequence } => {
-            change(&edit, 1, |operator, author| {
+            change(&edit, 1, All::Edits, |operator, author| {
                 let (undone, only, changes) = operator.undo(author, sequence)?;
                 Ok((only, changes, Some(undone)))
             })?;
@@ -117,10 +119,11 @@ type Wanted = (Labels, Vec<Change>, Option<u64>);
 fn change(
     args: &FleetEditArgs,
     attempts: usize,
+    all: All,
     wanted: impl Fn(&Operator, &Author) -> Result<Wanted, OperatorError>,
 ) -> Result<(), Failure> {
     let author = Author::read(&args.key)?;
-    let report: Report = with(&args.group, async |operator| {
+    let report: Report = with(&args.group, all, async |operator| {
         let mut left = attempts;
         loop {
             let (only, changes, undoes) = wanted(operator, &author)?;
@@ -150,7 +153,7 @@ fn change(
 /// Prints what happens until a signal.
 fn watch(args: &FleetReadArgs) -> Result<(), Failure> {
     let stop = stop_on_signals()?;
-    with(&args.group, async |operator| {
+    with(&args.group, All::Filters, async |operator| {
         let mut answers = operator.answers().await?;
         let mut stop = std::pin::pin!(stopped(stop));
         let mut look = tokio::time::interval(Duration::from_secs(1));
@@ -181,18 +184,29 @@ fn read<T>(
     args: &FleetReadArgs,
     what: impl AsyncFnOnce(&mut Operator) -> anyhow::Result<T>,
 ) -> Result<T, Failure> {
-    with(&args.group, what)
+    with(&args.group, All::Filters, what)
+}
+
+/// Parts of a group that are read: its filters, from the last snapshot on, or every edit that it ever had.
+#[derive(Clone, Copy)]
+enum All {
+    Filters,
+    Edits,
 }
 
 /// Connects, reads the group, and does something with it.
 fn with<T>(
     args: &GroupArgs,
+    all: All,
     what: impl AsyncFnOnce(&mut Operator) -> anyhow::Result<T>,
 ) -> Result<T, Failure> {
     let (trusted, group, to) = (trusted(args)?, named("--group", &args.group)?, options_of(args)?);
     wait_for(async {
         let broker = Broker::connect(&to, group, "fyke fleet").await?;
-        let mut operator = Operator::new(broker, trusted).await?;
+        let mut operator = match all {
+            All::Edits => Operator::new(broker, trusted).await?,
+            All::Filters => Operator::from_snapshot(broker, trusted).await?,
+        };
         what(&mut operator).await
     })
 }

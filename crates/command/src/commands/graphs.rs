@@ -162,6 +162,7 @@ fn source(
     // Frames of several interfaces wait for each other twice as long.
     let alone = matches!(&names[..], [name] if !is_shared(name)) && !apart;
     let waits = hurry == Hurry::None && alone;
+    let tls = super::remote::files_of(&args.tls)?;
     let device = |names: &[String]| {
         let named = names.iter().map(|name| ("expression", Some(name.clone())));
         let mut parameters: Vec<_> = named.collect();
@@ -177,6 +178,7 @@ fn source(
             ("take", yes(args.take)),
             ("classes", yes(by_class)),
         ]);
+        parameters.extend(tls.clone());
         node("device", &parameters)
     };
     if !apart || names.len() == 1 {
@@ -203,6 +205,7 @@ fn check_apart(names: &[String]) -> Result<(), Failure> {
 pub fn check_source(args: &SourceArgs) -> Result<(), Failure> {
     let ring = args.interface.iter().any(|name| is_shared(name));
     super::xdp::check_args(args)?;
+    super::remote::check_args(args)?;
     for name in &args.interface {
         let problem = match name.as_str() {
             "ring:" => "-i ring: the path of the ring is missing (ring:PATH)",

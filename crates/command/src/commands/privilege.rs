@@ -79,6 +79,8 @@ pub struct Needs {
     pub makes_code: bool,
     /// Folder in which edits of a graph publish rings.
     pub rings: Option<PathBuf>,
+    /// True if sockets are opened later.
+    pub opens_sockets: bool,
     /// True if memory for other processes is made.
     pub makes_memory: bool,
     /// Folders and files that are read later.
@@ -161,6 +163,7 @@ impl Needs {
             sends_frames: self.sends_frames,
             makes_code: self.makes_code,
             makes_memory: self.makes_memory,
+            opens_sockets: self.opens_sockets,
             reads: self.reads.clone(),
             ..Rules::default()
         };

@@ -278,7 +278,7 @@ fn reload(
 }
 
 /// Files that a reload of the policy reads: its folder, in which the file may be replaced, and the names of users.
-fn files_of(policy: &Path) -> Vec<PathBuf> {
+pub fn files_of(policy: &Path) -> Vec<PathBuf> {
     let folder = match policy.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
         _ => PathBuf::from("."),

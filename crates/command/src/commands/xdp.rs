@@ -18,9 +18,9 @@ use std::sync::Arc;
 /// The prefix of such a source.
 pub const PREFIX: &str = "xdp:";
 
-/// The class `device` that also opens `xdp:IF` and `serve:NAME`.
+/// The class `device` that also opens `xdp:IF`, `serve:NAME` and sources of other machines.
 pub fn device() -> Class {
-    Class { open: open_device, check: Some(check), ..fyke_serve::client::device() }
+    Class { open: open_device, check: Some(check), ..super::remote::device() }
 }
 
 /// Splits the name of a source; `None` if it does not begin with the prefix.
@@ -72,7 +72,7 @@ fn check(settings: &Settings) -> Result<(), MakeError> {
 
 fn open_device(settings: &Settings) -> Result<Box<dyn Source>, MakeError> {
     let name = settings.required("expression")?;
-    let Some(parsed) = parse(name) else { return (fyke_serve::client::device().open)(settings) };
+    let Some(parsed) = parse(name) else { return (super::remote::device().open)(settings) };
     let (interface, queue) = parsed.map_err(|why| MakeError::new("expression", why))?;
     let options = XdpOptions {
         interface: interface.to_owned(),

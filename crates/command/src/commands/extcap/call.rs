@@ -61,6 +61,8 @@ struct Found {
     wanted: Option<&'static str>,
     interface: Option<String>,
     filter: Option<String>,
+    /// The relay on another machine.
+    server: Option<String>,
     fifo: Option<PathBuf>,
     control_in: Option<PathBuf>,
     control_out: Option<PathBuf>,
@@ -87,7 +89,10 @@ impl Found {
             "--extcap-control-in" => self.control_in = Some(value()?.into()),
             "--extcap-control-out" => self.control_out = Some(value()?.into()),
             "--scoped" | "--no-promiscuous" | "--annotate" => self.options.push(name.to_owned()),
-            "--snaplen" => self.options.extend([name.to_owned(), text(value()?)?]),
+            "--server" => self.server = Some(text(value()?)?),
+            "--snaplen" | "--tls-ca" | "--tls-cert" | "--tls-key" => {
+                self.options.extend([name.to_owned(), text(value()?)?])
+            }
             // `--extcap-version=4.0` and options of later versions.
             _ => {}
         }
@@ -111,8 +116,15 @@ impl Found {
                     let prefix = super::PREFIX;
                     return Err(format!("{named}: the interfaces of fyke begin with {prefix}"));
                 };
+                let interface = match (own == super::FAR, self.server) {
+                    (false, _) => own.to_owned(),
+                    (true, Some(server)) => format!("serve:{server}"),
+                    (true, None) => {
+                        return Err("--server is missing: HOST:PORT of a relay".to_owned());
+                    }
+                };
                 Ok(Call::Capture(Box::new(Capture {
-                    interface: own.to_owned(),
+                    interface,
                     filter: self.filter.unwrap_or_default(),
                     fifo: self.fifo.ok_or("--fifo is missing: the pipe for the frames")?,
                     controls: self.control_in.zip(self.control_out),
@@ -156,6 +168,14 @@ mod tests {
     }
 
     #[test]
+    fn a_capture_on_another_machine_has_its_relay_and_certificates() {
+        let words = "--capture --extcap-interface fyke:/relay --fifo /p --server a:4747/eth0 --tls-ca c --tls-key k";
+        let Ok(Call::Capture(capture)) = read(words) else { panic!() };
+        assert_eq!(capture.interface, "serve:a:4747/eth0");
+        assert_eq!(capture.options, ["--tls-ca", "c", "--tls-key", "k"]);
+    }
+
+    #[test]
     fn calls_that_lack_something_name_it() {
         for (words, says) in [
             ("", "no call of Wireshark"),
@@ -163,6 +183,7 @@ mod tests {
             ("--extcap-interface", "--extcap-interface needs a value"),
             ("--capture --extcap-interface fyke:lo", "--fifo is missing"),
             ("--capture --extcap-interface eth0 --fifo /p", "begin with fyke:"),
+            ("--capture --extcap-interface fyke:/relay --fifo /p", "--server is missing"),
         ] {
             let said = read(words).unwrap_err();
             assert!(said.contains(says), "{words}: {said}");

@@ -1,5 +1,7 @@
 //! `fyke worker` and `fyke fleet scan`: a filter or a graph over the capture files of an archive.
 
+use super::alerts;
+use super::rows::Rows as RowFile;
 use super::{Failure, named, options_of, stopped, trusted, wait_for};
 use crate::cli::{ScanArgs, WorkerArgs};
 use crate::commands::signals::stop_on_signals;
@@ -7,6 +9,7 @@ use crate::commands::{foreign, one_line, output};
 use anyhow::{Context, anyhow};
 use fyke_fleet::archive::{MAX_FILES, MAX_PATH, NodeCounts, Queue, Row, ScanId};
 use fyke_fleet::keys::Author;
+use fyke_fleet::rules::Rules;
 use fyke_fleet::scan::{Scan, Sums};
 use fyke_fleet::worker::{Judge, Judged, Worker};
 use fyke_graph::language::quoted;
@@ -14,7 +17,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -44,6 +47,7 @@ pub fn worker(args: &WorkerArgs) -> Result<(), Failure> {
         root,
         judge: Arc::new(Again { limit: Duration::from_secs(args.limit) }),
         note: Box::new(|line| note!("fyke: {line}")),
+        rules: tokio::sync::Mutex::default(),
     };
     let stop = stop_on_signals()?;
     let done = wait_for(async {
@@ -77,26 +81,32 @@ struct Printed {
 }
 
 impl Judge for Again {
-    fn judge(&self, graph: &str, file: File, stop: &AtomicBool) -> Judged {
+    fn judge(&self, graph: &str, rules: Option<&Rules>, file: File, stop: &AtomicBool) -> Judged {
         if let Err(why) = foreign::check(graph) {
             return Judged::failure(why);
         }
+        if let Some(rules) = rules {
+            return alerts::judge(graph, rules, file, self.limit, stop);
+        }
         let ran = foreign::run(graph, file, self.limit, stop);
         match ran.nodes.into_iter().map(counts).collect() {
-            Ok(nodes) => Judged { nodes, failed: ran.failed.map(|why| reason(&why)) },
+            Ok(nodes) => {
+                let failed = ran.failed.map(|why| reason(&why));
+                Judged { nodes, failed, ..Judged::default() }
+            }
             Err(why) => Judged::failure(why),
         }
     }
 }
 
 /// The first line of a failure, without the name of the file, which is standard input there.
-fn reason(message: &str) -> String {
+pub(super) fn reason(message: &str) -> String {
     let line = message.lines().next().unwrap_or_default();
     line.strip_prefix("standard input: ").unwrap_or(line).to_owned()
 }
 
 /// The counts of a node; its counters without texts and rates, which cannot be added.
-fn counts(node: Value) -> Result<NodeCounts, String> {
+pub(super) fn counts(node: Value) -> Result<NodeCounts, String> {
     let node: Printed = serde_json::from_value(node).map_err(|error| error.to_string())?;
     let whole = |(name, value): (String, Value)| Some((name, value.as_u64()? as f64));
     Ok(NodeCounts {
@@ -128,17 +138,20 @@ pub fn scan(args: &ScanArgs) -> Result<(), Failure> {
         Some(_) => None,
         None => Some(wanted(args)?),
     };
-    let mut rows = args.rows.as_deref().map(Rows::create).transpose()?;
+    let mut rows = None;
     let stop = stop_on_signals()?;
     let ended = wait_for(async {
         let queue = Queue::connect(&to, group, "fyke fleet scan").await?;
         let mut scan = match (resumed, &wanted) {
             (Some(id), _) => Scan::resume(queue, id).await?,
-            (None, Some((author, graph, files))) => {
-                Scan::start(queue, author, graph, files).await?
+            (None, Some(Wanted { author, graph, files, rules })) => {
+                Scan::start(queue, author, graph, rules.as_ref(), files).await?
             }
             (None, None) => return Err(anyhow!("nothing to do")),
         };
+        if let Some(path) = &args.rows {
+            rows = Some(RowFile::create(path, scan.has_rules())?);
+        }
         let (id, files) = (scan.id().as_str().to_owned(), scan.files());
         note!("fyke: scan {id}: {files} files; Ctrl-C leaves it to the workers");
         let failed = collect(&mut scan, rows.as_mut(), stop).await?;
@@ -168,12 +181,21 @@ pub fn scan(args: &ScanArgs) -> Result<(), Failure> {
     }
 }
 
-/// The author, the graph and the files of the arguments.
-fn wanted(args: &ScanArgs) -> Result<(Author, String, Vec<String>), Failure> {
+/// A new scan.
+struct Wanted {
+    author: Author,
+    graph: String,
+    files: Vec<String>,
+    rules: Option<Rules>,
+}
+
+/// The new scan of the arguments.
+fn wanted(args: &ScanArgs) -> Result<Wanted, Failure> {
     let key = args.key.as_ref().ok_or_else(|| Failure::Usage("--key FILE is missing".into()))?;
     let text = args.expression.join(" ");
     let graph = match &args.graph {
         Some(graph) => graph.clone(),
+        None if text.trim().is_empty() && !args.rules.is_empty() => foreign::SOURCE.to_owned(),
         None if text.trim().is_empty() => {
             format!("{} > {{frames}}(bytecount, export=y)", foreign::SOURCE)
         }
@@ -186,7 +208,12 @@ fn wanted(args: &ScanArgs) -> Result<(Author, String, Vec<String>), Failure> {
         }
     };
     let known = foreign::check(&graph).map_err(Failure::Usage)?;
-    fyke_graph::plan::Plan::new(&[&graph], &known)
+    // The rules are the end of a graph that is only a source.
+    let whole = match args.rules.is_empty() {
+        true => graph.clone(),
+        false => format!("{graph} > (packetcount)"),
+    };
+    fyke_graph::plan::Plan::new(&[&whole], &known)
         .map_err(|error| Failure::Usage(error.to_string()))?;
     let mut files = args.read.clone();
     if let Some(list) = &args.file_list {
@@ -200,7 +227,8 @@ fn wanted(args: &ScanArgs) -> Result<(Author, String, Vec<String>), Failure> {
         Some(rest) => rest.to_owned(),
         None => path,
     });
-    Ok((Author::read(key)?, graph, files.collect()))
+    let rules = if args.rules.is_empty() { None } else { Some(alerts::read(&args.rules)?) };
+    Ok(Wanted { author: Author::read(key)?, graph, files: files.collect(), rules })
 }
 
 /// The lines of a list of files.
@@ -230,7 +258,7 @@ fn listed(list: &Path) -> anyhow::Result<Vec<String>> {
 /// Reads rows until there is one of each file, or a signal came; returns those of failed files.
 async fn collect(
     scan: &mut Scan,
-    mut rows: Option<&mut Rows>,
+    mut rows: Option<&mut RowFile>,
     stop: Arc<AtomicBool>,
 ) -> anyhow::Result<Vec<Row>> {
     let (mut failed, mut told) = (Vec::new(), Instant::now());
@@ -273,7 +301,8 @@ async fn collect(
 
 /// Prints the sums.
 fn show(out: &mut impl Write, scan: &Scan, failed: &[Row], args: &ScanArgs) -> io::Result<()> {
-    let Sums { done, failed: count, bytes, workers, nodes } = scan.sums();
+    let Sums { done, failed: count, bytes, workers, nodes, alerts: found, more_alerts } =
+        scan.sums();
     if args.json {
         let told = json!({
             "scan": scan.id(),
@@ -284,6 +313,10 @@ fn show(out: &mut impl Write, scan: &Scan, failed: &[Row], args: &ScanArgs) -> i
             "bytes": bytes,
             "workers": workers,
             "nodes": nodes,
+            "alerts": found.iter().map(|((gid, sid), (message, count))| {
+                json!({"gid": gid, "sid": sid, "message": message, "alerts": count})
+            }).collect::<Vec<_>>(),
+            "more_alerts": more_alerts,
         });
         writeln!(out, "{told}")?;
     } else {
@@ -297,6 +330,16 @@ fn show(out: &mut impl Write, scan: &Scan, failed: &[Row], args: &ScanArgs) -> i
             );
             writeln!(out, "{}", one_line(&line))?;
         }
+        for ((gid, sid), (message, count)) in found {
+            writeln!(out, "{}", one_line(&format!("{count:>10} alerts [{gid}:{sid}] {message}")))?;
+        }
+        if *more_alerts > 0 {
+            writeln!(
+                out,
+                "{more_alerts:>10} alerts of further rules: a file has room for {}",
+                alerts::MOST
+            )?;
+        }
         writeln!(out, "{done} files, {bytes} bytes, {count} failed, {} workers", workers.len())?;
     }
     for row in failed {
@@ -306,72 +349,4 @@ fn show(out: &mut impl Write, scan: &Scan, failed: &[Row], args: &ScanArgs) -> i
         );
     }
     Ok(())
-}
-
-/// The file of `--rows`.
-struct Rows {
-    out: BufWriter<File>,
-    csv: bool,
-}
-
-impl Rows {
-    fn create(path: &Path) -> anyhow::Result<Rows> {
-        let file = File::create_new(path).with_context(|| format!("--rows {}", path.display()))?;
-        let mut out = BufWriter::new(file);
-        let csv = path.extension().is_some_and(|extension| extension == "csv");
-        if csv {
-            writeln!(
-                out,
-                "path,worker,attempt,seconds,bytes,failed,node,arrived,passed,rejected,taken,lost,counters"
-            )?;
-        }
-        Ok(Rows { out, csv })
-    }
-
-    fn add(&mut self, row: &Row) -> anyhow::Result<()> {
-        if !self.csv {
-            serde_json::to_writer(&mut self.out, row)?;
-            return Ok(writeln!(self.out)?);
-        }
-        let Row { path, worker, attempt, seconds, bytes, nodes, failed, .. } = row;
-        let failure = failed.as_deref().unwrap_or("");
-        let head = format!(
-            "{},{},{attempt},{seconds:.6},{bytes},{}",
-            field(path),
-            field(worker),
-            field(failure)
-        );
-        if nodes.is_empty() {
-            writeln!(self.out, "{head},,,,,,,")?;
-        }
-        for node in nodes {
-            let counters: Vec<_> =
-                node.counters.iter().map(|(name, value)| format!("{name}={value}")).collect();
-            writeln!(
-                self.out,
-                "{head},{},{},{},{},{},{},{}",
-                field(&node.node),
-                node.arrived,
-                node.passed,
-                node.rejected,
-                node.taken,
-                node.lost,
-                field(&counters.join(" "))
-            )?;
-        }
-        Ok(())
-    }
-
-    fn finish(mut self) -> anyhow::Result<()> {
-        Ok(self.out.flush()?)
-    }
-}
-
-/// A text as a field of CSV (RFC 4180), on one line.
-fn field(text: &str) -> String {
-    let text = one_line(text);
-    match text.contains([',', '"']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text.into_owned(),
-    }
 }

@@ -75,6 +75,7 @@ fn source(args: &ServeArgs) -> SourceArgs {
         ring_user: None,
         take: false,
         serve_graph: None,
+        tls: crate::cli::TlsArgs::default(),
     }
 }
 

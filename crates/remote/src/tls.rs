@@ -1,0 +1,258 @@
+//! TLS 1.3 with certificates at both ends, and the name in a certificate.
+//!
+//! A client accepts a relay with a certificate of the given authority that has the host of the address. A relay
+//! accepts clients with a certificate of its authority for clients; the common name of the subject is their name
+//! (RFC 5280, 4.1.2.6).
+
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Most bytes of a file.
+const MAX_FILE: u64 = 1 << 20;
+/// Longest name, in bytes.
+pub const MAX_NAME: usize = 64;
+
+/// Files with certificates and a key, as PEM.
+#[derive(Debug, Clone)]
+pub struct Files {
+    /// Our certificate, with those between it and the authority.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+    /// The authorities of the other end.
+    pub authorities: PathBuf,
+}
+
+/// Reason why certificates cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file cannot be read, or has something else.
+    #[error("{}: {why}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        why: String,
+    },
+    /// They do not fit together.
+    #[error("{}: certificate and key: {why}", path.display())]
+    Fit {
+        /// The file of the certificate.
+        path: PathBuf,
+        /// The reason.
+        why: String,
+    },
+    /// The host is no name for a certificate.
+    #[error("{0:?} is no host for a certificate")]
+    Host(String),
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
+    let failed = |why: String| TlsError::File { path: path.to_owned(), why };
+    let size = path.metadata().map_err(|error| failed(error.to_string()))?.len();
+    if size > MAX_FILE {
+        return Err(failed(format!("has {size} bytes; at most {MAX_FILE}")));
+    }
+    std::fs::read(path).map_err(|error| failed(error.to_string()))
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let failed = |why: String| TlsError::File { path: path.to_owned(), why };
+    let bytes = read(path)?;
+    let all = CertificateDer::pem_slice_iter(&bytes).collect::<Result<Vec<_>, _>>();
+    match all {
+        Ok(all) if !all.is_empty() => Ok(all),
+        Ok(_) => Err(failed("has no certificate (PEM)".to_owned())),
+        Err(error) => Err(failed(error.to_string())),
+    }
+}
+
+fn key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    PrivateKeyDer::from_pem_slice(&read(path)?).map_err(|error| TlsError::File {
+        path: path.to_owned(),
+        why: format!("has no private key (PEM): {error}"),
+    })
+}
+
+fn authorities(path: &Path) -> Result<RootCertStore, TlsError> {
+    let mut store = RootCertStore::empty();
+    for certificate in certificates(path)? {
+        store.add(certificate).map_err(|error| TlsError::File {
+            path: path.to_owned(),
+            why: format!("has a certificate that is no authority: {error}"),
+        })?;
+    }
+    Ok(store)
+}
+
+impl Files {
+    fn fit<E: std::fmt::Display>(&self) -> impl Fn(E) -> TlsError + '_ {
+        |error| TlsError::Fit { path: self.certificate.clone(), why: error.to_string() }
+    }
+
+    /// A client's end of a connection to a host.
+    ///
+    /// # Errors
+    /// A file cannot be read, or they do not fit together.
+    pub fn client(&self, host: &str) -> Result<ClientConnection, TlsError> {
+        let name = ServerName::try_from(host.split('%').next().unwrap_or(host).to_owned());
+        let name = name.map_err(|_| TlsError::Host(host.to_owned()))?;
+        let roots = authorities(&self.authorities)?;
+        let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(self.fit())?
+            .with_root_certificates(roots)
+            .with_client_auth_cert(certificates(&self.certificate)?, key(&self.key)?)
+            .map_err(self.fit())?;
+        ClientConnection::new(Arc::new(config), name).map_err(self.fit())
+    }
+
+    /// The configuration of a relay.
+    ///
+    /// # Errors
+    /// A file cannot be read, or they do not fit together.
+    pub fn relay(&self) -> Result<Arc<ServerConfig>, TlsError> {
+        let provider = Arc::new(default_provider());
+        let roots = Arc::new(authorities(&self.authorities)?);
+        let verifier =
+            WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider)).build();
+        let verifier = verifier.map_err(|error| TlsError::File {
+            path: self.authorities.clone(),
+            why: error.to_string(),
+        })?;
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(self.fit())?
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(certificates(&self.certificate)?, key(&self.key)?)
+            .map_err(self.fit())?;
+        Ok(Arc::new(config))
+    }
+}
+
+/// The name of a client: the common name of its certificate, after the handshake.
+///
+/// # Errors
+/// It has none, several, or one that is no text of 1 to 64 printable letters.
+pub fn name_of(connection: &ServerConnection) -> Result<String, String> {
+    let first = connection.peer_certificates().and_then(<[_]>::first);
+    let first = first.ok_or("the client has no certificate")?;
+    let certificate = webpki::EndEntityCert::try_from(first)
+        .map_err(|error| format!("the certificate of the client: {error}"))?;
+    common_name(certificate.subject()).ok_or_else(|| {
+        format!("the subject of the certificate has no common name of 1 to {MAX_NAME} letters")
+    })
+}
+
+/// Object identifier 2.5.4.3.
+const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
+const SEQUENCE: u8 = 0x30;
+const SET: u8 = 0x31;
+const IDENTIFIER: u8 = 0x06;
+/// `UTF8String` and `PrintableString`; others are not used by today's authorities.
+const TEXTS: [u8; 2] = [0x0c, 0x13];
+
+/// The next element of DER: its tag, its content, and what follows.
+fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let (&tag, rest) = der.split_first()?;
+    let (&first, rest) = rest.split_first()?;
+    let (len, rest) = match first {
+        0..=0x7f => (usize::from(first), rest),
+        0x81 => (usize::from(*rest.first()?), &rest[1..]),
+        0x82 => (usize::from(u16::from_be_bytes([*rest.first()?, *rest.get(1)?])), &rest[2..]),
+        _ => return None,
+    };
+    Some((tag, rest.get(..len)?, &rest[len..]))
+}
+
+/// The only common name among the parts of a subject.
+fn common_name(mut parts: &[u8]) -> Option<String> {
+    let mut found = None;
+    while !parts.is_empty() {
+        let (tag, mut values, rest) = element(parts)?;
+        parts = rest;
+        if tag != SET {
+            return None;
+        }
+        while !values.is_empty() {
+            let (tag, pair, rest) = element(values)?;
+            values = rest;
+            let (kind, identifier, value) = element(pair)?;
+            if (tag, kind) != (SEQUENCE, IDENTIFIER) {
+                return None;
+            }
+            if identifier != COMMON_NAME {
+                continue;
+            }
+            let (kind, text, _) = element(value)?;
+            let text = std::str::from_utf8(text).ok().filter(|_| TEXTS.contains(&kind))?;
+            if found.replace(text).is_some() {
+                return None;
+            }
+        }
+    }
+    let is_name = |text: &&str| {
+        (1..=MAX_NAME).contains(&text.len()) && !text.chars().any(|letter| letter.is_control())
+    };
+    found.filter(is_name).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attribute(identifier: &[u8], kind: u8, text: &[u8]) -> Vec<u8> {
+        let wrap = |tag: u8, content: Vec<u8>| [vec![tag, content.len() as u8], content].concat();
+        let pair = [wrap(IDENTIFIER, identifier.to_vec()), wrap(kind, text.to_vec())].concat();
+        wrap(SET, wrap(SEQUENCE, pair))
+    }
+
+    #[test]
+    fn the_common_name_is_found_and_no_other_part() {
+        let organisation = attribute(&[0x55, 0x04, 0x0a], 0x0c, b"Fyke");
+        let name = attribute(COMMON_NAME, 0x0c, "söl-1".as_bytes());
+        let both = [organisation.clone(), name.clone()].concat();
+        assert_eq!(common_name(&both).unwrap(), "söl-1");
+        assert_eq!(common_name(&attribute(COMMON_NAME, 0x13, b"a")).unwrap(), "a");
+        assert_eq!(common_name(&organisation), None);
+        assert_eq!(common_name(&[name.clone(), name.clone()].concat()), None, "two");
+        for wrong in [&b""[..], b"a\nb", &[b'x'; 65], b"\xff"] {
+            assert_eq!(common_name(&attribute(COMMON_NAME, 0x0c, wrong)), None, "{wrong:?}");
+        }
+        assert_eq!(common_name(&attribute(COMMON_NAME, 0x1e, b"\0a")), None, "BMPString");
+        for end in 1..both.len() {
+            let part = common_name(&both[..end]);
+            assert!(part.is_none(), "{end}: {part:?}");
+        }
+    }
+
+    #[test]
+    fn damaged_subjects_have_no_name_and_do_not_panic() {
+        let whole = attribute(COMMON_NAME, 0x0c, b"probe");
+        for at in 0..whole.len() {
+            for value in 0..=255 {
+                let mut damaged = whole.clone();
+                damaged[at] = value;
+                let _any = common_name(&damaged);
+            }
+        }
+    }
+
+    #[test]
+    fn files_that_are_none_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("empty.pem");
+        let files =
+            Files { certificate: path.clone(), key: path.clone(), authorities: path.clone() };
+        assert!(files.relay().unwrap_err().to_string().contains("empty.pem: No such file"));
+        std::fs::write(&path, "").unwrap();
+        assert!(files.relay().unwrap_err().to_string().contains("has no certificate (PEM)"));
+        assert!(files.client("a").unwrap_err().to_string().contains("empty.pem"));
+        assert!(files.client("a b").unwrap_err().to_string().contains("is no host"));
+    }
+}

@@ -21,7 +21,8 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 pub struct Call {
     /// The process.
     pub pid: u32,
-    request: Value,
+    /// A [`fyke_control::Request`].
+    pub request: Value,
 }
 
 /// Carries a call out; returns the answer as JSON. Connects anew for each call, so an idle page holds no connection.

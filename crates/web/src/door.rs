@@ -6,12 +6,16 @@
 //! | a name of another site resolves to 127.0.0.1 (DNS rebinding) | `Host` |
 //! | another user of this machine connects | the token |
 
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, ORIGIN};
+use hyper::header::{
+    AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, ORIGIN, SEC_WEBSOCKET_PROTOCOL,
+};
 use hyper::{Request, StatusCode};
 use std::io;
 
 /// Bytes of a token before they are written as hexadecimal digits.
 const TOKEN_BYTES: usize = 16;
+/// Protocol of a WebSocket.
+const PROTOCOL: &str = "fyke";
 /// Header by which a browser names the relation between a page and its request.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
@@ -109,19 +113,38 @@ impl Door {
     /// Checks the token and the type of a body. A form of another page cannot send this type without a question that
     /// is refused.
     pub fn check_secret(&self, headers: &HeaderMap, kind: &str) -> Result<(), Refusal> {
-        let given = only(headers, &AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
-        if !given.is_some_and(|given| is_equal(given.as_bytes(), self.token.as_bytes())) {
-            return Err(Refusal::Token);
-        }
+        self.check_token(bearer(headers))?;
         match only(headers, &CONTENT_TYPE) {
             Some(given) if given == kind => Ok(()),
             _ => Err(Refusal::ContentType),
         }
     }
 
+    /// Checks the token of a request for a WebSocket: in the header, or as the second of the protocols `fyke, TOKEN`,
+    /// because a script in a browser cannot set the header. Returns the protocol that the answer must name.
+    pub fn check_socket(&self, headers: &HeaderMap) -> Result<Option<&'static str>, Refusal> {
+        if headers.contains_key(AUTHORIZATION) {
+            return self.check_token(bearer(headers)).map(|()| None);
+        }
+        let protocols = only(headers, &SEC_WEBSOCKET_PROTOCOL).and_then(|all| all.split_once(','));
+        let given = protocols.filter(|(first, _)| first.trim() == PROTOCOL);
+        self.check_token(given.map(|(_, token)| token.trim())).map(|()| Some(PROTOCOL))
+    }
+
+    fn check_token(&self, given: Option<&str>) -> Result<(), Refusal> {
+        match given {
+            Some(given) if is_equal(given.as_bytes(), self.token.as_bytes()) => Ok(()),
+            _ => Err(Refusal::Token),
+        }
+    }
+
     fn is_own(&self, host: &str) -> bool {
         self.hosts.iter().any(|own| own == host)
     }
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    only(headers, &AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "))
 }
 
 /// The value of a header that occurs once.
@@ -197,6 +220,20 @@ mod tests {
             assert_eq!(check(value, "application/json"), Err(Refusal::Token), "{value}");
         }
         assert_eq!(check("Bearer abcd", "text/plain"), Err(Refusal::ContentType));
+    }
+
+    #[test]
+    fn a_socket_has_the_token_in_one_of_two_places() {
+        let door = Door::with_token("abcd".into(), 1);
+        let check =
+            |name: &str, value: &str| door.check_socket(request("/", &[(name, value)]).headers());
+        assert_eq!(check("authorization", "Bearer abcd"), Ok(None));
+        assert_eq!(check("sec-websocket-protocol", "fyke, abcd"), Ok(Some("fyke")));
+        assert_eq!(check("authorization", "Bearer abc"), Err(Refusal::Token));
+        for protocols in ["", "fyke", "abcd", "abcd, fyke", "other, abcd", "fyke, abcd, x"] {
+            let given = check("sec-websocket-protocol", protocols);
+            assert_eq!(given, Err(Refusal::Token), "{protocols}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! A thread ends when the last page has left.
 
 use crate::view;
-use fyke_control::Client;
+use fyke_control::{Client, Stats};
 use hyper::body::Bytes;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,10 +19,15 @@ pub enum Topic {
     Fykes,
     /// The counts of the fyke with this process id.
     Counts(u32),
+    /// The same as lines of `fyke ctl --json watch`, for programs.
+    Lines(u32),
 }
 
 /// The last event of a topic, with its line end; empty before the first.
 pub type Latest = Receiver<Bytes>;
+
+/// The event with the counts of a running fyke.
+type View = fn(u32, &Stats) -> Vec<u8>;
 
 /// The topics that pages look at.
 #[derive(Debug)]
@@ -51,9 +56,10 @@ impl Hub {
         let thread = std::thread::Builder::new().name("follow".to_owned());
         let started = thread.spawn(move || match topic {
             Topic::Fykes => hub.list(&to),
-            Topic::Counts(pid) => hub.follow(pid, &to),
+            Topic::Counts(pid) => hub.follow(topic, pid, view::counts, &to),
+            Topic::Lines(pid) => hub.follow(topic, pid, view::lines, &to),
         });
-        if let (Err(error), Topic::Counts(pid)) = (started, topic) {
+        if let (Err(error), Topic::Counts(pid) | Topic::Lines(pid)) = (started, topic) {
             self.lock().remove(&topic);
             sender.send_replace(view::ended(pid, &format!("no thread for it: {error}")).into());
         }
@@ -68,15 +74,14 @@ impl Hub {
     }
 
     /// Reads counts until the fyke has ended or no page is left.
-    fn follow(&self, pid: u32, to: &Sender<Bytes>) {
-        let topic = Topic::Counts(pid);
+    fn follow(&self, topic: Topic, pid: u32, event: View, to: &Sender<Bytes>) {
         let interval_ms = u64::try_from(self.interval.as_millis()).unwrap_or(u64::MAX);
         let mut reason = "it has ended".to_owned();
         match Client::connect(Some(pid)).map(|client| client.watch(interval_ms)) {
             Ok(Ok(watch)) => {
                 for stats in watch {
                     match stats {
-                        Ok(stats) if self.publish(topic, to, view::counts(pid, &stats)) => {}
+                        Ok(stats) if self.publish(topic, to, event(pid, &stats)) => {}
                         Ok(_) => return,
                         Err(error) => reason = error.to_string(),
                     }

@@ -13,6 +13,7 @@
 //! | [`server`] | accepts connections and answers requests |
 //! | `door` | refuses requests of other pages, other hosts, and without the token |
 //! | `seats` | bounds the number of connections; those without a token go first |
+//! | `socket` | the WebSocket for programs |
 //! | `hub` | one reader of counts for each running fyke, however many pages show it |
 //! | [`looks`] | capture files that a page sends, and graphs that are drawn on it |
 //! | `call` | the requests that a page may make |
@@ -31,6 +32,8 @@
 //! | `POST /api/file` | a capture file, `application/octet-stream` | `{"file":1,"bytes":2048}` |
 //! | `POST /api/look` | a [`looks::Look`], such as `{"look":"draw","graph":"…"}` | its answer, or `{"error":"…"}` |
 //!
+//! `GET /api/socket` opens a WebSocket with events and calls for programs: `crates/web/src/socket.rs`, docs/ctl.md.
+//!
 //! The field `event` of a line is `fykes`, `counts` or `ended`; empty lines keep the stream open. The request of a call
 //! is a [`fyke_control::Request`].
 //!
@@ -47,6 +50,7 @@ pub mod looks;
 pub mod metrics;
 mod seats;
 pub mod server;
+mod socket;
 mod view;
 
 pub use server::{Options, Server, StartError};

@@ -39,6 +39,12 @@ pub trait Looks: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// The text is wrong, or the file is damaged.
     fn frames(&self, file: File, filter: &str) -> Result<Vec<FileFrame>, String>;
+
+    /// Explains a filter: its meaning and its compiled form.
+    ///
+    /// # Errors
+    /// The text is wrong.
+    fn explain(&self, filter: &str) -> Result<Value, String>;
 }
 
 /// A class of nodes.

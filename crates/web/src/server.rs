@@ -7,12 +7,14 @@ use crate::door::{Door, Refusal};
 use crate::hub::{Hub, Latest, Topic};
 use crate::looks::{self, Files, Look, Looks, MAX_FILE_BYTES};
 use crate::seats::{MAX_STREAMS, Seats};
+use crate::socket;
 use http_body_util::channel::{Channel, Sender};
 use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{
-    ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue,
-    REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName,
+    HeaderValue, REFERRER_POLICY, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_PROTOCOL, UPGRADE,
+    X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -23,7 +25,7 @@ use std::convert::Infallible;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};
@@ -50,6 +52,8 @@ const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// Most threads for calls.
 const CALL_THREADS: usize = 16;
+/// Added to the number of a connection when it has become a WebSocket.
+const SOCKET: u64 = 1 << 63;
 
 /// Parts of the page: path, content type, content.
 const PAGE: &[(&str, &str, &str)] = &[
@@ -113,9 +117,11 @@ struct Shared {
     door: Door,
     seats: Seats,
     hub: Arc<Hub>,
-    options: Options,
+    options: Arc<Options>,
     files: Files,
     looks: Semaphore,
+    /// WebSockets that were dropped because their client took nothing.
+    slow: AtomicU64,
 }
 
 type Body = Either<Full<Bytes>, Channel<Bytes>>;
@@ -137,9 +143,10 @@ impl Server {
             door: Door::new(port)?,
             seats: Seats::default(),
             hub,
-            options,
+            options: Arc::new(options),
             files: Files::default(),
             looks: Semaphore::new(MAX_LOOKS),
+            slow: AtomicU64::new(0),
         };
         Ok(Server { listener, port, shared })
     }
@@ -149,11 +156,11 @@ impl Server {
         format!("http://127.0.0.1:{}/#{}", self.port, self.shared.door.token())
     }
 
-    /// Serves until `stop` is true.
+    /// Serves until `stop` is true; returns the number of WebSockets that were dropped because they were slow.
     ///
     /// # Errors
     /// The system refuses; not the end of a connection.
-    pub fn run(self, stop: &AtomicBool) -> io::Result<()> {
+    pub fn run(self, stop: &AtomicBool) -> io::Result<u64> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
@@ -161,8 +168,9 @@ impl Server {
             .build()?;
         let result = runtime.block_on(async {
             let listener = tokio::net::TcpListener::from_std(self.listener)?;
-            accept(&listener, &Arc::new(self.shared), stop).await;
-            Ok(())
+            let shared = Arc::new(self.shared);
+            accept(&listener, &shared, stop).await;
+            Ok(shared.slow.load(Ordering::Relaxed))
         });
         // Calls that are under way end with the process.
         runtime.shutdown_background();
@@ -180,6 +188,8 @@ async fn accept(listener: &tokio::net::TcpListener, shared: &Arc<Shared>, stop: 
             continue;
         };
         number += 1;
+        // Else small answers wait for the acknowledgement of those before.
+        let _slower = stream.set_nodelay(true);
         let seat = Seat { shared: Arc::clone(shared), number };
         let task = tokio::spawn(async move {
             let answer = |request| respond(&seat, request);
@@ -187,7 +197,8 @@ async fn accept(listener: &tokio::net::TcpListener, shared: &Arc<Shared>, stop: 
                 .timer(TokioTimer::new())
                 .header_read_timeout(HEAD_LIMIT)
                 .max_buf_size(MAX_HEAD_BYTES)
-                .serve_connection(TokioIo::new(stream), service_fn(answer));
+                .serve_connection(TokioIo::new(stream), service_fn(answer))
+                .with_upgrades();
             // Its end concerns only the other end.
             let _ended = connection.await;
         });
@@ -238,6 +249,12 @@ async fn answer(seat: &Seat, request: Request<Incoming>) -> Result<Response<Body
             _ => not_allowed("GET"),
         });
     }
+    if path == "/api/socket" {
+        if request.method() != Method::GET {
+            return Ok(not_allowed("GET"));
+        }
+        return opened(seat, request);
+    }
     if !matches!(path, "/api/events" | "/api/call" | "/api/file" | "/api/look") {
         return Ok(text(StatusCode::NOT_FOUND, "there is no such page\n"));
     }
@@ -266,6 +283,47 @@ async fn answer(seat: &Seat, request: Request<Incoming>) -> Result<Response<Body
         () if is_look => looked(shared, &body).await,
         () => called(shared, &body).await,
     })
+}
+
+/// Makes a WebSocket of a connection.
+fn opened(seat: &Seat, mut request: Request<Incoming>) -> Result<Response<Body>, Refusal> {
+    let shared = &seat.shared;
+    let protocol = shared.door.check_socket(request.headers())?;
+    let Some(accept) = socket::accept(request.headers()) else {
+        let mut response =
+            text(StatusCode::UPGRADE_REQUIRED, "this address is for a WebSocket of version 13\n");
+        response.headers_mut().insert(UPGRADE, HeaderValue::from_static("websocket"));
+        return Ok(response);
+    };
+    let own = Seat { shared: Arc::clone(shared), number: seat.number | SOCKET };
+    let number = own.number;
+    let upgrade = hyper::upgrade::on(&mut request);
+    let task = tokio::spawn(async move {
+        let Ok(Ok(stream)) = timeout(HEAD_LIMIT, upgrade).await else { return };
+        let shared = &own.shared;
+        let end = socket::run(TokioIo::new(stream), &shared.hub, &shared.options).await;
+        if end == socket::End::Slow {
+            shared.slow.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    shared.seats.add(number, task.abort_handle());
+    if !shared.seats.stream(number) {
+        task.abort();
+        let message = format!("{MAX_STREAMS} pages or sockets are open; close one\n");
+        return Ok(text(StatusCode::SERVICE_UNAVAILABLE, &message));
+    }
+    let mut response = full(b"");
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let headers = response.headers_mut();
+    headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+    if let Ok(accept) = HeaderValue::from_str(&accept) {
+        headers.insert(SEC_WEBSOCKET_ACCEPT, accept);
+    }
+    if let Some(protocol) = protocol {
+        headers.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(protocol));
+    }
+    Ok(response)
 }
 
 /// Body of a request for events.

@@ -1,7 +1,8 @@
 //! Events as they are sent to a page, one JSON object a line, bounded: the largest entries, and texts cut.
 
-use fyke_control::{EntryKind, FilterCount, Instance, Label, NodeCount, NodeFeed, Stats};
+use fyke_control::{EntryKind, FilterCount, Instance, Label, NodeCount, NodeFeed, Response, Stats};
 use serde::Serialize;
+use serde_json::json;
 use std::collections::BTreeMap;
 
 /// Most filters in one event.
@@ -125,6 +126,44 @@ pub fn counts(pid: u32, stats: &Stats) -> Vec<u8> {
     }))
 }
 
+/// The event with the counts of a running fyke as a line of `fyke ctl --json watch`, with the same limits.
+pub fn lines(pid: u32, stats: &Stats) -> Vec<u8> {
+    let largest = largest(&stats.filters);
+    let filters: Vec<_> = largest
+        .into_iter()
+        .map(|filter| FilterCount { text: cut(&filter.text), ..filter.clone() })
+        .collect();
+    let nodes = stats.nodes.iter().take(MAX_NODES).map(|node| {
+        let mut feeds = node.feeds.clone();
+        feeds.truncate(MAX_FEEDS);
+        NodeCount { node: cut(&node.node), text: cut(&node.text), feeds, ..node.clone() }
+    });
+    let (more_filters, more_nodes) =
+        (stats.filters.len() - filters.len(), stats.nodes.len().saturating_sub(MAX_NODES));
+    let bounded = Stats {
+        epoch: stats.epoch,
+        uptime_ms: stats.uptime_ms,
+        accounting: stats.accounting.clone(),
+        filters,
+        nodes: nodes.collect(),
+        own_filter: stats.own_filter.clone(),
+        no_counts: stats.no_counts.clone(),
+        kernel: stats.kernel.clone(),
+        paused: stats.paused,
+        kept_at: stats.kept_at,
+    };
+    let mut counts = serde_json::to_value(Response::Stats(bounded)).unwrap_or_default();
+    counts["target"] = json!({"pid": pid, "source": null});
+    let event = json!({
+        "event": "counts",
+        "pid": pid,
+        "more_filters": more_filters,
+        "more_nodes": more_nodes,
+        "counts": counts,
+    });
+    format!("{event}\n").into_bytes()
+}
+
 /// The event for a running fyke that no longer answers.
 pub fn ended(pid: u32, reason: &str) -> Vec<u8> {
     line(&Event::Ended { pid, reason: cut(reason) })
@@ -211,6 +250,27 @@ mod tests {
             (&shown[0]["chars"], shown[0]["text"].as_str().map(str::len)),
             (&10_000.into(), Some(MAX_CHARS))
         );
+    }
+
+    #[test]
+    fn lines_are_bounded_and_keep_their_sum() {
+        let filters = (0..10_000).map(|id| FilterCount {
+            id,
+            text: "x".repeat(10_000),
+            ..FilterCount::default()
+        });
+        let nodes = (0..1_000).map(|id| NodeCount { id, ..NodeCount::default() });
+        let mut stats =
+            Stats { filters: filters.collect(), nodes: nodes.collect(), ..Stats::default() };
+        (stats.epoch, stats.accounting.seen, stats.accounting.rejected) = (4, 3, 3);
+        let line = lines(7, &stats);
+        assert!(line.len() < 256 << 10, "{} bytes", line.len());
+        let event: Value = serde_json::from_slice(&line).unwrap();
+        assert_eq!((&event["more_filters"], &event["more_nodes"]), (&9_900.into(), &744.into()));
+        let counts = &event["counts"];
+        assert_eq!((&counts["response"], &counts["epoch"]), (&"stats".into(), &4.into()));
+        assert_eq!(counts["accounting"]["rejected"], 3);
+        assert_eq!(counts["target"]["pid"], 7);
     }
 
     #[test]

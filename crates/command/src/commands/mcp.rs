@@ -6,6 +6,8 @@
 
 mod tools;
 
+pub use tools::explained;
+
 use super::Failure;
 use crate::cli::McpArgs;
 use serde_json::{Value, json};

@@ -26,5 +26,11 @@ pub fn run(args: &WebArgs) -> Result<(), Failure> {
     let mut out = std::io::stdout();
     let _closed = writeln!(out, "{}", server.url()).and_then(|()| out.flush());
     note!("fyke: open this address in a browser; Ctrl-C ends fyke web");
-    Ok(server.run(&stop)?)
+    let slow = server.run(&stop)?;
+    if slow > 0 {
+        note!(
+            "fyke: {slow} WebSockets were closed because their programs took nothing for 5 seconds"
+        );
+    }
+    Ok(())
 }

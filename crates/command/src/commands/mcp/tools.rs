@@ -189,7 +189,7 @@ pub fn call(name: &str, arguments: &Value, edits: bool) -> Result<Result<Value, 
         serde_json::from_value(arguments.clone()).map_err(|error| format!("{name}: {error}"))?;
     let result = match name {
         "list" => Ok(running()),
-        "explain" => explained(arguments),
+        "explain" => explained(arguments.expression, arguments.link),
         _ => asked(name, arguments),
     };
     Ok(result.and_then(|result| match result.to_string().len() {
@@ -217,11 +217,11 @@ fn running() -> Value {
 }
 
 /// Explains an expression as `fyke explain --json` does.
-fn explained(arguments: Arguments) -> Result<Value, String> {
+pub fn explained(expression: Option<String>, link: Option<String>) -> Result<Value, String> {
     let mut words = vec!["fyke".to_owned(), "explain".to_owned(), "--json".to_owned()];
-    words.extend(arguments.link.map(|link| format!("--link={link}")));
+    words.extend(link.map(|link| format!("--link={link}")));
     words.push("--".to_owned());
-    words.extend(arguments.expression);
+    words.extend(expression);
     let line = Cli::try_parse_from(words).map_err(|error| error.to_string())?;
     let Command::Explain(args) = line.command else {
         return Err("not an expression".to_owned());

@@ -2,9 +2,11 @@
 
 use super::super::foreign;
 use super::super::graphs::classes;
+use super::super::mcp::explained;
 use fyke_graph::node::{Class, Kind, Opens, Settings};
 use fyke_graph::plan::{Plan, PlanNode};
 use fyke_web::looks::{Drawing, DrawnClass, DrawnFeed, DrawnNode, FileFrame, Looks, Run};
+use serde_json::Value;
 use std::fs::File;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -19,6 +21,10 @@ const SHOWN: &str = "100";
 pub struct Again;
 
 impl Looks for Again {
+    fn explain(&self, filter: &str) -> Result<Value, String> {
+        explained(Some(filter.to_owned()), None)
+    }
+
     fn classes(&self) -> Vec<DrawnClass> {
         let known = classes();
         let mut fit: Vec<_> =

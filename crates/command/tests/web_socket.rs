@@ -1,0 +1,348 @@
+//! The WebSocket of `fyke web`: what a program gets from it, and what hostile ones get.
+#![cfg(feature = "web")]
+
+mod common;
+
+use common::{FYKE, Running, folder, inside, send, tool, veth};
+use fyke_testkit::browser::Browser;
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Starts a capture of `v1`.
+fn capture(file: &Path) -> Running {
+    let mut command = Command::new(FYKE);
+    command.args(["dump", "-Z", "root", "-i", "v1", "--count-all", "-w", file.to_str().unwrap()]);
+    let running = Running::start(command.arg("udp port 5001").stdout(Stdio::null()));
+    running.hear("listening on");
+    running
+}
+
+/// A running `fyke web`.
+struct Web {
+    running: Running,
+    port: u16,
+    token: String,
+}
+
+impl Web {
+    fn start() -> Web {
+        tool("ip link set lo up");
+        let mut command = Command::new(FYKE);
+        command.arg("web").stdout(Stdio::piped()).env_remove("SUDO_UID");
+        let mut running = Running::start(&mut command);
+        let mut line = String::new();
+        let mut out = BufReader::new(running.child.stdout.take().unwrap());
+        out.read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("http://127.0.0.1:").unwrap();
+        let (port, token) = address.split_once("/#").unwrap();
+        Web { port: port.parse().unwrap(), token: token.to_owned(), running }
+    }
+
+    /// Ends it; returns what it printed.
+    fn end(mut self) -> String {
+        self.running.signal("INT");
+        assert!(self.running.end().success());
+        let said = self.running.said();
+        assert!(!said.contains("panicked"), "{said}");
+        said
+    }
+
+    /// Opens a socket with more headers; the status if it is refused.
+    fn open(&self, headers: &[(&str, &str)]) -> Result<Socket, u16> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let mut text = "GET /api/socket HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+                        Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+            .to_owned();
+        if !headers.iter().any(|(name, _)| *name == "Host") {
+            text += &format!("Host: 127.0.0.1:{}\r\n", self.port);
+        }
+        headers.iter().for_each(|(name, value)| text += &format!("{name}: {value}\r\n"));
+        let _closed = stream.write_all((text + "\r\n").as_bytes());
+        let mut reader = BufReader::new(stream);
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") && reader.read_line(&mut head).is_ok_and(|read| read > 0)
+        {
+        }
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+        if status != 101 {
+            return Err(status);
+        }
+        assert!(head.contains("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="), "{head}");
+        Ok(Socket { reader, last_id: 0 })
+    }
+
+    fn open_with_token(&self) -> Result<Socket, u16> {
+        self.open(&[("Authorization", &format!("Bearer {}", self.token))])
+    }
+}
+
+/// A client's end of a socket.
+struct Socket {
+    reader: BufReader<TcpStream>,
+    last_id: u64,
+}
+
+impl Socket {
+    /// Sends a frame.
+    fn send_frame(&mut self, first: u8, content: &[u8]) -> std::io::Result<()> {
+        self.send_part(first, content.len(), content)
+    }
+
+    /// Sends a frame of this length, or its beginning, with a mask that changes nothing.
+    fn send_part(&mut self, first: u8, length: usize, content: &[u8]) -> std::io::Result<()> {
+        let mut frame = vec![first, 0x80 | 127];
+        frame.extend((length as u64).to_be_bytes());
+        frame.extend([0; 4]);
+        frame.extend(content);
+        self.reader.get_mut().write_all(&frame)
+    }
+
+    /// The next frame: its first byte and its content; `None` if the connection is closed.
+    fn frame(&mut self) -> Option<(u8, Vec<u8>)> {
+        let mut bytes = |count: usize| {
+            let mut bytes = vec![0; count];
+            self.reader.read_exact(&mut bytes).ok().map(|()| bytes)
+        };
+        let head = bytes(2)?;
+        let wide = match head[1] {
+            126 => bytes(2)?,
+            127 => bytes(8)?,
+            short => vec![short],
+        };
+        let length = wide.iter().fold(0, |sum, byte| (sum << 8) | usize::from(*byte));
+        Some((head[0], bytes(length)?))
+    }
+
+    /// The next message that fits.
+    fn next(&mut self, fits: impl Fn(&Value) -> bool) -> Value {
+        for _ in 0..2_000 {
+            let (first, content) = self.frame().expect("the socket is open");
+            if first == 0x81 {
+                let message: Value = serde_json::from_slice(&content).unwrap();
+                if fits(&message) {
+                    return message;
+                }
+            }
+        }
+        panic!("no such message");
+    }
+
+    /// Sends a message; returns its answer.
+    fn ask(&mut self, mut message: Value) -> Value {
+        self.last_id += 1;
+        let id = self.last_id;
+        message["id"] = json!(id);
+        self.send_frame(0x81, message.to_string().as_bytes()).unwrap();
+        self.next(|answer| answer["id"] == id)
+    }
+
+    /// Asks a running fyke.
+    fn call(&mut self, pid: u32, request: Value) -> Value {
+        let mut answer = self.ask(json!({"pid": pid, "request": request}));
+        assert!(answer["error"].is_null(), "{answer}");
+        answer["answer"].take()
+    }
+
+    /// The status with which the other side closes.
+    fn close_status(&mut self) -> Option<u16> {
+        loop {
+            let (first, content) = self.frame()?;
+            if first == 0x88 {
+                return Some(u16::from_be_bytes([content[0], content[1]]));
+            }
+        }
+    }
+}
+
+fn stats(running: &Running) -> Value {
+    serde_json::from_str(&running.ctl(&["stats", "--json"])).unwrap()
+}
+
+#[test]
+fn a_program_follows_and_edits_over_one_socket() {
+    if !inside("a_program_follows_and_edits_over_one_socket") {
+        return;
+    }
+    veth();
+    let (_folder, path) = folder();
+    let mut running = capture(&path("out.pcapng"));
+    let pid = running.child.id();
+    let web = Web::start();
+    let mut socket = web.open_with_token().ok().unwrap();
+    let subscribed = socket.ask(json!({"subscribe": [pid]}));
+    assert_eq!(subscribed["answer"]["subscribed"], json!([pid]));
+    send(40, 20);
+    running.settle(40);
+    // Events are the lines of `ctl watch --json`.
+    let event =
+        socket.next(|it| it["event"] == "counts" && it["counts"]["accounting"]["seen"] == 40);
+    let counted = stats(&running);
+    for part in ["response", "epoch", "accounting", "filters", "nodes", "kernel", "kept_at"] {
+        assert_eq!(event["counts"][part], counted[part], "{part}");
+    }
+    assert_eq!((&event["pid"], &event["more_filters"]), (&json!(pid), &json!(0)));
+    let tried = socket.call(pid, json!({"request": "try", "text": "udp"}));
+    assert_eq!((&tried["accepted"], &tried["new"]), (&json!(40), &json!(20)));
+    let explained = socket.ask(json!({"explain": "udp port 53"}));
+    let args = ["explain", "--json", "udp port 53"];
+    let printed = Command::new(FYKE).args(args).output().unwrap();
+    assert_eq!(explained["answer"], serde_json::from_slice::<Value>(&printed.stdout).unwrap());
+    let wrong = socket.ask(json!({"explain": "udp dst prot 9"}));
+    assert!(wrong["error"].as_str().unwrap().contains('^'), "{wrong}");
+    let why = socket.call(pid, json!({"request": "why", "last": 5}));
+    assert_eq!(why["frames"].as_array().unwrap().len(), 5, "{why}");
+    let frames = socket.call(pid, json!({"request": "frames", "last": 5}));
+    assert_eq!(frames["frames"].as_array().unwrap().len(), 5, "{frames}");
+    socket.call(pid, json!({"request": "add", "text": "udp port 5002"}));
+    socket.next(|it| it["event"] == "counts" && it["counts"]["epoch"] == 2);
+    assert_eq!(stats(&running)["epoch"], 2);
+    socket.call(pid, json!({"request": "undo"}));
+    let after = stats(&running);
+    let filters = after["filters"].as_array().unwrap().iter();
+    let texts: Vec<_> =
+        filters.filter(|one| one["kind"] == "filter").map(|one| &one["text"]).collect();
+    assert_eq!(texts, ["udp port 5001"], "{after}");
+    socket.call(pid, json!({"request": "delete", "id": 1}));
+    assert_eq!(stats(&running)["epoch"], 4);
+    // What is refused leaves the socket open.
+    let refused = socket.call(pid, json!({"request": "add", "text": "udp dst prot 9"}));
+    assert_eq!(refused["response"], "error");
+    assert!(socket.ask(json!({"pid": pid}))["error"].as_str().unwrap().contains("one of"));
+    let many: Vec<u32> = (1..18).collect();
+    assert!(socket.ask(json!({"subscribe": many}))["error"].as_str().unwrap().contains("16"));
+    socket.send_frame(0x81, b"{").unwrap();
+    assert!(socket.next(|it| it["id"].is_null() && !it["error"].is_null())["error"].is_string());
+    socket.send_frame(0x89, b"there?").unwrap();
+    while socket.frame().unwrap() != (0x8a, b"there?".to_vec()) {}
+    // The capture ends.
+    running.signal("INT");
+    assert!(running.end().success());
+    let ended = socket.next(|it| it["event"] == "ended");
+    assert_eq!(ended["pid"], pid);
+    socket.send_frame(0x88, &[]).unwrap();
+    assert_eq!(socket.close_status(), Some(1000));
+    assert_eq!(socket.frame(), None);
+    web.end();
+}
+
+#[test]
+fn a_script_in_a_browser_uses_it() {
+    if !inside("a_script_in_a_browser_uses_it") {
+        return;
+    }
+    let (_folder, path) = folder();
+    let Some(mut browser) = Browser::start(&path("profile")) else { return };
+    veth();
+    let mut running = capture(&path("out.pcapng"));
+    let web = Web::start();
+    browser.open(&format!("http://127.0.0.1:{}/#{}", web.port, web.token));
+    browser.wait_for("document.body.dataset.state === 'runs'");
+    let pid = running.child.id();
+    browser.value(&format!(
+        "{{ window.got = []; window.socket = new WebSocket('ws://' + location.host + '/api/socket', \
+         ['fyke', location.hash.slice(1) || '{token}']); \
+         socket.onmessage = one => got.push(JSON.parse(one.data)); \
+         socket.onopen = () => socket.send(JSON.stringify({{id: 1, subscribe: [{pid}]}})); }}",
+        token = web.token
+    ));
+    browser.wait_for("got.some(one => one.event === 'counts')");
+    browser.wait_for("socket.protocol === 'fyke'");
+    send(4, 20);
+    running.settle(4);
+    browser.wait_for("got.some(one => one.counts?.accounting.seen === 4)");
+    browser.value("socket.close()");
+    browser.wait_for("socket.readyState === 3");
+    running.signal("INT");
+    assert!(running.end().success());
+    web.end();
+}
+
+#[test]
+fn hostile_sockets_get_nothing_and_the_capture_notices_nothing() {
+    if !inside("hostile_sockets_get_nothing_and_the_capture_notices_nothing") {
+        return;
+    }
+    veth();
+    let (_folder, path) = folder();
+    let mut running = capture(&path("out.pcapng"));
+    let pid = running.child.id();
+    let web = Web::start();
+    let secret = format!("Bearer {}", web.token);
+    let own = ("Authorization", secret.as_str());
+    for (header, status) in [
+        (("Origin", "http://evil.example"), 403),
+        (("Origin", "null"), 403),
+        (("Sec-Fetch-Site", "cross-site"), 403),
+        (("Host", "evil.example"), 421),
+    ] {
+        assert_eq!(web.open(&[own, header]).err(), Some(status), "{header:?}");
+    }
+    let swapped = format!("{}, fyke", web.token);
+    for header in [
+        ("X-Nothing", "1"),
+        ("Authorization", "Bearer 00000000000000000000000000000000"),
+        ("Sec-WebSocket-Protocol", "fyke, 00000000000000000000000000000000"),
+        ("Sec-WebSocket-Protocol", "fyke"),
+        ("Sec-WebSocket-Protocol", swapped.as_str()),
+    ] {
+        assert_eq!(web.open(&[header]).err(), Some(401), "{header:?}");
+    }
+    // Frames that are none, and huge messages: the head is enough.
+    for (first, length, content, status) in [
+        (0x81, (256 << 10) + 1, &b" "[..], 1009),
+        (0x81, usize::MAX, b" ", 1009),
+        (0x82, 4, &[0; 4], 1003),
+        (0x81, 1, b"\xff", 1007),
+        (0xf1, 1, b"x", 1002),
+    ] {
+        let mut socket = web.open_with_token().ok().unwrap();
+        socket.send_part(first, length, content).unwrap();
+        assert_eq!(socket.close_status(), Some(status), "{first:x}, {length}");
+        assert_eq!(socket.frame(), None);
+    }
+    // A thousand sockets: the first stays, and others are refused or closed.
+    let mut first = web.open_with_token().ok().unwrap();
+    first.ask(json!({"subscribe": [pid]}));
+    let opened: Vec<_> = (0..500).flat_map(|_| [web.open(&[]), web.open_with_token()]).collect();
+    let open = opened.iter().filter(|one| one.is_ok()).count();
+    assert_eq!(open, 15, "the first has one of 16 places");
+    let full = opened.iter().filter(|one| matches!(one, Err(503))).count();
+    assert_eq!((full, opened.len() - open - full), (485, 500));
+    assert_eq!(first.call(pid, json!({"request": "stats"}))["response"], "stats");
+    drop(opened);
+    slow(&web);
+    send(20, 20);
+    running.settle(20);
+    first.next(|it| it["event"] == "counts" && it["counts"]["accounting"]["seen"] == 20);
+    assert_eq!(stats(&running)["epoch"], 1);
+    running.signal("INT");
+    assert!(running.end().success());
+    let sum = running.sum();
+    assert_eq!((sum.seen, sum.accepted, sum.lost), (20, 10, 0));
+    drop(first);
+    let said = web.end();
+    assert!(said.contains("1 WebSockets were closed"), "{said}");
+}
+
+/// A program that asks and takes no answer is dropped.
+fn slow(web: &Web) {
+    let mut slow = loop {
+        // The places of the thousand become free.
+        match web.open_with_token() {
+            Ok(slow) => break slow,
+            Err(status) => assert_eq!(status, 503),
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    slow.reader.get_ref().set_write_timeout(Some(Duration::from_secs(120))).unwrap();
+    let explain = json!({"id": 1, "explain": "udp port 53 or tcp port 80"}).to_string();
+    let failed = (0..10_000_000).find_map(|_| slow.send_frame(0x81, explain.as_bytes()).err());
+    let kind = failed.expect("the socket is closed").kind();
+    let closed = [std::io::ErrorKind::ConnectionReset, std::io::ErrorKind::BrokenPipe];
+    assert!(closed.contains(&kind), "{kind}");
+}

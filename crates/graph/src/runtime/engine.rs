@@ -27,6 +27,9 @@ use std::time::{Duration, Instant};
 
 /// Interval at which nodes are ticked and counts are published.
 const TICK: Duration = Duration::from_millis(100);
+/// The same for the counts while no frame is evaluated; a caller that wants them gets new ones
+/// ([`GraphHandle::view`](super::GraphHandle::view)).
+const REST: Duration = Duration::from_secs(1);
 /// Longest time of a snapshot that is made with every tick: a thousandth of the interval.
 const CHEAP: Duration = Duration::from_micros(100);
 /// Number of attempts to make the last snapshot, a millisecond apart.
@@ -112,6 +115,8 @@ pub struct Engine {
     filters: HashMap<String, FilterSet>,
     /// Values in the memory of rings.
     boards: Boards,
+    /// Time of the last publication, and true if no frame has come since.
+    published: (Instant, bool),
 }
 
 impl Engine {
@@ -142,6 +147,7 @@ impl Engine {
             notify: None,
             filters: HashMap::new(),
             boards: Boards::default(),
+            published: (Instant::now(), false),
         };
         let never = AtomicBool::new(false);
         let patience = &mut Patience::new(&never);
@@ -250,10 +256,11 @@ impl Engine {
                     Some(crew) => crew.flush(&mut patience),
                     None => self.nodes.tick(),
                 }
-                self.publish(self.snapshots_are_cheap);
+                self.publish_or_rest();
                 ticked = Instant::now();
             }
         }
+        self.shared.rest(false);
         self.empty_sources(&mut patience);
         self.shared.close();
         self.publish(true);
@@ -313,6 +320,8 @@ impl Engine {
             match inlet.source.next() {
                 Ok(Next::Frames(batch, held)) => {
                     idle = false;
+                    self.published.1 = false;
+                    self.shared.rest(false);
                     let (source, interfaces) = (inlet.number, held.interfaces());
                     let input = Input {
                         batch: &batch,
@@ -448,6 +457,18 @@ impl Engine {
         })
     }
 
+    /// Publishes the counts with a tick; seldom while no frame comes, because only the sources may have new ones.
+    fn publish_or_rest(&mut self) {
+        let (last, is_still) = self.published;
+        // A source that cannot be called would keep a caller waiting.
+        let can_call = self.crew.is_none() && self.inlets.iter().all(|inlet| inlet.listens);
+        let rests = is_still && can_call && last.elapsed() < REST;
+        self.shared.rest(rests);
+        if !rests {
+            self.publish(self.snapshots_are_cheap);
+        }
+    }
+
     /// Publishes the counts; a snapshot includes those of filters and answers all requests for a snapshot.
     fn publish(&mut self, snapshot: bool) -> bool {
         let (began, asked) = (processor_time(), self.shared.asked());
@@ -458,6 +479,7 @@ impl Engine {
         let own = processor_time().saturating_sub(began);
         let took = own.max(self.crew.as_ref().map_or(Duration::ZERO, Crew::show_time));
         self.shared.publish(view, snapshot.then_some((took, asked)));
+        self.published = (Instant::now(), true);
         if snapshot {
             self.snapshots_are_cheap = self.crew.is_none() && own < CHEAP;
         }

@@ -113,6 +113,8 @@ pub(super) struct Shared {
     asked: AtomicU64,
     /// Value of `asked` that the last snapshot answers.
     answered: AtomicU64,
+    /// True while the published counts may be old, because no frame comes.
+    rests: AtomicBool,
     /// Ends the wait of the packet loop for frames; `None` if the system refused it, and then waits are short.
     pub bell: Option<Bell>,
 }
@@ -182,6 +184,11 @@ impl Shared {
     /// True if an edit waits or a snapshot is due.
     pub fn is_called(&self) -> bool {
         self.waiting.load(Ordering::Acquire) || self.is_asked()
+    }
+
+    /// Notes that the published counts may be old from now on, or not.
+    pub fn rest(&self, rests: bool) {
+        self.rests.store(rests, Ordering::Release);
     }
 
     /// Number of snapshots requested so far.
@@ -743,7 +750,10 @@ impl GraphHandle {
 
     /// The counts, at most a tenth of a second old.
     pub fn view(&self) -> GraphView {
-        let view = lock(&self.shared.view).last.clone();
+        let view = match self.shared.rests.load(Ordering::Acquire) {
+            true => self.shared.snapshot(Duration::ZERO),
+            false => lock(&self.shared.view).last.clone(),
+        };
         (*view).clone()
     }
 

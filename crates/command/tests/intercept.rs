@@ -2,7 +2,6 @@
 
 use fyke_ids::digest::md5;
 use fyke_testkit::namespace::Script;
-use fyke_testkit::namespace::Script;
 use fyke_testkit::packet::Packet;
 use fyke_testkit::pcap;
 use std::path::Path;

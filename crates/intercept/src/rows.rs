@@ -20,10 +20,6 @@ impl Rows {
         Rows { link, held: BTreeMap::new() }
     }
 
-    pub(crate) fn places(&self) -> impl Iterator<Item = &Place> {
-        self.held.keys()
-    }
-
     /// Makes the rows equal to `wanted` by one edit, which is in force at once. Returns true if something changed, and
     /// the messages about rows that the filter refuses: for a link type that has no such frames.
     pub(crate) fn sync(

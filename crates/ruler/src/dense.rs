@@ -171,7 +171,7 @@ impl Dense {
     }
 
     /// Continues at a row with more bytes, the first of which is at position `base`; returns the row after them.
-    pub fn resume(&self, row: u32, bytes: &[u8], base: usize, registers: &mut Registers) -> u32 {
+    pub fn resume(&self, row: u32, bytes: &[u8], base: usize, registers: &mut [u32]) -> u32 {
         let (at, row) = self.special(row, bytes).unwrap_or((0, row));
         let mut lane = Lane { rest: &bytes[at..], row, packet: 0 };
         self.finish(&mut lane, base + bytes.len(), registers);
@@ -180,7 +180,7 @@ impl Dense {
 
     /// Positions of the tags of an accepting state, for a packet of `len` bytes.
     #[inline]
-    pub fn tags(&self, accept: &Accept, registers: &Registers, len: usize, tags: &mut Vec<u32>) {
+    pub fn tags(&self, accept: &Accept, registers: &[u32], len: usize, tags: &mut Vec<u32>) {
         tags.clear();
         tags.extend(accept.tags.iter().map(|tag| match tag {
             FinalTag::Unset => NONE,
@@ -211,7 +211,7 @@ impl Dense {
     }
 
     /// Runs a lane to the end of its packet of `len` bytes.
-    fn finish(&self, lane: &mut Lane<'_>, len: usize, registers: &mut Registers) {
+    fn finish(&self, lane: &mut Lane<'_>, len: usize, registers: &mut [u32]) {
         let classes = &*self.classes;
         let (mut row, mut rest) = (lane.row, lane.rest);
         while let Some((byte, after)) = rest.split_first() {

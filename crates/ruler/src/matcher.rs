@@ -158,7 +158,7 @@ impl Part {
         &self,
         dense: &Dense,
         state: usize,
-        registers: &Registers,
+        registers: &[u32],
         wins: &mut [Win],
         len: usize,
         place: Place,

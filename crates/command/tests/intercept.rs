@@ -27,9 +27,9 @@ fn accounting(secret: &str, status: u8, user: &str, session: &str, host: [u8; 4]
     for (kind, value) in [
         (40, &[0, 0, 0, status][..]),
         (1, user.as_bytes()),
-        (4, &NAS),
+        (4, &NAS[..]),
         (44, session.as_bytes()),
-        (8, &host),
+        (8, &host[..]),
     ] {
         packet.extend(attribute(kind, value));
     }

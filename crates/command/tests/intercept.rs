@@ -103,8 +103,12 @@ fn captured(folder: &Path, id: &str) -> Vec<String> {
     ));
     let lines = good(fyke(folder, &["dump", "-r", plain.to_str().unwrap(), "-A", "-n"]));
     std::fs::remove_file(plain).unwrap();
-    let words = lines.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-');
-    words.filter(|word| word.starts_with("data-")).map(str::to_owned).collect()
+    let words = lines.match_indices("data-").map(|(at, _)| {
+        let word =
+            lines[at..].split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-');
+        word.take(1).collect()
+    });
+    words.collect()
 }
 
 #[test]

@@ -27,9 +27,9 @@ fn accounting(secret: &str, status: u8, user: &str, session: &str, host: [u8; 4]
     for (kind, value) in [
         (40, &[0, 0, 0, status][..]),
         (1, user.as_bytes()),
-        (4, &NAS),
+        (4, &NAS[..]),
         (44, session.as_bytes()),
-        (8, &host),
+        (8, &host[..]),
     ] {
         packet.extend(attribute(kind, value));
     }
@@ -70,7 +70,7 @@ fn warrants(folder: &Path, list: &[(&str, &str, &str)], over: bool) {
     for (at, (id, kind, user)) in list.iter().enumerate() {
         let key = good(fyke(folder, &["intercept", "key", &format!("{id}.key")]));
         let is_over = over && at + 1 == list.len();
-        let until = if is_over { "1970-01-01T00:00:00.5Z" } else { "2999-01-01T00:00:00Z" };
+        let until = if is_over { "1970-01-01T00:00:00.5Z" } else { "2500-01-01T00:00:00Z" };
         all += &format!(
             "[[warrant]]\nid = \"{id}\"\nkind = \"{kind}\"\nuser = \"{user}\"\n\
              from = 1970-01-01T00:00:00Z\nuntil = {until}\nkey = \"{}\"\n",
@@ -103,8 +103,12 @@ fn captured(folder: &Path, id: &str) -> Vec<String> {
     ));
     let lines = good(fyke(folder, &["dump", "-r", plain.to_str().unwrap(), "-A", "-n"]));
     std::fs::remove_file(plain).unwrap();
-    let words = lines.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-');
-    words.filter(|word| word.starts_with("data-")).map(str::to_owned).collect()
+    let words = lines.match_indices("data-").map(|(at, _)| {
+        let word =
+            lines[at..].split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-');
+        word.take(1).collect()
+    });
+    words.collect()
 }
 
 #[test]
@@ -318,12 +322,23 @@ fn requests_are_those_that_tshark_reads() {
     let folder = tempfile::tempdir().unwrap();
     let forged = accounting("guess", 1, "mallory", "m", host(9));
     let forged = Packet::ethernet().ipv4(NAS, SERVER).udp(40_000, 1_813).payload(&forged).build();
-    let frames = [radius(1, "alice", "a", host(1)), radius(2, "bob", "b", host(2)), forged];
+    let first = data(host(1), "data-first");
+    let frames = [first, radius(1, "alice", "a", host(1)), radius(2, "bob", "b", host(2)), forged];
     let file = folder.path().join("in.pcap");
     std::fs::write(&file, pcap::file(1, &frames)).unwrap();
     let mut tshark = Command::new("tshark");
-    tshark.arg("-r").arg(&file).args(["-o", &format!("radius.shared_secret:{SECRET}")]);
-    tshark.args(["-o", "radius.validate_authenticator:TRUE", "-T", "fields", "-E", "separator=|"]);
+    // In the second reading each request is checked.
+    tshark.arg("-2").arg("-r").arg(&file).args(["-o", &format!("radius.shared_secret:{SECRET}")]);
+    tshark.args([
+        "-o",
+        "radius.validate_authenticator:TRUE",
+        "-Y",
+        "radius",
+        "-T",
+        "fields",
+        "-E",
+        "separator=|",
+    ]);
     for field in [
         "radius.Acct_Status_Type",
         "radius.User_Name",

@@ -393,11 +393,29 @@ pub(crate) fn identities(settings: &Settings) -> Result<Identities, MakeError> {
     Ok(identities)
 }
 
-fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
-    let identities = identities(settings)?;
+/// The warrants of the settings.
+fn warrants(settings: &Settings) -> Result<Vec<Warrant>, MakeError> {
     let warrants = warrant::read(Path::new(settings.required("warrants")?));
-    let warrants = warrants.map_err(|message| MakeError::new("warrants", message))?;
-    let most = settings.number_or("size", 1..=1_000_000_000, 100_000)? * 1_000_000;
+    warrants.map_err(|message| MakeError::new("warrants", message))
+}
+
+/// The most bytes of a warrant.
+fn most(settings: &Settings) -> Result<u64, MakeError> {
+    Ok(settings.number_or("size", 1..=1_000_000_000, 100_000)? * 1_000_000)
+}
+
+/// Checks the settings without writing anything.
+fn check(settings: &Settings) -> Result<(), MakeError> {
+    settings.flag("live")?;
+    settings.required("folder")?;
+    most(settings)?;
+    identities(settings)?;
+    warrants(settings).map(drop)
+}
+
+fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
+    let (identities, warrants) = (identities(settings)?, warrants(settings)?);
+    let most = most(settings)?;
     let live = settings.flag("live")?;
     let folder = Path::new(settings.required("folder")?);
     let refused = |message: &dyn std::fmt::Display| MakeError::refused("folder", message);
@@ -457,6 +475,7 @@ pub const CLASS: Class = Class {
     ordered: |_| true,
     lasting: true,
     opens: |_| Opens::File,
+    check: Some(check),
     make,
     ..Class::NODE
 };

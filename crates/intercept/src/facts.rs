@@ -33,13 +33,16 @@ pub(crate) enum Place {
 }
 
 impl Place {
-    /// The filter text that accepts its frames and no others.
+    /// A filter text that accepts its frames. That of a session accepts also other packets of the same hardware address,
+    /// because a filter that skips tags sees the packets in PPPoE without their session; the node `intercept` decides.
     pub(crate) fn text(&self) -> String {
         match self {
             Place::Host(IpAddr::V4(address)) => format!("ip host {address}"),
             Place::Host(IpAddr::V6(address)) => format!("ip6 host {address}"),
             Place::Prefix(address, length) => format!("ip6 net {address}/{length}"),
-            Place::Session(mac, id) => format!("ether host {} and pppoes {id}", Mac(mac)),
+            Place::Session(mac, id) => {
+                format!("ether host {} and (ip or ip6 or pppoes {id})", Mac(mac))
+            }
         }
     }
 

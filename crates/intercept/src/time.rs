@@ -28,8 +28,9 @@ pub(crate) fn nanoseconds(time: &Datetime) -> Result<u64, String> {
     let of_day = i64::from(clock.hour) * 3_600 + i64::from(clock.minute) * 60 + second;
     let seconds = day * DAY_S + of_day - minutes * 60;
     let seconds = u64::try_from(seconds).map_err(|_| format!("{time}: before 1970"))?;
-    let seconds = seconds.checked_mul(1_000_000_000);
-    seconds.ok_or_else(|| format!("{time}: later than times of frames can be"))
+    let whole = seconds.checked_mul(1_000_000_000);
+    let time_ns = whole.and_then(|whole| whole.checked_add(clock.nanosecond.into()));
+    time_ns.ok_or_else(|| format!("{time}: later than times of frames can be"))
 }
 
 /// A time as text, in UTC.

@@ -82,7 +82,7 @@ pub enum InterceptAction {
     /// Check a log: no line was changed, removed or moved, and the files that it names are the same
     Verify {
         /// The log
-        log: PathBuf,
+        file: PathBuf,
         /// Hash of the last line, as printed by an earlier check: it must still be in the log
         #[arg(long, value_name = "SHA256")]
         last: Option<String>,

@@ -19,7 +19,7 @@ use std::path::Path;
 /// Runs the command.
 pub fn run(mut args: InterceptArgs) -> Result<(), Failure> {
     match args.action.take() {
-        Some(InterceptAction::Verify { log, last }) => check(&log, last.as_deref()),
+        Some(InterceptAction::Verify { file, last }) => check(&file, last.as_deref()),
         Some(InterceptAction::Key { file }) => make_key(&file),
         Some(InterceptAction::Decrypt { key, file, write }) => decrypt_file(&key, &file, &write),
         None => capture(args),

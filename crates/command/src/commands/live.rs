@@ -1,6 +1,6 @@
 //! Control socket of a running fyke: shows and edits the filters of its graph, and shows its counts.
 
-use super::graphs::{FILTER, TRACK};
+use super::graphs::{FILTER, INTERCEPT, TRACK};
 use super::record::{Record, Resumed};
 use super::requests::{self, Editable};
 use super::{Failure, counts, edits, past};
@@ -250,7 +250,8 @@ impl Live {
 
 /// Returns the expectations of the tracker, in the form of passes, after its passes.
 fn expectations(view: &GraphView) -> impl Iterator<Item = PassCount> {
-    let entries = view.node(TRACK).map(|node| node.entries.as_slice()).unwrap_or_default();
+    let node = view.node(TRACK).or_else(|| view.node(INTERCEPT));
+    let entries = node.map(|node| node.entries.as_slice()).unwrap_or_default();
     let entries = entries.iter().zip(FIRST_EXPECTATION..);
     entries.map(|((text, frames), id)| PassCount { id, text: text.clone(), accepted: *frames })
 }

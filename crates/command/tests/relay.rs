@@ -375,7 +375,7 @@ fn an_edge_of_a_graph_crosses_machines() {
         [files.authority.file(), files.client.certificate.clone(), files.client.key.clone()]
             .map(|file| file.display().to_string());
     let graph = format!(
-        "(device, {source}, ca={ca}, cert={cert}, key={key}) > {{far}}(filter, expression='udp', live=y) > (packetcount)"
+        "(device, {source}, ca={ca}, cert={cert}, key={key}) > {{far}}(filter, udp, live=y) > (packetcount)"
     );
     let mut second = machine.fyke();
     second.args(["run", "-Z", "root", "--stats", &graph]);

@@ -273,7 +273,7 @@ fn a_client_that_stalls_loses_frames_and_knows_how_many() {
     let relay = files.relay(&["-i", "serve:v1"]);
     let file = at("some.pcapng");
     let client = files.dump(&machine, &format!("serve:{AT}"), &["-w", file.to_str().unwrap()]);
-    let reader = local(&["--count"]);
+    let reader = local(&["-w", "/dev/null"]);
     send(100, 1400);
     client.settle(100);
     client.signal("STOP");
@@ -318,7 +318,7 @@ fn an_end_of_either_side_is_told_to_the_other() {
     let shown = service.ctl(&["stats"]);
     assert!(!shown.contains("udp port 9"), "{shown}");
     // A relay that is stopped, and one that is killed.
-    let mut first = files.dump(&machine, &source, &["--count"]);
+    let mut first = files.dump(&machine, &source, &["-w", "/dev/null"]);
     send(10, 100);
     first.settle(10);
     relay.signal("INT");
@@ -330,14 +330,14 @@ fn an_end_of_either_side_is_told_to_the_other() {
         first.said()
     );
     let mut relay = files.relay(&["-i", "serve:v1"]);
-    let mut second = files.dump(&machine, &source, &["--count"]);
+    let mut second = files.dump(&machine, &source, &["-w", "/dev/null"]);
     relay.signal("KILL");
     relay.end();
     assert_eq!(second.end().code(), Some(1));
     assert!(second.said().contains("closed the connection"), "{}", second.said());
     // The end of the capture is an end, not a failure.
     let relay = files.relay(&["-i", "serve:v1"]);
-    let mut third = files.dump(&machine, &source, &["--count"]);
+    let mut third = files.dump(&machine, &source, &["-w", "/dev/null"]);
     send(10, 100);
     third.settle(10);
     stopped(service);
@@ -366,21 +366,21 @@ fn an_edge_of_a_graph_crosses_machines() {
         "(device, v1) > {{filter}}(filter, expression='udp port 5001', live=y) > {{edge}}(toring, {shown})"
     );
     let mut first = Command::new(FYKE);
-    first.args(["run", "-Z", "root", "--all", &graph]);
+    first.args(["run", "-Z", "root", "--stats", &graph]);
     let mut first = Running::start(first.stdout(Stdio::piped()));
-    first.wait_for(" 0 seen");
+    first.hear("running");
     let relay = files.relay(&["-i", &format!("ring:{shown}")]);
     let source = format!("ring:{AT}/edge.ring");
     let [ca, cert, key] =
         [files.authority.file(), files.client.certificate.clone(), files.client.key.clone()]
             .map(|file| file.display().to_string());
     let graph = format!(
-        "(device, {source}, ca={ca}, cert={cert}, key={key}) > {{far}}(filter, expression='udp', live=y) > (packetcount)"
+        "(device, {source}, ca={ca}, cert={cert}, key={key}) > {{far}}(filter, udp, live=y) > (packetcount)"
     );
     let mut second = machine.fyke();
-    second.args(["run", "-Z", "root", "--all", &graph]);
+    second.args(["run", "-Z", "root", "--stats", &graph]);
     let mut second = Running::start(second.stdout(Stdio::piped()));
-    second.wait_for(" 0 seen");
+    second.hear("running");
     relay.hear("reads ring:edge.ring");
     send(2000, 100);
     second.wait_for(" 1000 seen");

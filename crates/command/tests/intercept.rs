@@ -186,6 +186,22 @@ fn a_wrong_authenticator_changes_nothing_and_an_expired_warrant_gets_nothing() {
     assert!(log.contains("warrant ends"), "{log}");
 }
 
+/// An address is followed although no message arrives; frames are a second apart, from 1970 on.
+#[test]
+fn an_address_that_a_warrant_names_is_followed_without_messages() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    warrants(folder, &[("A", "address", "192.0.2.1")], false);
+    let file = std::fs::read_to_string(folder.join("w.toml")).unwrap();
+    let later = file.replace("from = 1970-01-01T00:00:00Z", "from = 1970-01-01T00:00:02Z");
+    let later = later.replace("until = 2500-01-01T00:00:00Z", "until = 1970-01-01T00:00:04Z");
+    std::fs::write(folder.join("w.toml"), later).unwrap();
+    let frames: Vec<_> = (0..6).map(|at| data(host(1), &format!("data-{at}"))).collect();
+    let said = intercept(folder, &frames);
+    assert_eq!(captured(folder, "A"), ["data-2", "data-3"], "{said}");
+    assert!(said.contains("6 seen = 2 accepted + 4 rejected + 0 lost"), "{said}");
+}
+
 #[test]
 fn a_log_that_was_changed_is_found_and_not_continued() {
     let folder = tempfile::tempdir().unwrap();
@@ -283,7 +299,12 @@ const SCRIPT: &str = r#"
 #[test]
 fn live_the_capture_follows_users_and_ends_with_the_warrant() {
     let folder = tempfile::tempdir().unwrap();
-    let list = [("A", "user", "alice"), ("B", "user", "bob"), ("O", "address", "192.0.2.1")];
+    let list = [
+        ("A", "user", "alice"),
+        ("B", "user", "bob"),
+        ("F", "address", "192.0.2.9"),
+        ("O", "address", "192.0.2.1"),
+    ];
     warrants(folder.path(), &list, true);
     let mut parts = Vec::new();
     for round in 0..10u8 {
@@ -302,7 +323,7 @@ fn live_the_capture_follows_users_and_ends_with_the_warrant() {
     let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap_or_default();
     let said = text(&output.stderr) + &read("log") + &read("sent.log");
     assert!(output.status.success(), "{said}");
-    for (id, user) in [("A", "a"), ("B", "b")] {
+    for (id, user) in [("A", "a"), ("B", "b"), ("F", "x")] {
         let wanted: Vec<_> = (0..10).map(|round| format!("data-{user}{round}")).collect();
         assert_eq!(captured(folder.path(), id), wanted, "{said}");
     }

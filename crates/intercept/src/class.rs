@@ -78,10 +78,15 @@ struct Intercept {
 }
 
 impl Intercept {
-    /// True if a user has a valid warrant.
+    /// True if the filter has to pass the frames of a user: a warrant is valid or, in a file, may become so, because
+    /// the times of frames that the filter rejects are not known.
     fn is_followed(&self, user: usize) -> bool {
-        let valid = |warrant: &usize| matches!(self.stages[*warrant], Stage::Valid(_));
-        self.users.warrants(user).iter().any(valid)
+        let follows = |warrant: &usize| match self.stages[*warrant] {
+            Stage::Valid(_) => true,
+            Stage::Waits(_) => !self.live,
+            Stage::Over => false,
+        };
+        self.users.warrants(user).iter().any(follows)
     }
 
     /// Makes the rows of all link types equal to the places of users with a valid warrant. Returns true if the filter
@@ -297,9 +302,7 @@ impl Node for Intercept {
         if !self.live {
             return Ok(());
         }
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let now_ns = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
-        if self.advance(now_ns)? {
+        if self.advance(now_ns())? {
             self.sync()?;
         }
         Ok(())
@@ -360,7 +363,19 @@ impl Node for Intercept {
     fn connect(&mut self, filters: &FilterSet) {
         filters.tracked_by("intercept".to_owned());
         self.filters = Some(filters.clone());
+        // Addresses that warrants name are followed from the first frame on. What the filter refuses now is refused
+        // again, and reported, with the first frame.
+        let _later = match self.live {
+            true => self.advance(now_ns()).and_then(|_| self.sync()),
+            false => self.sync(),
+        };
     }
+}
+
+/// The time of the system, in nanoseconds since 1970.
+fn now_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The identities of the settings; reads the secrets if there is a file.
@@ -422,8 +437,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
     let file = folder.join(LOG);
     let mut log =
         ChainLog::open(&file).map_err(|error| refused(&format!("{}: {error}", file.display())))?;
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let now_ns = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
+    let now_ns = now_ns();
     let begin = [("warrants", Value::from(warrants.len()))];
     log.add(now_ns, "begin", &begin).map_err(|error| refused(&error))?;
     let mut stages = Vec::new();
@@ -437,6 +451,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
         let output = Output::create(folder, &warrant.id, &warrant.key);
         stages.push(Stage::Waits(output.map_err(|error| refused(&error))?));
     }
+    let links: BTreeSet<LinkType> = settings.interfaces().iter().map(|one| one.link).collect();
     Ok(Box::new(Intercept {
         identities,
         users: Users::new(&warrants),
@@ -447,7 +462,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
         live,
         most_bytes: most,
         filters: None,
-        rows: Vec::new(),
+        rows: links.into_iter().map(Rows::new).collect(),
         next_ns: 0,
         counts: Counts::default(),
         found: Vec::new(),

@@ -33,8 +33,9 @@ pub(crate) enum Place {
 }
 
 impl Place {
-    /// A filter text that accepts its frames. That of a session accepts also other packets of the same hardware address,
-    /// because a filter that skips tags sees the packets in PPPoE without their session; the node `intercept` decides.
+    /// A filter text that accepts its frames. That of a session accepts also other packets of the same hardware
+    /// address, because a filter that skips tags sees the packets in PPPoE without their session; the node `intercept`
+    /// decides.
     pub(crate) fn text(&self) -> String {
         match self {
             Place::Host(IpAddr::V4(address)) => format!("ip host {address}"),

@@ -44,7 +44,7 @@ pub fn read(files: &[PathBuf]) -> Result<Rules, Failure> {
     let rules = Rules::new(text).map_err(|why| Failure::Usage(format!("--rules: {why}")))?;
     let variables = fyke_ids::Variables::default();
     let at = held(&rules)?;
-    let found = fyke_ids::RuleFiles::read(&[path_of(&at)], None, &variables)?;
+    let found = fyke_ids::RuleFiles::read(&[path_of(&at)], None, &variables, &mut |_| ())?;
     match found.rules.is_empty() {
         true => Err(Failure::Usage(format!(
             "--rules: none of {} rules can be judged; `fyke snort2ruler` gives the reasons",

@@ -200,7 +200,7 @@ fn rules_are_judged_over_an_archive(group: &Group, root: &Path) {
     let mut scan = group.scan("anna");
     scan.args(["-r", "a/5.pcap", "-r", "a/9.pcap"])
         .arg("--rules")
-        .arg(&rows.with_file_name("my.rules"));
+        .arg(rows.with_file_name("my.rules"));
     let output = scan.arg("--rows").arg(&rows).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let told = sums(&output);

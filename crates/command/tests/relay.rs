@@ -384,7 +384,7 @@ fn an_edge_of_a_graph_crosses_machines() {
     relay.hear("reads ring:edge.ring");
     send(2000, 100);
     second.wait_for(" 1000 seen");
-    let mut ended = |running: &mut Running| {
+    let ended = |running: &mut Running| {
         running.signal("INT");
         assert!(running.end().success(), "{}", running.said());
         String::from_utf8(common::rest(running)).unwrap() + &running.said()

@@ -19,8 +19,11 @@ const PLACES: usize = 16;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Secrets {
     /// Address and length of its prefix, with the secret; the most exact first.
-    list: Vec<(Option<(IpAddr, u8)>, Vec<u8>)>,
+    list: Vec<(Option<Network>, Vec<u8>)>,
 }
+
+/// An address, and the length of its prefix in bits.
+type Network = (IpAddr, u8);
 
 impl Secrets {
     /// Parses lines `ADDRESS[/LENGTH] SECRET`, or `* SECRET` for all other addresses. Empty lines and lines that begin

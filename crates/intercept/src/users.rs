@@ -11,7 +11,6 @@ use crate::warrant::{Subject, Warrant};
 use fyke_frame::Frame;
 use fyke_frame::walk::{Protocol, view::PppoeView, walk};
 use std::collections::{HashMap, VecDeque};
-use std::net::IpAddr;
 
 /// Most places of a user. Further ones are refused.
 pub(crate) const PLACES: usize = 64;
@@ -236,7 +235,7 @@ impl Users {
         let Some(ip) = layers.outermost_ip() else { return };
         for address in [ip.source(), ip.destination()] {
             self.places.get(&Place::Host(address)).into_iter().for_each(|found| add(found));
-            if let IpAddr::V6(_) = address {
+            if address.is_ipv6() {
                 let inside = self.prefixes.iter().filter(|(prefix, _)| prefix.contains(address));
                 inside.for_each(|(_, user)| add(&[*user]));
             }

@@ -130,7 +130,8 @@ fn read(source: &mut RemoteSource) -> (u64, Option<String>) {
 #[test]
 fn relays_that_lie_end_the_source_with_the_reason() {
     let Some(keys) = Keys::new() else { return };
-    let lies: [(&str, fn(&mut Link)); 8] = [
+    type Lie = (&'static str, fn(&mut Link));
+    let lies: [Lie; 8] = [
         ("unknown flags", |link| {
             let mut bytes = frames(1, 60);
             bytes[18] = 99;

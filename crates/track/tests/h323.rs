@@ -50,11 +50,11 @@ impl Call {
         }
     }
 
-    fn from_caller(&self, kind: Kind, content: &Content) -> Sent {
+    fn caller_sends(&self, kind: Kind, content: &Content) -> Sent {
         says(By::Tcp, self.caller, self.callee, &encode::signalling(kind, 7, content))
     }
 
-    fn from_callee(&self, kind: Kind, content: &Content) -> Sent {
+    fn callee_sends(&self, kind: Kind, content: &Content) -> Sent {
         says(By::Tcp, self.callee, self.caller, &encode::signalling(kind, 0x8007, content))
     }
 
@@ -88,8 +88,8 @@ fn fast_start(call: Call, kind: Kind) -> Vec<Sent> {
     let content =
         |elements: [Vec<u8>; 2]| Content { fast_start: elements.to_vec(), ..Content::default() };
     let mut sent = vec![
-        call.from_caller(Kind::Setup, &content(offer)),
-        call.from_callee(kind, &content(answer)),
+        call.caller_sends(Kind::Setup, &content(offer)),
+        call.callee_sends(kind, &content(answer)),
     ];
     sent.extend(media(near, far));
     sent
@@ -98,8 +98,10 @@ fn fast_start(call: Call, kind: Kind) -> Vec<Sent> {
 /// A call with H.245 in a connection of its own, in pieces.
 fn separate(call: Call, kind: Kind, data: Data) -> Vec<Sent> {
     let content = Content { control: Some(call.control), ..Content::default() };
-    let mut sent =
-        vec![call.from_caller(Kind::Setup, &Content::default()), call.from_callee(kind, &content)];
+    let mut sent = vec![
+        call.caller_sends(Kind::Setup, &Content::default()),
+        call.callee_sends(kind, &content),
+    ];
     let client = SocketAddr::new(call.caller.ip(), 4_001);
     for (is_caller, bytes) in call.channels(data) {
         let (from, to) = if is_caller { (client, call.control) } else { (call.control, client) };
@@ -115,12 +117,12 @@ fn separate(call: Call, kind: Kind, data: Data) -> Vec<Sent> {
 
 /// A call with H.245 tunnelled in its signalling.
 fn tunnelled(call: Call, data: Data) -> Vec<Sent> {
-    let mut sent = vec![call.from_caller(Kind::Setup, &Content::default())];
+    let mut sent = vec![call.caller_sends(Kind::Setup, &Content::default())];
     for (is_caller, bytes) in call.channels(data) {
         let content = Content { tunnelled: vec![bytes], ..Content::default() };
         sent.push(match is_caller {
-            true => call.from_caller(Kind::Facility, &content),
-            false => call.from_callee(Kind::Connect, &content),
+            true => call.caller_sends(Kind::Facility, &content),
+            false => call.callee_sends(Kind::Connect, &content),
         });
     }
     sent.extend(media(call.near, call.far));
@@ -248,16 +250,16 @@ fn closed_channels_ended_sessions_and_released_calls_end() {
     let tunnel = |bytes| Content { tunnelled: vec![bytes], ..Content::default() };
     // The channel of the caller: the callee's media and control ends, and the caller's control end, which the other
     // channel has announced again.
-    let close = call.from_caller(Kind::Facility, &tunnel(encode::close(1)));
+    let close = call.caller_sends(Kind::Facility, &tunnel(encode::close(1)));
     let (mut tracker, mut events) = begin(vec![close]);
     assert_eq!(left(&mut tracker, 4, &mut events), 4);
     let left_over = left(&mut tracker, 60, &mut events);
     assert!((2..4).contains(&left_over), "{events:?}");
-    let end = call.from_callee(Kind::Facility, &tunnel(encode::end_session()));
+    let end = call.callee_sends(Kind::Facility, &tunnel(encode::end_session()));
     let (mut tracker, mut events) = begin(vec![end]);
     assert_eq!(left(&mut tracker, 4, &mut events), 4);
     assert_eq!(left(&mut tracker, 6, &mut events), 0);
-    let release = call.from_callee(Kind::ReleaseComplete, &Content::default());
+    let release = call.callee_sends(Kind::ReleaseComplete, &Content::default());
     let (mut tracker, mut events) = begin(vec![release]);
     assert_eq!(left(&mut tracker, 1, &mut events), 0);
     let is_finished =
@@ -275,7 +277,7 @@ fn calls_of_one_connection_are_apart() {
     );
     // Another call reference, at its place in the TPKT.
     second[..2].iter_mut().for_each(|one| one.payload[7] = 8);
-    let release = call.from_caller(Kind::ReleaseComplete, &Content::default());
+    let release = call.caller_sends(Kind::ReleaseComplete, &Content::default());
     let sent = [fast_start(call, Kind::Connect), second, vec![release]].concat();
     let mut tracker = H323::default();
     let (_, mut events) = run(&mut tracker, &build(&sent, &Packet::ethernet), 0);

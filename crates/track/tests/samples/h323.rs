@@ -222,7 +222,7 @@ fn data_type(writer: Writer, data: Data) -> Writer {
     match data {
         Data::Audio => writer.bits(4, 3).bits(5, 3).bytes(&[19]),
         Data::Video => {
-            let writer = writer.bits(4, 2).bits(4, 3).bits(8, 0b0_01100_00);
+            let writer = writer.bits(4, 2).bits(4, 3).bits(8, 0b0011_0000);
             // Intervals of the sizes, the rate in two bytes, five flags.
             writer.bits(10, 0b00001_00001).bits(2, 1).word(3_839).bits(5, 0)
         }

@@ -2,7 +2,7 @@
 //! the frames of users with a valid warrant, encrypted, to a file for each warrant. Passes the frames that it has
 //! written.
 //!
-//! Parameters: `warrants`, a file or folder ([`warrant`](crate::warrant)); `folder`, for files and log; `expression`,
+//! Parameters: `warrants`, a file or folder ([`warrant`]); `folder`, for files and log; `expression`,
 //! the protocols that name users, `radius,dhcp,pppoe`; `secrets`, the file with the secrets of RADIUS; `port`, the
 //! ports of RADIUS accounting; `servers`, the DHCP servers that are believed; `live=y`; `size`, most million bytes of
 //! frames of a warrant. Frames beyond count as lost.

@@ -5,8 +5,8 @@
 //! that this end is there while an output is slow. Frames wait in a queue of at most [`WINDOW`] bytes, which is what
 //! the relay may send ahead.
 //!
-//! An edit is in force at the far side when [`FrameServer::edit`] returns; with the superset rule of
-//! [`fyke_serve::lower`], it is in force here afterwards. A text that the far side refuses is judged here.
+//! An edit is in force at the far side when [`edit`](fyke_capture::FrameServer::edit) returns; with the superset rule
+//! of [`fyke_serve::lower`], it is in force here afterwards. A text that the far side refuses is judged here.
 
 mod shared;
 

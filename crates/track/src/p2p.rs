@@ -25,7 +25,7 @@ pub const GNUTELLA: Cause = Cause::new("Gnutella string");
 /// The row of the [registry](crate::registry).
 pub(crate) const KIND: TrackerKind = TrackerKind {
     name: "p2p",
-    summary: "BitTorrent, eDonkey and Gnutella peers, confirmed by strings (port 6881 and others)",
+    summary: "BitTorrent, eDonkey and Gnutella, confirmed by strings (port 6881 and others)",
     port: 6_881,
     causes: &[BITTORRENT, DHT, EDONKEY, GNUTELLA],
     start_filter: |ports| {

@@ -30,7 +30,7 @@ fn programs_of_exec_read_the_rules() {
         shell="tcpdump -Z root -U -ni far -w far.pcap & tcpdump -Z root -U -ni near -w near.pcap & wait"
         "$FYKE" exec --stats --rules far --filter udp -- bash -c "$shell" 2> log &
         exec=$!
-        both() { [ $(grep -c "listening on" log) = 2 ]; }
+        both() { [ $(grep -o "listening on" log | wc -l) = 2 ]; }
         wait_for both
         sleep 2
         printf '+port=5001\nenable 1\n' | "$FYKE" rules far -F -

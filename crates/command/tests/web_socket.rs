@@ -95,8 +95,14 @@ impl Socket {
 
     /// Sends a frame of this length, or its beginning, with a mask that changes nothing.
     fn send_part(&mut self, first: u8, length: usize, content: &[u8]) -> std::io::Result<()> {
-        let mut frame = vec![first, 0x80 | 127];
-        frame.extend((length as u64).to_be_bytes());
+        let mut frame = vec![first];
+        match u8::try_from(length) {
+            Ok(short @ ..=125) => frame.push(0x80 | short),
+            _ => {
+                frame.push(0x80 | 127);
+                frame.extend((length as u64).to_be_bytes());
+            }
+        }
         frame.extend([0; 4]);
         frame.extend(content);
         self.reader.get_mut().write_all(&frame)
@@ -206,8 +212,11 @@ fn a_program_follows_and_edits_over_one_socket() {
     let filters = after["filters"].as_array().unwrap().iter();
     let texts: Vec<_> = filters.map(|one| &one["text"]).collect();
     assert_eq!(texts, ["udp port 5001"], "{after}");
-    socket.call(pid, json!({"request": "delete", "id": 1}));
-    assert_eq!(stats(&running)["epoch"], 4);
+    // The last filter stays, because without one every frame is accepted.
+    let deleted = socket.call(pid, json!({"request": "delete", "id": 1}));
+    assert_eq!((&deleted["response"], &stats(&running)["epoch"]), (&json!("error"), &json!(3)));
+    let set = socket.call(pid, json!({"request": "set", "text": "udp"}));
+    assert_eq!(stats(&running)["epoch"], 4, "{set}");
     // What is refused leaves the socket open.
     let refused = socket.call(pid, json!({"request": "add", "text": "udp dst prot 9"}));
     assert_eq!(refused["response"], "error");

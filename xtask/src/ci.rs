@@ -1,27 +1,51 @@
-//! `cargo xtask ci`: every check, cheap ones first, the tests last.
+//! `cargo xtask ci`: the checks that two cores make in 40 minutes, cheap ones first, the tests last. `cargo xtask ci
+//! --slow`: the others.
 //!
 //! All steps run even if one fails, so that one run names everything to repair.
 
 use crate::shell::{Workspace, shown, status};
 use crate::testing::Skips;
 use crate::{fuzz, kernels, library, pages, setup, site, supply, testing, tidy};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
-/// Profile of the command that the demo and the pages run.
-const QUICK: &str = "quick";
+type Outcome = Result<ExitCode, String>;
+type Step<'a> = (&'a str, Box<dyn Fn() -> Outcome + 'a>);
 
-/// Runs all steps; fails if one of them failed.
-pub fn run(workspace: &Workspace) -> Result<ExitCode, String> {
-    type Step<'a> = (&'a str, Box<dyn Fn() -> Result<ExitCode, String> + 'a>);
-    let cargo = |args: &'static [&'static str]| {
-        move || {
-            let mut command = workspace.cargo(args);
-            eprintln!("$ {}", shown(&command));
-            status(&mut command)
-        }
-    };
+/// Runs the checks of each change; fails if one of them failed.
+pub fn run(workspace: &Workspace) -> Outcome {
     let clippy = &["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"];
+    // The command of the tests, so that nothing is built twice.
+    let build = &["test", "--locked", "--workspace", "--no-run"];
+    let demo = || {
+        let mut command = Command::new(programs(workspace)?.join("fyke"));
+        command.arg("demo").current_dir(&workspace.root);
+        eprintln!("$ {}", shown(&command));
+        status(&mut command)
+    };
+    let commands_of_pages = || {
+        let programs = programs(workspace)?.display().to_string();
+        pages::run(workspace, &["--from".to_owned(), programs])
+    };
+    // Root has every privilege that a test can need, and the set-up has installed the programs.
+    let skips = if setup::runs_as_root() { Skips::Refused } else { Skips::Counted };
+    steps(vec![
+        ("format", Box::new(cargo(workspace, &["fmt", "--all", "--check"]))),
+        ("house rules", Box::new(|| tidy::run(workspace))),
+        ("dependencies", Box::new(|| supply::dependencies(workspace))),
+        ("clippy", Box::new(cargo(workspace, clippy))),
+        ("documents", Box::new(|| status(&mut docs_command(workspace)))),
+        ("site", Box::new(|| site::run(workspace))),
+        ("build", Box::new(cargo(workspace, build))),
+        ("demo", Box::new(demo)),
+        ("commands of pages", Box::new(commands_of_pages)),
+        ("tests", Box::new(|| testing::run(workspace, &[], skips))),
+    ])
+}
+
+/// Runs the checks that need builds of their own, or minutes; fails if one of them failed.
+pub fn run_slow(workspace: &Workspace) -> Outcome {
     // Without clang the kernel crate builds without its program, and returns an error when the
     // program is needed.
     let without_clang = || {
@@ -31,31 +55,30 @@ pub fn run(workspace: &Workspace) -> Result<ExitCode, String> {
         eprintln!("$ CLANG=no-clang {}", shown(&command));
         status(&mut command)
     };
-    // Not the release: optimisation of the whole program at once takes three times as long to build.
-    let demo: &[&str] =
-        &["run", "--locked", "--profile", QUICK, "-p", "fyke-command", "--", "demo"];
-    let commands_of_pages = || {
-        let programs = workspace.target_dir()?.join(QUICK);
-        pages::run(workspace, &["--from".to_owned(), programs.display().to_string()])
-    };
-    // Root has every privilege that a test can need, and the set-up has installed the programs.
-    let skips = if setup::runs_as_root() { Skips::Refused } else { Skips::Counted };
-    let steps: [Step; 14] = [
-        ("format", Box::new(cargo(&["fmt", "--all", "--check"]))),
-        ("house rules", Box::new(|| tidy::run(workspace))),
-        ("dependencies", Box::new(|| supply::dependencies(workspace))),
-        ("clippy", Box::new(cargo(clippy))),
+    steps(vec![
         ("oldest compiler", Box::new(|| supply::oldest_compiler(workspace))),
         ("library alone", Box::new(|| library::run(workspace))),
-        ("documents", Box::new(|| status(&mut docs_command(workspace)))),
-        ("demo", Box::new(cargo(demo))),
-        ("site", Box::new(|| site::run(workspace))),
-        ("commands of pages", Box::new(commands_of_pages)),
         ("without clang", Box::new(without_clang)),
         ("older kernel", Box::new(|| kernels::in_ci(workspace))),
         ("fuzzers", Box::new(|| fuzz::run(workspace, Some(fuzz::CI_SEED)))),
-        ("tests", Box::new(|| testing::run(workspace, &[], skips))),
-    ];
+    ])
+}
+
+/// A step that runs cargo.
+fn cargo<'a>(workspace: &'a Workspace, args: &'static [&'static str]) -> impl Fn() -> Outcome + 'a {
+    move || {
+        let mut command = workspace.cargo(args);
+        eprintln!("$ {}", shown(&command));
+        status(&mut command)
+    }
+}
+
+/// The folder of the programs that the tests start.
+fn programs(workspace: &Workspace) -> Result<PathBuf, String> {
+    Ok(workspace.target_dir()?.join("debug"))
+}
+
+fn steps(steps: Vec<Step<'_>>) -> Outcome {
     let last = steps.len() - 1;
     let mut failed = Vec::new();
     for (index, (name, step)) in steps.into_iter().enumerate() {

@@ -35,8 +35,9 @@ cargo xtask: everything around the code of fyke
 
   demo [ARGS]    build the command and show the main job; ARGS go to `fyke demo`
   test [ARGS]    build and run all tests; ARGS go to `cargo test`
-  ci             all that CI runs: format, house rules, dependencies, clippy, oldest compiler, library alone,
-                 documents, demo, README, older kernel, fuzzers, tests; as root, a skipped test fails the run
+  ci             all that CI runs: format, house rules, dependencies, clippy, documents, site, demo, commands of
+                 the pages, tests; as root, a skipped test fails the run
+  ci --slow      checks for before a release: oldest compiler, library alone, without clang, older kernel, fuzzers
   fuzz           the fuzzers of the filter language, a minute each (FYKE_FUZZ_SECONDS)
   kernels [PKG]  the tests of the kernel space on an older kernel, emulated: Debian's own, or these packages
                  (some minutes; downloads a kernel with apt, installs nothing)
@@ -112,6 +113,10 @@ fn dispatch(args: &[String]) -> Result<ExitCode, String> {
             setup::prepare(Purpose::Ci)?;
             python::prepare(&workspace)?;
             ci::run(&workspace)
+        }
+        ("ci", [slow]) if slow == "--slow" => {
+            setup::prepare(Purpose::All)?;
+            ci::run_slow(&workspace)
         }
         ("fleet", rest) => fleet::run(&workspace, rest),
         ("fuzz", []) => fuzz::run(&workspace, None),

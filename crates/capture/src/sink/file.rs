@@ -29,8 +29,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// Most encoded bytes that are kept in the buffer for a thread: a block is a hand-over to another processor.
 const BLOCK: usize = 1 << 18;
 
-/// Most that are kept otherwise. PERF: what is written directly stays in the first-level cache, where 256 KiB drive
-/// out everything else.
+/// Most that are kept otherwise. PERF: a buffer of this size fits into the first-level cache of most processors.
 const BUFFER: usize = 1 << 15;
 
 /// Longest wait for clients at the end.

@@ -4,9 +4,10 @@
 //! without capture sockets and without a helper; the capture never waits for it; and both are started again without
 //! each other. To the service it is a reader like others.
 //!
-//! Each client has a thread; the numbers of clients and of other connections are bounded ([`connections`]). A client is known by the common name of its certificate. With a
-//! policy file, the first rule that has the name for the interface decides what the client sees; the rules are read
-//! again for each client. Without one, every client with a certificate of the authority is served.
+//! Each client has a thread; the numbers of clients and of other connections are bounded ([`connections`]). A client is
+//! known by the common name of its certificate. With a policy file, the first rule that has the name for the interface
+//! decides what the client sees; the rules are read again for each client. Without one, every client with a certificate
+//! of the authority is served.
 
 mod connections;
 mod session;
@@ -180,12 +181,13 @@ fn serve(
         return Err(LinkError::Wrong("not a server".to_owned()));
     };
     let opened = tls::name_of(tls)
+        .map_err(session::Refusal::from)
         .and_then(|name| session::Session::open(shared, &mut counted, &mut link, &name));
     let session = match opened {
         Ok(session) => session,
-        Err(reason) => {
+        Err(session::Refusal { reason, later }) => {
             shared.report_refused(format!("{from} refused: {reason}"));
-            link.send_json(&Response::Refused { reason })?;
+            link.send_json(&Response::Refused { reason, later })?;
             link.close(LAST);
             return Ok(());
         }

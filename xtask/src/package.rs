@@ -5,7 +5,7 @@
 //! /usr/lib/libfyke.so, .a, pkgconfig/fyke.pc         the C library; headers in /usr/include
 //! /usr/lib/fyke/pcap/libpcap.so.*                    libpcap's interface, in a folder of its own
 //! /usr/lib/ARCH-linux-gnu/wireshark/extcap/fyke      link by which Wireshark and tshark find it
-//! /usr/lib/systemd/system/fyke-serve@.*              units, not enabled
+//! /usr/lib/systemd/system/fyke-*@.*                  units, not enabled
 //! /usr/share/man/man1, completions, doc              pages, completions for three shells, documents, SBOM
 //! /usr/sbin/fyke-capabilities                        capabilities on a copy of the command; off at first
 //! ```
@@ -146,9 +146,10 @@ fn fill(workspace: &Workspace, from: &Path, root: &Path) -> Result<(), String> {
         let text = output(Command::new(&command).args(["completions", shell]))?;
         write(&usr.join(place), &text, 0o644)?;
     }
-    for unit in ["fyke-serve@.service", "fyke-serve@.socket"] {
-        let to = usr.join("lib/systemd/system").join(unit);
-        copy(&workspace.root.join("docs/systemd").join(unit), &to)?;
+    let units = ["serve@.service", "serve@.socket", "record@.service", "sensor@.service"];
+    for unit in units.map(|unit| format!("fyke-{unit}")) {
+        let to = usr.join("lib/systemd/system").join(&unit);
+        copy(&workspace.root.join("docs/systemd").join(&unit), &to)?;
     }
     let tool = "fyke-capabilities";
     script(workspace, tool, &usr.join("sbin").join(tool))?;

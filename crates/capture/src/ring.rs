@@ -449,7 +449,7 @@ impl RingSource {
     fn change_as(&mut self, interface: String, state: LinkState) {
         self.state = state;
         if self.notices.len() < NOTICES {
-            self.notices.push_back(Notice { interface, state });
+            self.notices.push_back(Notice { interface, state, why: String::new() });
         }
     }
 

@@ -148,6 +148,8 @@ pub struct Notice {
     pub interface: String,
     /// New state.
     pub state: LinkState,
+    /// Reason for the state; empty where the state tells all.
+    pub why: String,
 }
 
 /// State of an interface.
@@ -164,6 +166,10 @@ pub enum LinkState {
     Back,
     /// It has more queues than at the start, and frames of a new one arrive; only at the driver.
     NewQueue,
+    /// The connection to the other machine is lost, and is made again.
+    Lost,
+    /// It is there again after this many milliseconds, of which frames are in no count.
+    Returned(u64),
 }
 
 impl fmt::Display for Notice {
@@ -174,6 +180,14 @@ impl fmt::Display for Notice {
             LinkState::Down => write!(f, "{name}: the interface is down; waiting for it"),
             LinkState::Gone => write!(f, "{name}: the interface is gone; waiting for it"),
             LinkState::Back => write!(f, "capturing on {name} again"),
+            LinkState::Lost => write!(f, "{name}: {}; connecting again", self.why),
+            LinkState::Returned(ms) => write!(
+                f,
+                "{name}: connected again; not seen: frames of {}.{} s{}",
+                ms / 1_000,
+                ms % 1_000 / 100,
+                self.why
+            ),
             LinkState::NewQueue => write!(
                 f,
                 "{name}: it has more queues now; the host gets the frames of the new ones, and they count as lost: \
@@ -279,6 +293,10 @@ pub struct SourceStats {
     pub filtered_uncounted: bool,
     /// True if that is because the policy of a service does not tell how many frames are beyond it.
     pub beyond_policy: bool,
+    /// Number of times that the connection to another machine was lost.
+    pub cuts: u64,
+    /// Milliseconds without this connection: the frames of that time are in no count, and how many is not known.
+    pub unseen_ms: u64,
 }
 
 impl SourceStats {
@@ -297,6 +315,8 @@ impl SourceStats {
             filtered: self.filtered + other.filtered,
             filtered_uncounted: self.filtered_uncounted | other.filtered_uncounted,
             beyond_policy: self.beyond_policy | other.beyond_policy,
+            cuts: self.cuts + other.cuts,
+            unseen_ms: self.unseen_ms + other.unseen_ms,
         }
     }
 }

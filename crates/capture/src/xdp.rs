@@ -436,7 +436,7 @@ impl XdpSource {
             self.state = state;
             // Few at a time: the next check comes later.
             self.notices.truncate(2);
-            self.notices.push_back(Notice { interface, state });
+            self.notices.push_back(Notice { interface, state, why: String::new() });
         }
         Ok(())
     }
@@ -450,7 +450,11 @@ impl XdpSource {
         if self.redirect.counts().without_socket > 0 {
             self.has_new_queue = true;
             let state = LinkState::NewQueue;
-            self.notices.push_back(Notice { interface: self.name.clone(), state });
+            self.notices.push_back(Notice {
+                interface: self.name.clone(),
+                state,
+                why: String::new(),
+            });
         }
     }
 

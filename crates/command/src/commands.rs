@@ -267,7 +267,7 @@ fn open_shared(args: &SourceArgs, interface: String) -> Result<Box<dyn Source>, 
     ];
     let given = given
         .into_iter()
-        .chain(remote::files_of(&args.tls)?)
+        .chain(remote::parameters_of(&args.tls)?)
         .filter_map(|(name, value)| Some((name.to_owned(), value?)));
     let opened = (remote::device().open)(&Settings::new(given));
     opened.map_err(|error| match error.refused {

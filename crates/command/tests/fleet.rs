@@ -247,3 +247,84 @@ fn two_captures_are_edited_together() {
         assert!(capture.end().success());
     }
 }
+
+/// As the units of `docs/systemd` have it: a reader of a service, and a sensor that finds it by its source.
+#[test]
+fn a_sensor_finds_the_next_reader_of_a_service() {
+    if !inside("a_sensor_finds_the_next_reader_of_a_service") {
+        return;
+    }
+    if !NatsServer::is_installed() {
+        println!("skipped: nats-server is not installed");
+        return;
+    }
+    veth();
+    tool("ip link set lo up");
+    let (_folder, path) = folder();
+    let _broker = NatsServer::start(&path("store"), 4222);
+    std::fs::create_dir(path("keys")).unwrap();
+    let group = Group::new(&path("keys"), 4222);
+    let mut serve = Command::new(FYKE);
+    let mut service = Running::start(serve.args(["serve", "-i", "v1"]).stdout(Stdio::null()));
+    service.hear("serving v1");
+    let reader = |file: &str| {
+        let mut command = Command::new(FYKE);
+        command.args(["dump", "-i", "serve:v1", "-Z", "root", "-G", "3600", "-w"]).arg(path(file));
+        let reader = Running::start(command.arg("port 1 and port 2").stdout(Stdio::null()));
+        reader.hear("listening on serve:v1");
+        reader
+    };
+    let mut first = reader("first-%H.pcapng");
+    let mut sensor = Command::new(FYKE);
+    sensor.arg("sensor").args(group.args()).args(["--name", "one", "--beside", "serve:v1"]);
+    let mut sensor = Running::start(sensor.stdout(Stdio::null()));
+    sensor.hear("beside the fyke with process id");
+    group.edited("anna", "add", &["udp port 5001"]);
+    assert_eq!(texts(&first), ["port 1 and port 2", "udp port 5001"]);
+    first.signal("KILL");
+    first.end();
+    let mut second = reader("second-%H.pcapng");
+    until("the filter of the group at the next reader", || {
+        (texts(&second) == ["port 1 and port 2", "udp port 5001"]).then_some(())
+    });
+    send(200, 100);
+    second.wait_for(" 100 accepted");
+    for running in [&mut sensor, &mut second, &mut service] {
+        running.signal("INT");
+        assert!(running.end().success(), "{}", running.said());
+    }
+}
+
+/// systemd reads the units; the command of the project is not installed where they name it.
+#[test]
+fn systemd_reads_the_units_of_recorders_and_sensors() {
+    if Command::new("systemd-analyze").arg("--version").output().is_err() {
+        println!("skipped: systemd-analyze is not installed");
+        return;
+    }
+    let (folder, path) = folder();
+    let units = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/systemd");
+    for entry in std::fs::read_dir(units).unwrap().flatten() {
+        let text = std::fs::read_to_string(entry.path()).unwrap().replace("/usr/bin/fyke", FYKE);
+        std::fs::write(folder.path().join(entry.file_name()), text).unwrap();
+    }
+    let verify = |unit: &str| {
+        let mut command = Command::new("systemd-analyze");
+        command.args(["verify", "--man=no", unit]);
+        let paths = format!("{}:", folder.path().display());
+        let output = command.env("SYSTEMD_UNIT_PATH", paths).output().unwrap();
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    for unit in ["fyke-record@v1.service", "fyke-sensor@v1.service"] {
+        let (is_right, said) = verify(unit);
+        let own = unit.split('@').next().unwrap();
+        let is_own = |line: &&str| line.contains(&format!("{own}@"));
+        let remarks: Vec<_> = said.lines().filter(is_own).collect();
+        assert!(is_right && remarks.is_empty(), "{unit}: {said}");
+    }
+    // It would tell of a command that is not there.
+    let wrong = std::fs::read_to_string(path("fyke-sensor@.service")).unwrap();
+    std::fs::write(path("fyke-sensor@.service"), wrong.replace(FYKE, "/no/fyke")).unwrap();
+    let (is_right, said) = verify("fyke-sensor@v1.service");
+    assert!(!is_right && said.contains("/no/fyke"), "{said}");
+}

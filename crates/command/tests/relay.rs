@@ -318,7 +318,8 @@ fn an_end_of_either_side_is_told_to_the_other() {
     let shown = service.ctl(&["stats"]);
     assert!(!shown.contains("udp port 9"), "{shown}");
     // A relay that is stopped, and one that is killed.
-    let mut first = files.dump(&machine, &source, &["-w", "/dev/null"]);
+    let ends = ["--no-reconnect", "-w", "/dev/null"];
+    let mut first = files.dump(&machine, &source, &ends);
     send(10, 100);
     first.settle(10);
     relay.signal("INT");
@@ -330,7 +331,7 @@ fn an_end_of_either_side_is_told_to_the_other() {
         first.said()
     );
     let mut relay = files.relay(&["-i", "serve:v1"]);
-    let mut second = files.dump(&machine, &source, &["-w", "/dev/null"]);
+    let mut second = files.dump(&machine, &source, &ends);
     relay.signal("KILL");
     relay.end();
     assert_eq!(second.end().code(), Some(1));
@@ -344,6 +345,97 @@ fn an_end_of_either_side_is_told_to_the_other() {
     assert!(third.end().success(), "{}", third.said());
     assert_eq!(third.sum().accepted, 10);
     stopped_quietly(relay);
+}
+
+#[test]
+fn a_lost_connection_is_made_again_with_the_texts_and_its_gap_is_named() {
+    if !starts("a_lost_connection_is_made_again_with_the_texts_and_its_gap_is_named") {
+        return;
+    }
+    veth();
+    let ((folder, at), machine) = (folder(), Machine::new());
+    let files = Files::new(folder.path());
+    let service = service();
+    let mut relay = files.relay(&["-i", "serve:v1"]);
+    let source = format!("serve:{AT}");
+    let far = at("far.pcapng");
+    let mut client = files.dump(&machine, &source, &["-w", far.to_str().unwrap(), "udp port 5001"]);
+    send(2000, 100);
+    client.settle(2000);
+    relay.signal("KILL");
+    relay.end();
+    client.hear(&format!("{source}: the other end has closed the connection; connecting again"));
+    // An edit does not wait for the relay, and the frames of the gap are in no count.
+    client.ctl(&["set", "udp port 5002"]);
+    send(1000, 100);
+    let mut relay = files.relay(&["-i", "serve:v1"]);
+    client.hear("connected again; not seen: frames of ");
+    assert!(service.ctl(&["stats"]).contains("udp port 5002"), "{}", service.ctl(&["stats"]));
+    assert!(!service.ctl(&["stats"]).contains("udp port 5001"));
+    send(2000, 100);
+    client.settle(4000);
+    // A relay that ends in order tells its last counts; the client ends in order while it is away.
+    relay.signal("INT");
+    assert!(relay.end().success());
+    client.hear("the relay: it was stopped; connecting again");
+    client.signal("INT");
+    assert!(client.end().success(), "{}", client.said());
+    let sum = client.sum();
+    assert_eq!((sum.seen, sum.accepted, sum.lost), (4000, 2000, 0));
+    assert_eq!(frames_of(&far), 2000);
+    let gap = format!(" s without a connection to {source} in 2 times");
+    assert!(client.said().contains(&gap), "{}", client.said());
+    stopped(service);
+}
+
+#[test]
+fn a_relay_that_refuses_after_a_loss_ends_the_client() {
+    if !starts("a_relay_that_refuses_after_a_loss_ends_the_client") {
+        return;
+    }
+    veth();
+    let ((folder, at), machine) = (folder(), Machine::new());
+    let files = Files::new(folder.path());
+    let mut service = service();
+    let source = format!("serve:{AT}");
+    let lose = |mut relay: Running, client: &Running| {
+        relay.signal("KILL");
+        relay.end();
+        client.hear("connecting again");
+    };
+    let words = ["-w", "/dev/null"];
+    let dump = || files.dump(&machine, &source, &words);
+    // A certificate of another authority.
+    let (relay, mut client) = (files.relay(&["-i", "serve:v1"]), dump());
+    lose(relay, &client);
+    std::fs::create_dir(at("strangers")).unwrap();
+    let relay = Files::new(&at("strangers")).relay(&["-i", "serve:v1"]);
+    assert_eq!(client.end().code(), Some(1), "{}", client.said());
+    assert!(client.said().contains(&format!("{source}: TLS: ")), "{}", client.said());
+    stopped_quietly(relay);
+    // A policy without a rule for it.
+    let (relay, mut client) = (files.relay(&["-i", "serve:v1"]), dump());
+    lose(relay, &client);
+    let policy = at("serve.toml");
+    std::fs::write(&policy, "[[rule]]\nnames = [\"lab\"]\ninterfaces = [\"v1\"]\n").unwrap();
+    let relay = files.relay(&["-i", "serve:v1", "--config", policy.to_str().unwrap()]);
+    assert_eq!(client.end().code(), Some(1), "{}", client.said());
+    assert!(client.said().contains("has no rule for the name \"probe\""), "{}", client.said());
+    stopped_quietly(relay);
+    // A capture that is not there yet is no refusal.
+    let (relay, client) = (files.relay(&["-i", "serve:v1"]), dump());
+    lose(relay, &client);
+    service.signal("KILL");
+    service.end();
+    let relay = files.relay(&["-i", "serve:v1"]);
+    relay.hear("no fyke serves \"v1\"");
+    let service = self::service();
+    client.hear("connected again");
+    send(100, 100);
+    client.settle(100);
+    assert_eq!(stopped(client).accepted, 100);
+    stopped_quietly(relay);
+    stopped(service);
 }
 
 fn stopped_quietly(mut running: Running) {

@@ -641,6 +641,9 @@ pub struct Accounting {
     /// Frames that the kernel rejected and `seen` lacks: [`NOT_COUNTED`]; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rejected_in_kernel: Option<String>,
+    /// Times without a connection to another machine, in words: their frames are in no count; absent if there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_seen: Option<String>,
     /// The same for each interface of a capture on several. Frames that an output has taken and not written count as
     /// accepted here, because their interface is not known any more.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -32,12 +32,15 @@
 //! | [`archive`] | jobs over capture files, and their results |
 //! | [`rules`] | rules of an IDS for jobs |
 //! | [`worker`] | does the jobs |
+//! | [`exchange`] | frames that sensors ship to a queue, and the counts of its workers |
+//! | [`taker`] | a worker of such a queue |
 //! | [`scan`] | makes jobs for many files, and adds the results up |
 #![forbid(unsafe_code)]
 
 pub mod archive;
 pub mod broker;
 pub mod edit;
+pub mod exchange;
 pub mod keys;
 pub mod local;
 pub mod message;
@@ -47,6 +50,7 @@ pub mod scan;
 pub mod sensor;
 pub mod snapshot;
 pub mod state;
+pub mod taker;
 pub mod worker;
 
 mod again;

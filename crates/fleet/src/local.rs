@@ -52,10 +52,42 @@ pub trait Local: Send {
     fn try_filter(&mut self, text: &str, last: Option<u64>) -> Result<message::Tried, LocalError>;
 }
 
+/// The choice of the fyke beside a sensor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Beside {
+    /// The only live capture.
+    Only,
+    /// The one with this process id.
+    Process(u32),
+    /// The only one with this source, such as `serve:eth0`; also the next one, if it is started again.
+    Source(String),
+}
+
+impl Beside {
+    /// The process id to connect to; `None` for the only live capture.
+    fn pid(&self) -> Result<Option<u32>, String> {
+        let source = match self {
+            Beside::Only => return Ok(None),
+            Beside::Process(pid) => return Ok(Some(*pid)),
+            Beside::Source(source) => source,
+        };
+        let all = fyke_control::list();
+        let is_of = |one: &&fyke_control::Instance| {
+            one.description.as_ref().is_some_and(|it| it.source == *source)
+        };
+        let found: Vec<u32> = all.iter().filter(is_of).map(|one| one.pid).collect();
+        match found[..] {
+            [pid] => Ok(Some(pid)),
+            [] => Err(format!("no running fyke has the source {source}")),
+            _ => Err(format!("{} running fykes have the source {source}", found.len())),
+        }
+    }
+}
+
 /// A fyke by its control socket; connects again after it has been restarted.
 #[derive(Debug)]
 pub struct Controlled {
-    pid: Option<u32>,
+    beside: Beside,
     program: String,
     client: Option<Client>,
     /// True once it is known that its texts are no graphs.
@@ -63,17 +95,18 @@ pub struct Controlled {
 }
 
 impl Controlled {
-    /// The fyke with this process id, or the only live capture. `program` is the name in its log of edits.
-    pub fn new(pid: Option<u32>, program: &str) -> Controlled {
-        Controlled { pid, program: program.to_owned(), client: None, checked: false }
+    /// A fyke. `program` is the name in its log of edits.
+    pub fn new(beside: Beside, program: &str) -> Controlled {
+        Controlled { beside, program: program.to_owned(), client: None, checked: false }
     }
 
     fn call(&mut self, request: Request) -> Result<Response, LocalError> {
         let client = match &mut self.client {
             Some(client) => client,
             None => {
-                let mut client = Client::connect(self.pid)
-                    .map_err(|error| LocalError::Gone(error.to_string()))?;
+                let pid = self.beside.pid().map_err(LocalError::Gone)?;
+                let mut client =
+                    Client::connect(pid).map_err(|error| LocalError::Gone(error.to_string()))?;
                 client.set_answer_limit(LIMIT);
                 client.hello(&self.program).map_err(|error| LocalError::Gone(error.to_string()))?;
                 self.client.insert(client)

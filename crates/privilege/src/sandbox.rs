@@ -2,7 +2,7 @@
 //!
 //! | part | what it allows | not enforced |
 //! |---|---|---|
-//! | Landlock | folders that [`Rules`] name; no TCP, no signals to other processes | before Linux 5.13 |
+//! | Landlock | folders and TCP ports that [`Rules`] name; no signals to other processes | before Linux 5.13 |
 //! | seccomp | a list of system calls; all others fail with EPERM | where the kernel is built without it |
 //!
 //! Both last until the process ends and apply to threads that start later. Open descriptors are not affected. A denied
@@ -28,6 +28,8 @@ pub struct Rules {
     pub removes: Vec<PathBuf>,
     /// Allows the process to open internet and Unix sockets, no packet sockets.
     pub opens_sockets: bool,
+    /// Ports of TCP that the process connects to; before Linux 6.7 any, if there is one.
+    pub connects_to: Vec<u16>,
     /// Allows the process to make memory that it shares with others.
     pub makes_memory: bool,
     /// Allows the process to query interfaces and to bind sockets to them.

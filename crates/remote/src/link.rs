@@ -67,6 +67,17 @@ pub enum LinkError {
     Call(#[from] io::Error),
 }
 
+/// Begin of the text of [`LinkError::Silent`], which a relay sends as the reason.
+pub(crate) const SILENCE: &str = "the other end was silent for ";
+
+impl LinkError {
+    /// True if the network or the process at the other end may be the reason, so that another connection may last. TLS
+    /// and the protocol fail again.
+    pub fn is_loss(&self) -> bool {
+        matches!(self, LinkError::Closed | LinkError::Silent(_) | LinkError::Call(_))
+    }
+}
+
 /// A connection.
 #[derive(Debug)]
 pub struct Link {

@@ -106,7 +106,14 @@ pub enum Response {
     Refused {
         /// The reason.
         reason: String,
+        /// True if the same greeting may be accepted later.
+        #[serde(default, skip_serializing_if = "is_false")]
+        later: bool,
     },
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 /// An interface of the source.
@@ -144,6 +151,19 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// The sum of the counts of two connections.
+    #[must_use]
+    pub fn plus(self, other: &Counts) -> Counts {
+        Counts {
+            sent: self.sent + other.sent,
+            rejected: self.rejected + other.rejected,
+            dropped: self.dropped + other.dropped,
+            overrun: self.overrun + other.overrun,
+            unreadable: self.unreadable + other.unreadable,
+            is_partial: self.is_partial | other.is_partial,
+        }
+    }
+
     /// True if no count is lower than before.
     pub fn follows(&self, before: &Counts) -> bool {
         let all = |counts: &Counts| {

@@ -5,30 +5,33 @@
 //! that this end is there while an output is slow. Frames wait in a queue of at most [`WINDOW`] bytes, which is what
 //! the relay may send ahead.
 //!
+//! A lost connection is made again ([`shared`]): the texts are sent again, and the time between is reported, because
+//! the number of frames that passed there meanwhile is not known.
+//!
 //! An edit is in force at the far side when [`edit`](fyke_capture::FrameServer::edit) returns; with the superset rule
 //! of [`fyke_serve::lower`], it is in force here afterwards. A text that the far side refuses is judged here.
 
+mod dial;
 mod shared;
+mod state;
 
 use crate::address::Address;
-use crate::batch::Received;
-use crate::link::{Link, LinkError};
-use crate::message::{Counts, Origin, Request, Response, VERSION};
+use crate::link::LinkError;
+use crate::message::{Origin, Request};
 use crate::tls::{Files, TlsError};
-use fyke_capture::{Interface, LookBack, Next, ReadError, SocketFilter, Source, SourceStats};
+use dial::{Dial, Greeted};
+use fyke_capture::{
+    Interface, LookBack, Next, Notice, ReadError, SocketFilter, Source, SourceStats,
+};
 use fyke_frame::{Batch, LinkType};
-use shared::{MAX_MESSAGE, Shared};
+use shared::Shared;
+use state::{Arrived, Taken};
 use std::io;
-use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Bytes of frames that the relay may send ahead.
 pub const WINDOW: u64 = 8 << 20;
-/// Time for a connection, its handshake and the greeting, each.
-const CONNECT_LIMIT: Duration = Duration::from_secs(10);
-/// Most addresses of a host that are tried.
-const MAX_ADDRESSES: usize = 4;
 /// Longest wait of a call for a frame, by default.
 const PATIENCE: Duration = Duration::from_millis(100);
 /// Longest wait after a stop for the frames that have arrived there.
@@ -69,6 +72,18 @@ pub enum ConnectError {
     },
 }
 
+impl ConnectError {
+    /// The reason without the address.
+    fn reason(&self) -> String {
+        match self {
+            ConnectError::Tls(error) => error.to_string(),
+            ConnectError::Connect { why, .. } => why.clone(),
+            ConnectError::Link { source, .. } => source.to_string(),
+            ConnectError::Refused { reason, .. } => format!("the relay: {reason}"),
+        }
+    }
+}
+
 /// Kind of the far source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FarKind {
@@ -95,53 +110,21 @@ pub struct RemoteSource {
     shared: Arc<Shared>,
     interfaces: Vec<Interface>,
     /// Frames that were taken from the queue, and the next of them.
-    taken: Received,
+    taken: Arrived,
     next: usize,
     delivered: u64,
     patience: Duration,
     /// True if the far side evaluates texts.
     filters: bool,
-    restricted: bool,
     has_texts: bool,
     is_running: bool,
     /// Time after which the last frames are not waited for; `None` before a stop.
     deadline: Option<Instant>,
 }
 
-fn connect(address: &Address) -> Result<TcpStream, ConnectError> {
-    let failed = |why: String| ConnectError::Connect { address: address.clone(), why };
-    let found = (address.host.as_str(), address.port).to_socket_addrs();
-    let found = found.map_err(|error| failed(error.to_string()))?;
-    let mut last = "the host has no address".to_owned();
-    for one in found.take(MAX_ADDRESSES) {
-        match TcpStream::connect_timeout(&one, CONNECT_LIMIT) {
-            Ok(socket) => return Ok(socket),
-            Err(error) => last = error.to_string(),
-        }
-    }
-    Err(failed(last))
-}
-
-/// Waits for the answer to the greeting.
-fn greet(link: &mut Link, hello: &Request) -> Result<Response, LinkError> {
-    link.handshake(CONNECT_LIMIT)?;
-    link.send_json(hello)?;
-    let start = Instant::now();
-    loop {
-        if let Some((_, body)) = link.message()? {
-            let wrong = |error: serde_json::Error| LinkError::Wrong(error.to_string());
-            return serde_json::from_slice(&body).map_err(wrong);
-        }
-        let left = CONNECT_LIMIT.saturating_sub(start.elapsed());
-        if left.is_zero() {
-            return Err(LinkError::Silent(CONNECT_LIMIT.as_secs()));
-        }
-        link.turn(left, &[])?;
-    }
-}
-
 impl RemoteSource {
-    /// Connects to a relay; with `graph`, the far service runs its nodes for this source.
+    /// Connects to a relay; with `graph`, the far service runs its nodes for this source. A source that `reconnects`
+    /// makes a lost connection again, from 0.1 s to 5 s after each attempt, until it is stopped or the relay refuses.
     ///
     /// # Errors
     /// The certificates cannot be used, the relay is not there, or it refuses.
@@ -150,37 +133,24 @@ impl RemoteSource {
         address: &Address,
         files: &Files,
         graph: Option<&str>,
+        reconnects: bool,
     ) -> Result<RemoteSource, ConnectError> {
-        let tls = files.client(&address.host)?;
+        let dial = Dial::prepare(kind, address, files, graph)?;
         let lost = |source: LinkError| ConnectError::Link { address: address.clone(), source };
-        let mut link = Link::new(connect(address)?, tls.into(), MAX_MESSAGE).map_err(lost)?;
-        let (name, graph) = (address.name.clone(), graph.map(str::to_owned));
-        let hello = Request::Hello { version: VERSION, name, ring: kind == FarKind::Ring, graph };
-        let greeted = greet(&mut link, &hello).map_err(lost)?;
-        let name = format!("{}{address}", kind.prefix());
-        let (filters, restricted, interfaces) = match greeted {
-            Response::Hello { version: VERSION, filters, restricted, interfaces, .. }
-                if !interfaces.is_empty() =>
-            {
-                (filters, restricted, interfaces)
-            }
-            Response::Refused { reason } => {
-                return Err(ConnectError::Refused { address: address.clone(), reason });
-            }
-            other => return Err(lost(LinkError::Wrong(format!("it greets with {other:?}")))),
-        };
+        let Greeted { mut link, filters, restricted, interfaces } =
+            dial.connect().map_err(|no_link| no_link.error)?;
         link.send_json(&Request::Credit { bytes: WINDOW }).map_err(lost)?;
-        let shared = Shared::new(link, interfaces.len()).map_err(|error| lost(error.into()))?;
+        let dial = reconnects.then_some(dial);
+        let shared = Shared::new(link, dial, interfaces.clone(), restricted);
         let mut source = RemoteSource {
-            name,
-            shared: Arc::new(shared),
+            name: format!("{}{address}", kind.prefix()),
+            shared: Arc::new(shared.map_err(|error| lost(error.into()))?),
             interfaces: Vec::new(),
-            taken: Received::default(),
+            taken: Arrived::default(),
             next: 0,
             delivered: 0,
             patience: PATIENCE,
             filters,
-            restricted,
             has_texts: false,
             is_running: false,
             deadline: None,
@@ -216,11 +186,6 @@ impl RemoteSource {
         }
         Ok(())
     }
-
-    /// The counts of the far side, with the reason if it has ended.
-    fn counts(&self) -> Counts {
-        self.shared.counts()
-    }
 }
 
 impl Source for RemoteSource {
@@ -230,7 +195,7 @@ impl Source for RemoteSource {
 
     fn next(&mut self) -> Result<Next<'_>, ReadError> {
         self.begin()?;
-        while self.next >= self.taken.len() {
+        while self.next >= self.taken.received.len() {
             if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 self.shared.close();
                 self.deadline = None;
@@ -240,17 +205,19 @@ impl Source for RemoteSource {
                 )));
             }
             match self.shared.take(self.patience) {
-                shared::Taken::Frames(received, more) => {
-                    self.add(more);
-                    (self.taken, self.next) = (received, 0);
+                Taken::Frames(mut arrived) => {
+                    self.add(std::mem::take(&mut arrived.more));
+                    (self.taken, self.next) = (arrived, 0);
                 }
-                shared::Taken::Nothing => return Ok(Next::Idle),
-                shared::Taken::End(None) => return Ok(Next::End),
-                shared::Taken::End(Some(why)) => return Err(self.failed(why)),
+                Taken::Nothing => return Ok(Next::Idle),
+                Taken::End(None) => return Ok(Next::End),
+                Taken::End(Some(why)) => return Err(self.failed(why)),
             }
         }
         let mut batch = Batch::new();
-        while self.next < self.taken.len() && batch.push(self.taken.frame(self.next)).is_ok() {
+        while self.next < self.taken.received.len()
+            && batch.push(self.taken.frame(self.next)).is_ok()
+        {
             self.next += 1;
             self.delivered += 1;
         }
@@ -258,7 +225,8 @@ impl Source for RemoteSource {
     }
 
     fn stats(&mut self) -> SourceStats {
-        let counts = self.counts();
+        let counts = self.shared.counts();
+        let (cuts, unseen_ms) = self.shared.cuts();
         let dropped = counts.dropped + counts.overrun;
         SourceStats {
             received: self.delivered + dropped + counts.unreadable,
@@ -267,7 +235,9 @@ impl Source for RemoteSource {
             unreadable: counts.unreadable,
             filtered: counts.rejected,
             filtered_uncounted: counts.is_partial,
-            beyond_policy: self.restricted,
+            beyond_policy: self.shared.is_restricted(),
+            cuts,
+            unseen_ms,
             ..SourceStats::default()
         }
     }
@@ -289,9 +259,14 @@ impl Source for RemoteSource {
             let message = "frames do not come from a packet socket";
             return Err(io::Error::new(io::ErrorKind::Unsupported, message));
         }
-        filter.take_server(Arc::new(shared::Far(Arc::clone(&self.shared), self.restricted)))?;
+        filter.take_server(Arc::new(shared::Far(Arc::clone(&self.shared))))?;
         self.has_texts = true;
         Ok(())
+    }
+
+    fn take_notice(&mut self) -> Option<Notice> {
+        let (state, why) = self.shared.take_notice()?;
+        Some(Notice { interface: self.name.clone(), state, why })
     }
 }
 

@@ -95,11 +95,11 @@ impl Files {
         |error| TlsError::Fit { path: self.certificate.clone(), why: error.to_string() }
     }
 
-    /// A client's end of a connection to a host.
+    /// The client's ends of connections to a host.
     ///
     /// # Errors
     /// A file cannot be read, or they do not fit together.
-    pub fn client(&self, host: &str) -> Result<ClientConnection, TlsError> {
+    pub fn client(&self, host: &str) -> Result<Client, TlsError> {
         let name = ServerName::try_from(host.split('%').next().unwrap_or(host).to_owned());
         let name = name.map_err(|_| TlsError::Host(host.to_owned()))?;
         let roots = authorities(&self.authorities)?;
@@ -109,7 +109,7 @@ impl Files {
             .with_root_certificates(roots)
             .with_client_auth_cert(certificates(&self.certificate)?, key(&self.key)?)
             .map_err(self.fit())?;
-        ClientConnection::new(Arc::new(config), name).map_err(self.fit())
+        Ok(Client { config: Arc::new(config), name })
     }
 
     /// The configuration of a relay.
@@ -132,6 +132,23 @@ impl Files {
             .with_single_cert(certificates(&self.certificate)?, key(&self.key)?)
             .map_err(self.fit())?;
         Ok(Arc::new(config))
+    }
+}
+
+/// Certificates and keys for connections of a client to a host; no file is read any more.
+#[derive(Debug, Clone)]
+pub struct Client {
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+}
+
+impl Client {
+    /// The client's end of a new connection.
+    ///
+    /// # Errors
+    /// TLS refuses.
+    pub fn connection(&self) -> Result<ClientConnection, rustls::Error> {
+        ClientConnection::new(Arc::clone(&self.config), self.name.clone())
     }
 }
 

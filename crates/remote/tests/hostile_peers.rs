@@ -62,7 +62,7 @@ impl Keys {
         });
         let address = Address { host: "127.0.0.1".to_owned(), port, name: None };
         let files = self.files(&self.client);
-        RemoteSource::connect(FarKind::Ring, &address, &files, None).unwrap()
+        RemoteSource::connect(FarKind::Ring, &address, &files, None, false).unwrap()
     }
 }
 
@@ -310,13 +310,14 @@ fn clients_that_speak_something_else_are_ended_and_others_served() {
     let address = Address { host: "127.0.0.1".to_owned(), port, name: None };
     let files = keys.files(&keys.client);
     // Served: refused, because there is no service here.
-    let refused = RemoteSource::connect(FarKind::Service, &address, &files, None).unwrap_err();
+    let refused = RemoteSource::connect(FarKind::Service, &address, &files, None, false);
+    let refused = refused.unwrap_err();
     assert!(refused.to_string().contains("no fyke serves \"no-such-service\""), "{refused}");
     drop(crowd);
-    let refused = RemoteSource::connect(FarKind::Ring, &address, &files, None).unwrap_err();
+    let refused = RemoteSource::connect(FarKind::Ring, &address, &files, None, false).unwrap_err();
     assert!(refused.to_string().contains("offers no ring"), "{refused}");
     let other = Address { name: Some("x".to_owned()), ..address };
-    let refused = RemoteSource::connect(FarKind::Service, &other, &files, None).unwrap_err();
+    let refused = RemoteSource::connect(FarKind::Service, &other, &files, None, false).unwrap_err();
     assert!(refused.to_string().contains("offers no service \"x\""), "{refused}");
     let lines = said.lock().unwrap().lines().count();
     assert!(lines < 250, "{lines} lines for 300 refused connections");

@@ -28,8 +28,11 @@ pub struct SensorArgs {
     #[arg(long = "label", value_name = "NAME=VALUE", value_parser = label)]
     pub labels: Vec<(String, String)>,
     /// The fyke with this process id; without it, the only live capture
-    #[arg(long, value_name = "PID")]
+    #[arg(long, value_name = "PID", conflicts_with = "beside")]
     pub pid: Option<u32>,
+    /// The only fyke with this source, such as eth0 or serve:eth0; the next one, if it is started again
+    #[arg(long, value_name = "SOURCE")]
+    pub beside: Option<String>,
 }
 
 /// The broker and the group.
@@ -171,6 +174,85 @@ pub struct ScanArgs {
     pub expression: Vec<String>,
 }
 
+/// `fyke fleet ship`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Frames that the filter accepts go to the queue in signed batches, and from there to one of its workers each. The
+capture is a process of its own (fyke serve) and never waits: what this process cannot ship in time is lost, and
+counted. The server sees the frames; use tls:// and a server that you trust with them.
+
+Examples:
+  fyke fleet ship --group edge --key oslo.key --queue dns -i serve:eth0 'udp port 53'
+  fyke fleet ship --group edge --key oslo.key --queue dns -r yesterday.pcapng 'udp port 53'")]
+pub struct ShipArgs {
+    /// The group and its broker
+    #[command(flatten)]
+    pub group: GroupArgs,
+    /// File with your private key (`fyke fleet key`)
+    #[arg(long, value_name = "FILE")]
+    pub key: PathBuf,
+    /// Name of the queue
+    #[arg(long, value_name = "NAME")]
+    pub queue: String,
+    /// Name of this sensor in the sums (the name of this machine)
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Frames of a service (serve:NAME) or a ring (ring:PATH)
+    #[arg(short, long, value_name = "SOURCE", conflicts_with = "read")]
+    pub interface: Option<String>,
+    /// Frames of FILE (pcap or pcapng)
+    #[arg(short, long, value_name = "FILE")]
+    pub read: Option<PathBuf>,
+    /// The filter; none ships all frames
+    #[arg(value_name = "EXPRESSION")]
+    pub expression: Vec<String>,
+}
+
+/// `fyke fleet take`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Workers with the same queue share its batches. A batch that a worker does not finish is given to another one; each
+counts once. The graph runs anew for each batch, and its nodes open nothing. At its end a worker prints the sums of
+all of them, as `fyke fleet sums` does at any time.
+
+Examples:
+  fyke fleet take --group edge --trust authors --queue dns 'udp dst port 53'
+  fyke fleet take --group edge --trust authors --queue q --graph '(pcapin, -) > (sampler, 9)'")]
+pub struct TakeArgs {
+    /// The group and its broker
+    #[command(flatten)]
+    pub group: GroupArgs,
+    /// Name of the queue
+    #[arg(long, value_name = "NAME")]
+    pub queue: String,
+    /// Name of this worker in the sums (the name of this machine and its process id)
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Number of batches at a time (that of processors)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub at_once: Option<u16>,
+    /// Run this graph in place of a filter; its source is `(pcapin, -)`, and its nodes open nothing
+    #[arg(long, value_name = "GRAPH", conflicts_with = "expression")]
+    pub graph: Option<String>,
+    /// Print the sums as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The filter; none counts all frames
+    #[arg(value_name = "EXPRESSION")]
+    pub expression: Vec<String>,
+}
+
+/// `fyke fleet sums`.
+#[derive(Debug, Args)]
+pub struct SumsArgs {
+    /// The group, and the form of the output
+    #[command(flatten)]
+    pub read: FleetReadArgs,
+    /// Name of the queue
+    #[arg(long, value_name = "NAME")]
+    pub queue: String,
+}
+
 /// Arguments of edits.
 #[derive(Debug, Args)]
 pub struct FleetEditArgs {
@@ -279,6 +361,12 @@ pub enum FleetAction {
     },
     /// Run a filter or a graph over many capture files by `fyke worker`, and add the counts up
     Scan(ScanArgs),
+    /// Ship frames of a service, a ring or a file to a queue, of which workers share the work
+    Ship(ShipArgs),
+    /// Take frames from a queue, together with other workers, and evaluate them by a filter or a graph
+    Take(TakeArgs),
+    /// Print the sums of a queue: frames shipped by each sensor, and taken by each worker
+    Sums(SumsArgs),
     /// Print edits and the answers of sensors as they come, until Ctrl-C
     Watch(FleetReadArgs),
 }

@@ -55,4 +55,7 @@ pub struct TlsArgs {
     /// With -i serve:HOST:PORT or ring:HOST:PORT: the private key of our certificate (PEM)
     #[arg(long, value_name = "FILE", requires_all = ["tls_ca", "tls_cert"])]
     pub tls_key: Option<PathBuf>,
+    /// End when the connection to a relay is lost; by default it is made again, 0.1 s to 5 s after each attempt
+    #[arg(long, requires = "tls_ca")]
+    pub no_reconnect: bool,
 }

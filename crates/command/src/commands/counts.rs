@@ -1,6 +1,6 @@
 //! Counts of a running graph for the control socket, `--stats` and `--json`, all taken from one snapshot.
 
-use fyke_capture::Interface;
+use fyke_capture::{Interface, SourceStats};
 use fyke_control::{
     Accounting, EntryKind, FilterCount, InterfaceAccounting, NOT_COUNTED, NodeCount, NodeFeed,
 };
@@ -25,6 +25,7 @@ pub fn accounting(view: &GraphView) -> Accounting {
     Accounting {
         rejected_by_rules: by_rules(view),
         interfaces: interfaces(view),
+        not_seen: not_seen(view),
         ..of_outcome(view, &view.outcome)
     }
 }
@@ -56,6 +57,26 @@ fn not_counted(view: &GraphView) -> String {
     let restricted = view.sources.iter().find(|source| source.stats.beyond_policy);
     let name = restricted.and_then(|source| source.interfaces.first());
     name.map_or(NOT_COUNTED.to_owned(), |one| format!("{NOT_COUNTED}{BEYOND}{}", one.name))
+}
+
+/// The times without a connection to other machines, in words; `None` if there were none.
+fn not_seen(view: &GraphView) -> Option<String> {
+    let cut = view.sources.iter().filter(|source| source.stats.cuts > 0);
+    let words = |source: &SourceView| {
+        let name = source.interfaces.first().map_or("", |interface| interface.name.as_str());
+        without_connection(name, &source.stats)
+    };
+    let all: Vec<_> = cut.filter_map(words).collect();
+    (!all.is_empty()).then(|| all.join(", "))
+}
+
+/// The time in which a source on another machine had no connection, in words; `None` if there was none.
+pub fn without_connection(name: &str, stats: &SourceStats) -> Option<String> {
+    let SourceStats { cuts, unseen_ms: ms, .. } = *stats;
+    let times = if cuts == 1 { String::new() } else { format!(" in {cuts} times") };
+    let seconds = format!("{}.{} s", ms / 1_000, ms % 1_000 / 100);
+    let name = super::one_line(name);
+    (cuts > 0).then(|| format!("frames of {seconds} without a connection to {name}{times}"))
 }
 
 /// Counts the frames that rules rejected, in the kernel or after it; `None` if the kernel has no rules.
@@ -98,6 +119,9 @@ pub fn sum(accounting: &Accounting, late: u64, after: u64) -> String {
             Some((count, service)) => format!("; rejected by the policy of {service}: {count}"),
             None => format!("; rejected in the kernel: {count}"),
         };
+    }
+    if let Some(not_seen) = &accounting.not_seen {
+        text += &format!("; not seen: {not_seen}");
     }
     text
 }

@@ -3,7 +3,9 @@
 mod alerts;
 pub mod archive;
 mod rows;
+mod ship;
 mod show;
+mod take;
 
 use super::Failure;
 use super::signals::stop_on_signals;
@@ -13,7 +15,7 @@ use fyke_fleet::Name;
 use fyke_fleet::broker::{self, Broker};
 use fyke_fleet::edit::{Change, Labels};
 use fyke_fleet::keys::{Author, Trusted};
-use fyke_fleet::local::Controlled;
+use fyke_fleet::local::{Beside, Controlled};
 use fyke_fleet::operator::{Operator, OperatorError, Report};
 use fyke_fleet::sensor::{self, Sensor};
 use std::fs::File;
@@ -42,7 +44,12 @@ pub fn sensor(args: &SensorArgs) -> Result<(), Failure> {
         trusted: trusted(&args.group)?,
     };
     let (group, to) = (named("--group", &args.group.group)?, options_of(&args.group)?);
-    let local = Controlled::new(args.pid, &format!("fyke sensor of {group}"));
+    let beside = match (&args.beside, args.pid) {
+        (Some(source), _) => Beside::Source(source.clone()),
+        (None, Some(pid)) => Beside::Process(pid),
+        (None, None) => Beside::Only,
+    };
+    let local = Controlled::new(beside, &format!("fyke sensor of {group}"));
     let stop = stop_on_signals()?;
     wait_for(async {
         let broker = Broker::connect(&to, group.clone(), &format!("fyke sensor {name}")).await?;
@@ -83,6 +90,9 @@ pub fn run(args: FleetArgs) -> Result<(), Failure> {
             show::tried(&mut out, &told, args.json)?;
         }
         FleetAction::Scan(args) => archive::scan(&args)?,
+        FleetAction::Ship(args) => ship::run(&args)?,
+        FleetAction::Take(args) => take::run(&args)?,
+        FleetAction::Sums(args) => take::sums(&args)?,
         FleetAction::Watch(args) => watch(&args)?,
         FleetAction::Set { edit, expression } => {
             let text = expression.join(" ");

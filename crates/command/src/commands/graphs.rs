@@ -162,7 +162,7 @@ fn source(
     // Frames of several interfaces wait for each other twice as long.
     let alone = matches!(&names[..], [name] if !is_shared(name)) && !apart;
     let waits = hurry == Hurry::None && alone;
-    let tls = super::remote::files_of(&args.tls)?;
+    let tls = super::remote::parameters_of(&args.tls)?;
     let device = |names: &[String]| {
         let named = names.iter().map(|name| ("expression", Some(name.clone())));
         let mut parameters: Vec<_> = named.collect();

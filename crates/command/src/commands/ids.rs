@@ -70,6 +70,7 @@ pub fn run(mut args: IdsArgs) -> Result<(), Failure> {
     live.publish(&run.engine, &source.stats());
     let doors = if args.no_control { Doors::Closed } else { Doors::Filters };
     let mut needs = Needs::with(doors);
+    needs.connects_to = super::remote::ports_again(&args.source);
     if let Some(file) = run.out.file() {
         needs.reopens(file);
     }

@@ -81,6 +81,8 @@ pub struct Needs {
     pub rings: Option<PathBuf>,
     /// True if sockets are opened later.
     pub opens_sockets: bool,
+    /// Ports that TCP connections are made to later.
+    pub connects_to: Vec<u16>,
     /// True if memory for other processes is made.
     pub makes_memory: bool,
     /// Folders and files that are read later.
@@ -102,7 +104,8 @@ pub struct Entered {
 impl Needs {
     /// Determines the needs of a graph.
     pub fn of(plan: &Plan, doors: Doors) -> Needs {
-        let mut needs = Needs { doors, ..Needs::default() };
+        let connects_to = super::remote::ports_of(plan);
+        let mut needs = Needs { doors, connects_to, ..Needs::default() };
         for node in &plan.nodes {
             let number = |name: &str| node.settings.text(name).and_then(|text| text.parse().ok());
             needs.sends_frames |= node.class.name == "tointerface";
@@ -164,6 +167,7 @@ impl Needs {
             makes_code: self.makes_code,
             makes_memory: self.makes_memory,
             opens_sockets: self.opens_sockets,
+            connects_to: self.connects_to.clone(),
             reads: self.reads.clone(),
             ..Rules::default()
         };

@@ -245,7 +245,9 @@ fn run_frames(mut args: RulerRunArgs) -> Result<(), Failure> {
         roots,
     };
     let doors = if args.no_control { Doors::Closed } else { Doors::Filters };
-    let entered = privileges.enter(&Needs::with(doors))?;
+    let mut needs = Needs::with(doors);
+    needs.connects_to = super::remote::ports_again(&args.source);
+    let entered = privileges.enter(&needs)?;
     let _server = if args.no_control { None } else { serve(&live, entered.sockets, is_live) };
     let stop = stop_on_signals()?;
     let limit = args.count_limit.unwrap_or(u64::MAX);
@@ -412,6 +414,9 @@ impl Runner {
             if over && !std::mem::replace(&mut stopping, true) && !source.stop() {
                 return Ok(None);
             }
+            while let Some(notice) = source.take_notice() {
+                note!("fyke: {notice}");
+            }
             let (batch, look_back) = match source.next() {
                 Ok(Next::Frames(batch, look_back)) => (batch, look_back),
                 Ok(Next::Idle) => continue,
@@ -468,6 +473,7 @@ impl Runner {
             rejected: self.frames - self.passed + after,
             taken: 0,
             lost: lost.map(|(why, count)| (why.to_owned(), count)).collect(),
+            not_seen: counts::without_connection("another machine", source),
             ..Accounting::default()
         }
     }

@@ -2,8 +2,8 @@
 
 use super::{Rules, SandboxError};
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, PathBeneath, PathFd, RestrictSelfAttr, Ruleset,
-    RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope,
+    ABI, Access, AccessFs, AccessNet, BitFlags, NetPort, PathBeneath, PathFd, RestrictSelfAttr,
+    Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope,
 };
 use std::path::Path;
 
@@ -52,6 +52,9 @@ impl Files {
         }
         for path in &rules.removes {
             files = files.allow_removing(path)?;
+        }
+        for &port in &rules.connects_to {
+            files = Files(files.0.add_rule(NetPort::new(port, AccessNet::ConnectTcp))?);
         }
         Ok(files)
     }

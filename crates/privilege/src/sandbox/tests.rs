@@ -166,3 +166,31 @@ fn an_edit_may_open_sockets_but_no_packet_socket() {
         assert!(is_denied(socket(family, SocketType::RAW, None)), "{family:?}");
     }
 }
+
+/// A source on another machine connects again, to the port of its relay and nowhere else.
+#[test]
+fn a_lost_connection_may_be_made_again_to_its_port_only() {
+    use std::net::{TcpListener, TcpStream, UdpSocket};
+    if ran_in_child("a_lost_connection_may_be_made_again_to_its_port_only") {
+        return;
+    }
+    let listen = || TcpListener::bind("127.0.0.1:0").unwrap();
+    let (relay, other) = (listen(), listen());
+    let [port, elsewhere] = [&relay, &other].map(|one| one.local_addr().unwrap().port());
+    if !entered(Rules { connects_to: vec![port], ..Rules::default() }) {
+        return;
+    }
+    let connected = TcpStream::connect_timeout(
+        &([127, 0, 0, 1], port).into(),
+        std::time::Duration::from_secs(5),
+    );
+    connected.unwrap().set_nodelay(true).unwrap();
+    // Landlock restricts ports since Linux 6.7.
+    match TcpStream::connect(("127.0.0.1", elsewhere)) {
+        Err(error) => assert_eq!(error.kind(), ErrorKind::PermissionDenied),
+        Ok(_) => println!("skipped: this kernel does not restrict ports"),
+    }
+    assert!(is_denied(UdpSocket::bind("127.0.0.1:0").map(drop)));
+    assert!(is_denied(TcpListener::bind("127.0.0.1:0").map(drop)));
+    assert!(is_denied(socket(AddressFamily::UNIX, SocketType::STREAM, None)));
+}

@@ -161,6 +161,26 @@ impl Opened {
     }
 }
 
+/// Reason for which a client is not served.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    pub(super) reason: String,
+    /// True if the same greeting may be accepted later.
+    pub(super) later: bool,
+}
+
+impl Refusal {
+    fn for_now(reason: impl fmt::Display) -> Refusal {
+        Refusal { reason: reason.to_string(), later: true }
+    }
+}
+
+impl From<String> for Refusal {
+    fn from(reason: String) -> Refusal {
+        Refusal { reason, later: false }
+    }
+}
+
 /// Outcome of a turn of the loop.
 enum Turn {
     /// More may be possible at once.
@@ -190,6 +210,10 @@ fn greeting(link: &mut Link) -> Result<Request, String> {
     }
 }
 
+fn refused(reason: &str) -> Response {
+    Response::Refused { reason: reason.to_owned(), later: false }
+}
+
 fn chosen(offers: &[Offer], ring: bool, name: Option<&str>) -> Result<Offer, String> {
     let kind = if ring { "ring" } else { "service" };
     let all: Vec<&Offer> = offers.iter().filter(|offer| offer.is_ring() == ring).collect();
@@ -212,34 +236,35 @@ impl Session {
         counted: &mut Counted,
         link: &mut Link,
         name: &str,
-    ) -> Result<Session, String> {
+    ) -> Result<Session, Refusal> {
         let (offer, graph) = match greeting(link)? {
             Request::Hello { version: VERSION, name, ring, graph } => {
                 (chosen(&shared.options.offers, ring, name.as_deref())?, graph)
             }
             Request::Hello { version, .. } => {
-                return Err(format!("version {version}; this relay speaks {VERSION}"));
+                return Err(format!("version {version}; this relay speaks {VERSION}").into());
             }
-            _ => return Err("a client greets first".to_owned()),
+            _ => return Err("a client greets first".to_owned().into()),
         };
         let options = &shared.options;
         let connection = match &offer {
             Offer::Ring(..) => None,
             Offer::Service(name) => {
-                Some(Connection::open(name, options.user).map_err(|error| error.to_string())?)
+                Some(Connection::open(name, options.user).map_err(Refusal::for_now)?)
             }
         };
         let interface = connection.as_ref().map_or(offer.name(), |it| &it.hello().interface);
         let terms = Terms::of(options, name, interface)?;
-        counted.named(name, terms.readers)?;
+        counted.named(name, terms.readers).map_err(Refusal::for_now)?;
         if terms.restricts() && (offer.is_ring() || graph.is_some()) {
             let what = if offer.is_ring() { "a ring" } else { "a graph" };
             return Err(format!(
                 "the rule for {name:?} has a filter or a snap length, so {what} is refused"
-            ));
+            )
+            .into());
         }
         let opened = match connection {
-            None => Opened::ring(&offer, options.user),
+            None => Ok(Opened::ring(&offer, options.user).map_err(Refusal::for_now)?),
             Some(connection) => Opened::service(connection, &offer, graph.as_deref(), &terms),
         };
         let mut session = Session::of(name, opened?, terms)?;
@@ -328,7 +353,7 @@ impl Session {
                 Err(LinkError::Closed) => Ok(()),
                 Err(error) => {
                     let reason = error.to_string();
-                    let _gone = link.send_json(&Response::Refused { reason: reason.clone() });
+                    let _gone = link.send_json(&refused(&reason));
                     Err(reason)
                 }
             };

@@ -1,12 +1,16 @@
 //! The state that the packet loop, threads that edit and the receiving thread share.
+//!
+//! The receiving thread also makes a lost connection again. The source gets its frames only once the far side has all
+//! texts of the moment, so an edit that returned before holds for every frame after it.
 
-use crate::batch::{self, Received};
+use super::dial::{Dial, Greeted, NoLink, Waits};
+use super::state::{State, Taken};
 use crate::link::{Kind, Link, LinkError};
-use crate::message::{Counts, MAX_INTERFACES, Origin, Request, Response, Text};
-use crate::source::WINDOW;
-use fyke_capture::{FrameServer, ServerCounts};
+use crate::message::{Counts, Origin, Request, Text};
+use crate::source::EVERY_FRAME;
+use fyke_capture::{FrameServer, LinkState, ServerCounts};
 use rustix::event::{EventfdFlags, eventfd};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -17,54 +21,22 @@ use std::time::{Duration, Instant};
 pub(super) const MAX_MESSAGE: usize = 1 << 20;
 /// Time limit for an edit: a long text is compiled there.
 const EDIT_LIMIT: Duration = Duration::from_secs(15);
+/// Time for the receiving thread to notice that a connection was given up.
+const NOTICE_LIMIT: Duration = Duration::from_secs(5);
 /// Time after which a silent relay is given up; it tells its counts every second.
 const SILENT: Duration = Duration::from_secs(15);
-/// Time between two signs of life.
-const BEAT: Duration = Duration::from_secs(5);
 /// Longest wait of the receiving thread.
 const TURN: Duration = Duration::from_millis(500);
 /// Time for what is left to send at the end.
 const LAST: Duration = Duration::from_millis(200);
-
-/// Result of [`Shared::take`].
-pub(super) enum Taken {
-    /// Frames, and interfaces that are new with them.
-    Frames(Received, Vec<Origin>),
-    /// There are none at the moment.
-    Nothing,
-    /// The source has ended, with the reason if it is not the end of the capture.
-    End(Option<String>),
-}
-
-#[derive(Debug, Default)]
-struct State {
-    queue: VecDeque<(Received, Vec<Origin>)>,
-    /// Interfaces that are known, with those that wait for the next frames.
-    interfaces: usize,
-    more: Vec<Origin>,
-    /// Bytes that the relay may still send; below zero after a message that was longer.
-    granted: i64,
-    /// Bytes of frames that were taken from the queue, and not granted again.
-    freed: u64,
-    /// Frames that have arrived.
-    arrived: u64,
-    counts: Counts,
-    requests: Vec<Request>,
-    /// Number of the last edit, and answers to edits.
-    edits: u64,
-    answers: BTreeMap<u64, Option<String>>,
-    asked_end: bool,
-    /// The end, with the reason if it is not that of the capture.
-    end: Option<Option<String>>,
-    is_closing: bool,
-    beat: Option<Instant>,
-}
 
 /// The far end as this one knows it.
 #[derive(Debug)]
 pub(super) struct Shared {
     /// The connection until a thread has it.
     link: Mutex<Option<Link>>,
+    /// The way to another connection, if a lost one is made again.
+    dial: Option<Dial>,
     state: Mutex<State>,
     changed: Condvar,
     /// Wakes the thread that waits for the connection.
@@ -76,12 +48,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    pub(super) fn new(link: Link, interfaces: usize) -> io::Result<Shared> {
+    pub(super) fn new(
+        link: Link,
+        dial: Option<Dial>,
+        interfaces: Vec<Origin>,
+        restricted: bool,
+    ) -> io::Result<Shared> {
         let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
-        let state = State { interfaces, granted: WINDOW as i64, ..State::default() };
         Ok(Shared {
             link: Mutex::new(Some(link)),
-            state: Mutex::new(state),
+            dial,
+            state: Mutex::new(State::new(interfaces, restricted)),
             changed: Condvar::new(),
             wake,
         })
@@ -90,51 +67,172 @@ impl Shared {
     fn wake(&self) {
         // It is readable already if this fails.
         let _full = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+        self.changed.notify_all();
     }
 
     /// Hands the connection to a thread of its own.
     pub(super) fn run(self: &Arc<Shared>) -> io::Result<()> {
         let Some(link) = lock(&self.link).take() else { return Ok(()) };
+        lock(&self.state).reconnects = self.dial.is_some();
         let shared = Arc::clone(self);
-        let receive = move || {
-            let mut link = link;
-            while shared.step(&mut link, TURN) {}
-            link.close(LAST);
-        };
+        let receive = move || shared.receive(link);
         thread::Builder::new().name("remote".to_owned()).spawn(receive).map(drop)
     }
 
-    /// Sends what waits, and takes what has come; false at the end.
+    /// Receives until the end, from one connection after the other.
+    fn receive(&self, first: Link) {
+        let (mut link, mut waits) = (first, Waits::new());
+        loop {
+            let start = Instant::now();
+            while self.step(&mut link, TURN) {}
+            let is_lost = lock(&self.state).is_lost;
+            let Some(dial) = self.dial.as_ref().filter(|_| is_lost) else {
+                return link.close(LAST);
+            };
+            drop(link);
+            waits.lasted(start.elapsed());
+            match self.connect_again(dial, &mut waits) {
+                Some(next) => link = next,
+                None => return self.changed.notify_all(),
+            }
+        }
+    }
+
+    /// Connects until it succeeds; `None` if the source ends before.
+    fn connect_again(&self, dial: &Dial, waits: &mut Waits) -> Option<Link> {
+        while self.pauses(waits.next()) {
+            let why = match dial.connect() {
+                Ok(greeted) => match self.rejoin(greeted) {
+                    Ok(link) => return Some(link),
+                    Err(error) if error.is_loss() => continue,
+                    Err(error) => error.to_string(),
+                },
+                Err(NoLink { later: true, .. }) => continue,
+                Err(NoLink { error, .. }) => error.reason(),
+            };
+            lock(&self.state).end.get_or_insert(Some(why));
+        }
+        None
+    }
+
+    /// Waits before an attempt; false if there is none, because the source ends.
+    fn pauses(&self, wait: Duration) -> bool {
+        let until = Instant::now() + wait;
+        let mut state = lock(&self.state);
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if state.end.is_some() || state.is_closing {
+                return false;
+            }
+            if left.is_zero() {
+                return true;
+            }
+            state = match self.changed.wait_timeout(state, left) {
+                Ok((state, _)) => state,
+                Err(poisoned) => poisoned.into_inner().0,
+            };
+        }
+    }
+
+    /// Brings the texts to a new connection, which may send frames then.
+    fn rejoin(&self, greeted: Greeted) -> Result<Link, LinkError> {
+        let Greeted { mut link, filters, restricted, interfaces } = greeted;
+        lock(&self.state).begin_again(interfaces, restricted).map_err(LinkError::Wrong)?;
+        let mut there = BTreeMap::new();
+        loop {
+            let edit = {
+                let state = &mut *lock(&self.state);
+                if state.end.is_some() || state.is_closing {
+                    return Err(LinkError::Closed);
+                }
+                match state.missing(&there) {
+                    Some(edit) => edit,
+                    None => {
+                        state.back();
+                        return Ok(link);
+                    }
+                }
+            };
+            let Request::Edit { number, remove, add } = &edit else { return Ok(link) };
+            if !filters {
+                return Err(LinkError::Wrong("it evaluates no texts any more".to_owned()));
+            }
+            link.send_json(&edit)?;
+            match self.answer(&mut link, *number)? {
+                None => {
+                    there.retain(|id, _| !remove.contains(id));
+                    there.extend(add.iter().map(|text| (text.id, text.text.clone())));
+                }
+                Some(why) if add.iter().any(|text| text.id == EVERY_FRAME) => {
+                    return Err(LinkError::Wrong(format!("it refuses to send frames: {why}")));
+                }
+                Some(why) => {
+                    let first = why.lines().next().unwrap_or_default().to_owned();
+                    lock(&self.state).widened = Some(first);
+                }
+            }
+        }
+    }
+
+    /// The answer to an edit of a new connection.
+    fn answer(&self, link: &mut Link, number: u64) -> Result<Option<String>, LinkError> {
+        let start = Instant::now();
+        loop {
+            while let Some((kind, body)) = link.message()? {
+                self.take_message(kind, body)?;
+            }
+            let state = &mut *lock(&self.state);
+            if let Some(answer) = state.answers.remove(&number) {
+                return Ok(answer);
+            }
+            if state.end.is_some() || state.is_closing {
+                return Err(LinkError::Closed);
+            }
+            if start.elapsed() > EDIT_LIMIT {
+                return Err(LinkError::Silent(EDIT_LIMIT.as_secs()));
+            }
+            link.turn(Duration::from_millis(50), &[])?;
+        }
+    }
+
+    fn take_message(&self, kind: Kind, body: Vec<u8>) -> Result<(), LinkError> {
+        let state = &mut *lock(&self.state);
+        match kind {
+            Kind::Frames => state.take_frames(body),
+            Kind::Json => state.take_response(&body),
+        }
+        .map_err(LinkError::Wrong)
+    }
+
+    /// Sends what waits, and takes what has come; false at the end of the connection.
     fn step(&self, link: &mut Link, patience: Duration) -> bool {
         let outcome = self.exchange(link, patience);
         let mut state = lock(&self.state);
-        if let Err(error) = outcome {
-            state.end.get_or_insert_with(|| Some(error.to_string()));
+        match outcome {
+            Ok(()) => {}
+            Err(error) if error.is_loss() => state.cut(error.to_string(), link.silence()),
+            Err(error) => {
+                state.end.get_or_insert_with(|| Some(error.to_string()));
+            }
         }
-        let goes_on = state.end.is_none() && !state.is_closing;
+        let is_on = !state.is_over() && !state.is_closing;
         drop(state);
         self.changed.notify_all();
-        goes_on
+        is_on
     }
 
     fn exchange(&self, link: &mut Link, patience: Duration) -> Result<(), LinkError> {
-        for request in self.outgoing() {
+        let requests = lock(&self.state).outgoing();
+        for request in requests {
             link.send_json(&request)?;
         }
         link.turn(patience, &[self.wake.as_fd()])?;
         let mut count = [0_u8; 8];
         // Empty if something else ended the wait.
         let _empty = rustix::io::read(&self.wake, &mut count);
-        while let Some((kind, body)) = link.message()? {
-            let state = &mut *lock(&self.state);
-            match kind {
-                Kind::Frames => state.take_frames(body),
-                Kind::Json => state.take_response(&body),
-            }
-            .map_err(LinkError::Wrong)?;
-            if state.end.is_some() {
-                break;
-            }
+        while !lock(&self.state).is_over() {
+            let Some((kind, body)) = link.message()? else { break };
+            self.take_message(kind, body)?;
         }
         match link.silence() > SILENT {
             true => Err(LinkError::Silent(SILENT.as_secs())),
@@ -142,44 +240,25 @@ impl Shared {
         }
     }
 
-    /// The requests that are to be sent now.
-    fn outgoing(&self) -> Vec<Request> {
-        let state = &mut *lock(&self.state);
-        let mut requests = std::mem::take(&mut state.requests);
-        // In larger parts: a message for each batch would cost more than it tells.
-        if state.freed >= WINDOW / 8 {
-            requests.push(Request::Credit { bytes: state.freed });
-            state.granted += std::mem::take(&mut state.freed) as i64;
-        }
-        if requests.is_empty() && state.beat.is_none_or(|beat| beat.elapsed() > BEAT) {
-            requests.push(Request::Alive {});
-        }
-        if !requests.is_empty() {
-            state.beat = Some(Instant::now());
-        }
-        requests
-    }
-
     /// Takes frames from the queue; waits for some if there are none.
     pub(super) fn take(&self, patience: Duration) -> Taken {
         let until = Instant::now() + patience;
         let mut state = lock(&self.state);
         loop {
-            if let Some((received, more)) = state.queue.pop_front() {
-                state.freed += received.bytes() as u64;
-                let tells = state.freed >= WINDOW / 8;
+            if let Some((arrived, has_room)) = state.pop() {
                 drop(state);
-                if tells {
+                if has_room {
                     self.wake();
                 }
-                return Taken::Frames(received, more);
+                return Taken::Frames(arrived);
             }
             if state.end.is_some() {
                 // The reason is told once.
                 return Taken::End(state.end.replace(None).flatten());
             }
             let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            // The notice of a loss does not wait.
+            if left.is_zero() || !state.notices.is_empty() {
                 return Taken::Nothing;
             }
             state = match self.changed.wait_timeout(state, left) {
@@ -190,14 +269,32 @@ impl Shared {
     }
 
     pub(super) fn counts(&self) -> Counts {
-        lock(&self.state).counts
+        lock(&self.state).counts()
+    }
+
+    /// Number of losses of the connection, and milliseconds without one.
+    pub(super) fn cuts(&self) -> (u64, u64) {
+        let (cuts, unseen) = lock(&self.state).cuts();
+        (cuts, unseen.as_millis() as u64)
+    }
+
+    pub(super) fn is_restricted(&self) -> bool {
+        lock(&self.state).restricted
+    }
+
+    pub(super) fn take_notice(&self) -> Option<(LinkState, String)> {
+        lock(&self.state).notices.pop_front()
     }
 
     pub(super) fn ask_for_end(&self) {
         let state = &mut *lock(&self.state);
         if !state.asked_end {
             state.asked_end = true;
-            state.requests.push(Request::End {});
+            if state.is_lost {
+                state.end.get_or_insert(None);
+            } else {
+                state.requests.push(Request::End {});
+            }
         }
         self.wake();
     }
@@ -208,18 +305,12 @@ impl Shared {
         self.wake();
     }
 
-    /// Makes an edit, and waits until it is in force there.
+    /// Makes an edit, and waits until it is in force there; without a connection, it is with the next one.
     pub(super) fn edit(&self, removed: &[u64], added: &[(u64, &str)]) -> io::Result<()> {
-        let number = {
-            let state = &mut *lock(&self.state);
-            state.edits += 1;
-            let add = added.iter().map(|&(id, text)| Text { id, text: text.to_owned() }).collect();
-            let (number, remove) = (state.edits, removed.to_vec());
-            state.requests.push(Request::Edit { number, remove, add });
-            number
-        };
+        let add = added.iter().map(|&(id, text)| Text { id, text: text.to_owned() }).collect();
+        let number = lock(&self.state).begin_edit(removed.to_vec(), add);
         self.wake();
-        let until = Instant::now() + EDIT_LIMIT;
+        let mut until = Instant::now() + EDIT_LIMIT;
         loop {
             let mut state = lock(&self.state);
             if let Some(refused) = state.answers.remove(&number) {
@@ -232,10 +323,16 @@ impl Shared {
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                // The edit may be in force there or not.
+                // The edit may be in force there or not. With another connection, it is.
                 let why = format!("no answer to an edit within {} s", EDIT_LIMIT.as_secs());
-                state.end = Some(Some(why.clone()));
-                return Err(io::Error::new(ErrorKind::TimedOut, why));
+                state.cut(why.clone(), Duration::ZERO);
+                if state.end.is_some() {
+                    return Err(io::Error::new(ErrorKind::TimedOut, why));
+                }
+                until += NOTICE_LIMIT;
+                drop(state);
+                self.wake();
+                continue;
             }
             drop(state);
             self.wait(left.min(TURN));
@@ -253,61 +350,9 @@ impl Shared {
     }
 }
 
-impl State {
-    fn take_frames(&mut self, body: Vec<u8>) -> Result<(), String> {
-        let bytes = body.len();
-        // A message begins while there is credit, and may be longer than what is left of it.
-        if self.granted <= 0 || bytes > batch::MAX_BYTES {
-            return Err("it sends more than it was granted".to_owned());
-        }
-        self.granted -= bytes as i64;
-        let received = Received::new(body, self.interfaces)?;
-        self.arrived += received.len() as u64;
-        self.queue.push_back((received, std::mem::take(&mut self.more)));
-        Ok(())
-    }
-
-    fn take_response(&mut self, body: &[u8]) -> Result<(), String> {
-        let response = serde_json::from_slice(body).map_err(|error| error.to_string())?;
-        match response {
-            Response::Edited { number, refused } if (1..=self.edits).contains(&number) => {
-                self.answers.insert(number, refused);
-            }
-            Response::Edited { number, .. } => return Err(format!("there is no edit {number}")),
-            Response::Interfaces { more } => {
-                self.interfaces += more.len();
-                if self.interfaces > MAX_INTERFACES {
-                    return Err(format!("it has more than {MAX_INTERFACES} interfaces"));
-                }
-                self.more.extend(more);
-            }
-            Response::Counts(counts) => self.take_counts(counts)?,
-            Response::Ended { counts, reason } => {
-                self.take_counts(counts)?;
-                self.end = Some(reason.map(|reason| format!("the relay: {reason}")));
-            }
-            Response::Refused { reason } => self.end = Some(Some(format!("the relay: {reason}"))),
-            Response::Hello { .. } => return Err("it greets twice".to_owned()),
-        }
-        Ok(())
-    }
-
-    fn take_counts(&mut self, counts: Counts) -> Result<(), String> {
-        if !counts.follows(&self.counts) {
-            return Err("its counts go back".to_owned());
-        }
-        if counts.sent != self.arrived {
-            let (sent, arrived) = (counts.sent, self.arrived);
-            return Err(format!("it counts {sent} frames as sent, and {arrived} have arrived"));
-        }
-        self.counts = counts;
-        Ok(())
-    }
-}
-
 /// The far service, for the filters of this end.
 #[derive(Debug)]
-pub(super) struct Far(pub(super) Arc<Shared>, pub(super) bool);
+pub(super) struct Far(pub(super) Arc<Shared>);
 
 impl FrameServer for Far {
     fn edit(&self, removed: &[u64], added: &[(u64, &str)]) -> io::Result<()> {
@@ -333,6 +378,6 @@ impl FrameServer for Far {
     }
 
     fn is_restricted(&self) -> bool {
-        self.1
+        self.0.is_restricted()
     }
 }

@@ -4,6 +4,7 @@
 //! under exactly one set of rules, and a loop that is busy is never stopped by a translation. The id of a rule is its
 //! sid; rules of other groups than 1 have the group in the upper half.
 
+use super::super::counts::without_connection;
 use super::super::edits;
 use super::super::snort2ruler::{dialect, variables};
 use super::Failure;
@@ -198,6 +199,7 @@ impl Live {
             rejected: counters.frames - counters.judged,
             taken: 0,
             lost: lost.map(|(why, count)| (why.to_owned(), count)).collect(),
+            not_seen: without_connection("another machine", source),
             ..Accounting::default()
         };
         self.shared().accounting = accounting;

@@ -1,0 +1,242 @@
+//! `fyke fleet take` and `fyke fleet sums`: workers that share the frames of a queue, and the sums of all of them.
+
+use super::{Failure, named, options_of, trusted, wait_for};
+use crate::cli::{SumsArgs, TakeArgs};
+use crate::commands::signals::stop_on_signals;
+use crate::commands::{counts, foreign, one_line, output};
+use fyke_capture::{Interface, LookBack, Next, ReadError, Source, SourceStats};
+use fyke_control::NodeCount;
+use fyke_fleet::archive::NodeCounts;
+use fyke_fleet::exchange::{Batch, Exchange, Sums, WorkerSum};
+use fyke_fleet::taker::{Evaluate, Taker};
+use fyke_frame::LinkType;
+use fyke_graph::language::quoted;
+use fyke_graph::{GraphHandle, GraphView, Made};
+use fyke_remote::batch::Received;
+use serde_json::json;
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// The frames of a batch as a source.
+struct OfBatch {
+    interfaces: Vec<Interface>,
+    received: Received,
+    next: usize,
+}
+
+impl OfBatch {
+    fn new(batch: &Batch) -> Result<OfBatch, String> {
+        let interfaces = batch.head.interfaces.iter().map(|origin| Interface {
+            snaplen: origin.snaplen.clamp(1, fyke_capture::DEFAULT_SNAPLEN),
+            ..Interface::new(&origin.name, LinkType(origin.link))
+        });
+        let interfaces: Vec<Interface> = interfaces.collect();
+        let received = Received::new(batch.frames.clone(), interfaces.len())?;
+        match received.len() as u64 == batch.head.frames {
+            true => Ok(OfBatch { interfaces, received, next: 0 }),
+            false => Err(format!("{} frames, and {} are there", batch.head.frames, received.len())),
+        }
+    }
+}
+
+impl Source for OfBatch {
+    fn interfaces(&self) -> &[Interface] {
+        &self.interfaces
+    }
+
+    fn next(&mut self) -> Result<Next<'_>, ReadError> {
+        if self.next >= self.received.len() {
+            return Ok(Next::End);
+        }
+        let mut batch = fyke_frame::Batch::new();
+        batch.first_sequence = self.next as u64;
+        while self.next < self.received.len() && batch.push(self.received.frame(self.next)).is_ok()
+        {
+            self.next += 1;
+        }
+        Ok(Next::Frames(batch, LookBack::none(&self.interfaces)))
+    }
+
+    fn stats(&mut self) -> SourceStats {
+        let delivered = self.next as u64;
+        SourceStats { received: delivered, delivered, ..SourceStats::default() }
+    }
+}
+
+/// Runs the graph over each batch.
+struct Graph(String);
+
+impl Evaluate for Graph {
+    fn evaluate(&self, batch: &Batch) -> Result<Vec<NodeCounts>, String> {
+        let source = OfBatch::new(batch)?;
+        let given = vec![("pcapin", Made::Source(Box::new(source)))];
+        let known = crate::commands::graphs::classes();
+        let started = GraphHandle::start_with(&[&self.0], known, given);
+        let (mut engine, _handle) = started.map_err(|error| error.to_string())?;
+        engine.end_at_first_failure();
+        engine.run(&AtomicBool::new(false)).map_err(|error| error.to_string())?;
+        let view = engine.view();
+        let failed = view.nodes.iter().find_map(|node| node.failed.as_ref());
+        failed.map_or(Ok(()), |why| Err(why.to_string()))?;
+        Ok(outcome(&view))
+    }
+}
+
+/// The frames by their outcome, then the nodes.
+fn outcome(view: &GraphView) -> Vec<NodeCounts> {
+    let sum = counts::accounting(view);
+    let all = NodeCounts {
+        node: "frames".to_owned(),
+        arrived: sum.seen,
+        passed: sum.delivered,
+        rejected: sum.rejected,
+        taken: sum.taken,
+        lost: sum.lost.values().sum(),
+        ..NodeCounts::default()
+    };
+    let of = |node: NodeCount| NodeCounts {
+        node: node.node,
+        arrived: node.arrived,
+        passed: node.passed,
+        rejected: node.rejected,
+        taken: node.taken,
+        lost: node.lost,
+        counters: node
+            .counters
+            .iter()
+            .filter_map(|(name, value)| Some((name.clone(), value.as_u64()? as f64)))
+            .collect(),
+    };
+    std::iter::once(all).chain(counts::nodes(view).into_iter().map(of)).collect()
+}
+
+fn graph(args: &TakeArgs) -> Result<String, Failure> {
+    let text = args.expression.join(" ");
+    let graph = match &args.graph {
+        Some(graph) => graph.clone(),
+        None if text.trim().is_empty() => format!("{} > {{count}}(packetcount)", foreign::SOURCE),
+        None => {
+            let text = quoted(&text);
+            format!("{} > {{filter}}(filter, expression={text}, live=y)", foreign::SOURCE)
+        }
+    };
+    let known = foreign::check(&graph).map_err(Failure::Usage)?;
+    fyke_graph::plan::Plan::new(&[&graph], &known)
+        .map_err(|error| Failure::Usage(error.to_string()))?;
+    Ok(graph)
+}
+
+/// Runs `fyke fleet take`.
+pub fn run(args: &TakeArgs) -> Result<(), Failure> {
+    let (group, to) = (named("--group", &args.group.group)?, options_of(&args.group)?);
+    let queue = named("--queue", &args.queue)?;
+    let name = args.name.clone().unwrap_or_else(|| {
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        format!("{host}:{}", std::process::id())
+    });
+    let processors = || std::thread::available_parallelism().map_or(1, usize::from);
+    let at_once = args.at_once.map_or_else(processors, usize::from);
+    let taker = Taker {
+        name: name.clone(),
+        trusted: trusted(&args.group)?,
+        evaluate: Arc::new(Graph(graph(args)?)),
+        note: Box::new(|line| note!("fyke: {line}")),
+        done: tokio::sync::Mutex::default(),
+    };
+    let stop = stop_on_signals()?;
+    let sums = wait_for(async {
+        let client = format!("fyke fleet take {name}");
+        let exchange = Exchange::connect(&to, group.clone(), queue.clone(), &client).await?;
+        note!(
+            "fyke: worker {name} takes from the queue {queue} of {group}, {at_once} batches at a time; \
+             Ctrl-C ends fyke fleet take"
+        );
+        let own = taker.run(&exchange, at_once, &stop).await?;
+        note!(
+            "fyke: {} batches with {} frames taken, {} failed",
+            own.batches,
+            own.frames,
+            own.failed
+        );
+        Ok(exchange.sums().await?)
+    })?;
+    show(&sums, &queue.to_string(), args.json)
+}
+
+/// Runs `fyke fleet sums`.
+pub fn sums(args: &SumsArgs) -> Result<(), Failure> {
+    let read = &args.read;
+    let (group, to) = (named("--group", &read.group.group)?, options_of(&read.group)?);
+    let queue = named("--queue", &args.queue)?;
+    let sums = wait_for(async {
+        let exchange = Exchange::connect(&to, group, queue, "fyke fleet sums").await?;
+        Ok(exchange.sums().await?)
+    })?;
+    show(&sums, &args.queue, read.json)
+}
+
+/// Prints the sums of a queue.
+fn show(sums: &Sums, queue: &str, as_json: bool) -> Result<(), Failure> {
+    let mut out = output();
+    if as_json {
+        let told = json!({
+            "queue": queue,
+            "shipped": sums.shipped.values().collect::<Vec<_>>(),
+            "workers": sums.workers,
+            "all": sums.all,
+            "waiting": sums.waiting,
+            "closed": sums.is_closed(),
+        });
+        writeln!(out, "{told}")?;
+        return Ok(out.flush()?);
+    }
+    for account in sums.shipped.values() {
+        let lost: u64 = account.lost.values().sum();
+        let line = match account.ended {
+            true => format!(
+                "sensor {}: {} seen = {} shipped + {} rejected + {lost} lost; {} batches",
+                account.sensor,
+                account.seen,
+                account.seen.saturating_sub(account.rejected + lost),
+                account.rejected,
+                account.batches
+            ),
+            false => format!(
+                "sensor {}: {} shipped in {} batches so far",
+                account.sensor, account.shipped, account.batches
+            ),
+        };
+        writeln!(out, "{}", one_line(&line))?;
+    }
+    for (name, worker) in &sums.workers {
+        show_worker(&mut out, &format!("worker {name}"), worker)?;
+    }
+    show_worker(&mut out, "all workers", &sums.all)?;
+    let closed = if sums.is_closed() { "all shipped frames are in the sums" } else { "still open" };
+    writeln!(
+        out,
+        "{} frames shipped, {} taken, {} batches wait: {closed}",
+        sums.frames_shipped(),
+        sums.all.frames,
+        sums.waiting
+    )?;
+    Ok(out.flush()?)
+}
+
+fn show_worker(out: &mut impl Write, name: &str, sum: &WorkerSum) -> Result<(), Failure> {
+    let WorkerSum { batches, frames, failed, again, again_frames, nodes } = sum;
+    let line = format!(
+        "{name}: {batches} batches, {frames} frames; {failed} batches failed, {again} delivered again \
+         ({again_frames} frames)"
+    );
+    writeln!(out, "{}", one_line(&line))?;
+    for node in nodes {
+        let NodeCounts { node, arrived, passed, rejected, taken, lost, .. } = node;
+        let line = format!(
+            "  {node:16} {arrived} arrived = {passed} passed + {rejected} rejected + {taken} taken + {lost} lost"
+        );
+        writeln!(out, "{}", one_line(&line))?;
+    }
+    Ok(())
+}

@@ -5,100 +5,16 @@
 #![cfg(feature = "web")]
 
 mod common;
+#[path = "common/web.rs"]
+mod served;
 
-use common::{FYKE, Running, datagram, folder, inside, runtime, send, tool, veth};
+use common::{Running, datagram, folder, inside, runtime, send, tool, veth};
 use fyke_testkit::browser::Browser;
 use fyke_testkit::pcap;
 use serde_json::{Value, json};
+use served::{Web, capture, stats};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::Duration;
-
-/// Starts a capture of `v1`.
-fn capture(file: &Path) -> Running {
-    let mut command = Command::new(FYKE);
-    command.args(["dump", "-Z", "root", "-i", "v1", "--count-all", "-w", file.to_str().unwrap()]);
-    let running = Running::start(command.arg("udp port 5001").stdout(Stdio::null()));
-    running.hear("listening on");
-    running
-}
-
-/// A running `fyke web`.
-struct Web {
-    running: Running,
-    port: u16,
-    token: String,
-}
-
-impl Web {
-    fn start(words: &[&str]) -> Web {
-        tool("ip link set lo up");
-        let mut command = Command::new(FYKE);
-        let mut running = Running::start(
-            command.arg("web").args(words).stdout(Stdio::piped()).env_remove("SUDO_UID"),
-        );
-        let mut line = String::new();
-        let mut out = BufReader::new(running.child.stdout.take().unwrap());
-        out.read_line(&mut line).unwrap();
-        let address = line.trim().strip_prefix("http://127.0.0.1:").unwrap();
-        let (port, token) = address.split_once("/#").unwrap();
-        assert_eq!(token.len(), 32, "{line}");
-        Web { port: port.parse().unwrap(), token: token.to_owned(), running }
-    }
-
-    fn url(&self) -> String {
-        format!("http://127.0.0.1:{}/#{}", self.port, self.token)
-    }
-
-    fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        stream
-    }
-
-    /// Sends a request; returns the status and the body.
-    fn request(&self, head: &str, headers: &[(&str, &str)], body: &[u8]) -> (u16, String) {
-        let mut stream = self.connect();
-        let own = format!("127.0.0.1:{}", self.port);
-        let mut text = format!("{head} HTTP/1.1\r\nConnection: close\r\n");
-        if !headers.iter().any(|(name, _)| *name == "Host") {
-            text += &format!("Host: {own}\r\n");
-        }
-        headers.iter().for_each(|(name, value)| text += &format!("{name}: {value}\r\n"));
-        text += &format!("Content-Length: {}\r\n\r\n", body.len());
-        stream.write_all(text.as_bytes()).unwrap();
-        // A server that refuses the head need not take the body.
-        let _refused = stream.write_all(body);
-        let mut answer = Vec::new();
-        let _reset_after_the_answer = stream.read_to_end(&mut answer);
-        let answer = String::from_utf8_lossy(&answer).into_owned();
-        let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
-        let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
-        (status.unwrap_or(0), body.to_owned())
-    }
-
-    /// Sends a body with the token.
-    fn post(&self, path: &str, kind: &str, body: &[u8]) -> (u16, String) {
-        let secret = format!("Bearer {}", self.token);
-        let headers = [("Authorization", secret.as_str()), ("Content-Type", kind)];
-        self.request(&format!("POST {path}"), &headers, body)
-    }
-
-    fn call(&self, pid: u32, request: &Value) -> Value {
-        let secret = format!("Bearer {}", self.token);
-        let headers = [("Authorization", secret.as_str()), ("Content-Type", "application/json")];
-        let body = json!({"pid": pid, "request": request}).to_string();
-        let (status, answer) = self.request("POST /api/call", &headers, body.as_bytes());
-        assert_eq!(status, 200, "{answer}");
-        serde_json::from_str(&answer).unwrap()
-    }
-}
-
-fn stats(running: &Running) -> Value {
-    serde_json::from_str(&running.ctl(&["stats", "--json"])).unwrap()
-}
 
 /// Keeps a picture of the page, if a folder for pictures is given.
 fn keep_picture(browser: &mut Browser, name: &str) {

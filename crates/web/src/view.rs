@@ -121,6 +121,8 @@ pub fn counts(pid: u32, stats: &Stats) -> Vec<u8> {
         nodes: stats.nodes.iter().take(MAX_NODES).map(node).collect(),
         more_nodes: stats.nodes.len().saturating_sub(MAX_NODES),
         kept_at: stats.kept_at,
+        edits: stats.edits.clone(),
+        readers: stats.readers.iter().take(MAX_FILTERS).cloned().collect(),
         more_filters: stats.filters.len() - filters.len(),
         filters: filters.into_iter().map(filter).collect(),
     }))

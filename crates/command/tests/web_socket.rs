@@ -7,7 +7,7 @@ mod served;
 
 use common::{FYKE, folder, inside, send, veth};
 use fyke_testkit::browser::Browser;
-use serde_json::json;
+use serde_json::{Value, json};
 use served::{Web, capture, stats};
 use std::process::Command;
 use std::time::Duration;

@@ -380,7 +380,8 @@ fn answer(stream: &UnixStream, response: &Response, limit: Duration) -> io::Resu
     write_line(stream, &line, limit)
 }
 
-/// Locks and counts of a server, not of the process: a child after a fork, which has servers of its own, finds none taken.
+/// Locks and counts of a server, not of the process: a child after a fork, which has servers of its own, finds none
+/// taken.
 #[derive(Debug, Default)]
 struct Turns {
     /// Taken while a long answer is made.

@@ -40,7 +40,8 @@
 //! is a [`fyke_control::Request`].
 //!
 //! An added text is first tried ([`fyke_control::Request::Try`]). So only texts of filters are accepted; the text of a
-//! graph, which could open files, is refused.
+//! graph, which could open files, is refused. Only a fyke that runs texts of graphs takes one: with the sources that
+//! run there, and of classes that open nothing.
 //!
 //! Memory: a stream holds the last line of each kind, not a queue; a request has at most 256 KiB, an answer 1 MiB.
 #![forbid(unsafe_code)]

@@ -17,8 +17,9 @@
 //! | `fyke_node_frames_total` | `id`, `node`, `outcome` | nodes of the graph, at most 100 |
 //!
 //! Of the readers, the 100 that have lost most have series of their own, and of those without a loss the ones with the
-//! most unread frames; the others are one, `id="rest"`. Every sample has the label `pid`. Label values have at most 100 characters, so the number of series and the size
-//! of an answer are bounded. Source of the format: OpenMetrics 1.0, the text format.
+//! most unread frames; the others are one, `id="rest"`. Every sample has the label `pid`. Label values have at most
+//! 100 characters, so the number of series and the size of an answer are bounded. Source of the format: OpenMetrics
+//! 1.0, the text format.
 
 mod edits;
 mod exporter;

@@ -239,12 +239,13 @@ async fn accept(listener: &tokio::net::TcpListener, shared: &Arc<Shared>, stop: 
         // Else small answers wait for the acknowledgement of those before.
         let _slower = stream.set_nodelay(true);
         let seat = Seat { shared: Arc::clone(shared), number };
+        if shared.options.tls.is_some() {
+            shared.without_handshake.fetch_add(1, Ordering::Relaxed);
+        }
         let task = tokio::spawn(async move {
             let Some(tls) = &seat.shared.options.tls else { return serve(stream, &seat).await };
-            let waiting = &seat.shared.without_handshake;
-            waiting.fetch_add(1, Ordering::Relaxed);
             let Some(stream) = tls.accept(stream).await else { return };
-            waiting.fetch_sub(1, Ordering::Relaxed);
+            seat.shared.without_handshake.fetch_sub(1, Ordering::Relaxed);
             serve(stream, &seat).await;
         });
         shared.seats.add(number, task.abort_handle());

@@ -94,8 +94,10 @@ function draw() {
   const counts = state.counts;
   const of = (id) => counts?.[id];
   const frames = isLive() ? perSecond : count;
+  // Live, the running source takes the place of the file.
+  const runs = (one) => isLive() && one.feeds.length === 0 && state.live.nodes.find((node) => node.id === one.id);
   const node = (one) => ({
-    title: one.node,
+    title: runs(one) ? runs(one).text : one.node,
     line: of(one.id) ? `${frames(of(one.id).arrived)} → ${frames(of(one.id).passed)}` : one.text,
     name: `${one.node}: ${one.text}${one.id === state.chosen ? ", chosen" : ""}`,
     marked: one.id === state.chosen,

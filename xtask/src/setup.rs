@@ -24,6 +24,8 @@ pub enum Purpose {
     Kernels,
     /// `cargo xtask portable`, with a list of its own.
     Portable,
+    /// `cargo xtask package --musl`, with a list of its own.
+    Musl,
 }
 
 impl Purpose {
@@ -31,6 +33,7 @@ impl Purpose {
         match self {
             Purpose::Kernels => KERNELS,
             Purpose::Portable => PORTABLE,
+            Purpose::Musl => MUSL,
             Purpose::Demo | Purpose::Test | Purpose::Ci | Purpose::All => NEEDS,
         }
     }
@@ -205,7 +208,7 @@ const CRATES: &[Crate] = &[
 
 /// As [`prepare`], for crates.
 fn prepare_crates(purpose: Purpose) -> Result<(), String> {
-    if matches!(purpose, Purpose::Kernels | Purpose::Portable) {
+    if matches!(purpose, Purpose::Kernels | Purpose::Portable | Purpose::Musl) {
         return Ok(());
     }
     let mut required = Vec::new();
@@ -290,6 +293,26 @@ const PORTABLE: &[Need] = &[
         wanted_from: Purpose::Portable,
         required_from: Purpose::Portable,
         without: "nothing that is built can be run",
+    },
+];
+
+/// Programs that build the static command. Its Rust target is installed by rustup.
+const MUSL: &[Need] = &[
+    Need {
+        name: "C compiler for musl (musl-gcc)",
+        sign: Sign::Program(&["musl-gcc"]),
+        packages: ["musl-tools", "musl-gcc", "musl"],
+        wanted_from: Purpose::Musl,
+        required_from: Purpose::Musl,
+        without: "the C parts of crates are not built for musl",
+    },
+    Need {
+        name: "tools for programs (strip, readelf)",
+        sign: Sign::Program(&["readelf"]),
+        packages: ["binutils", "binutils", "binutils"],
+        wanted_from: Purpose::Musl,
+        required_from: Purpose::Musl,
+        without: "it is not checked that the command is static",
     },
 ];
 
@@ -490,6 +513,19 @@ mod tests {
         let plan = Plan::make(NEEDS, Purpose::All, |_| true);
         assert_eq!(plan.report(Some(Packager::Apt)), "");
         assert_eq!(plan.required().count(), 0);
+    }
+
+    #[test]
+    fn the_static_command_needs_the_compiler_of_musl() {
+        let there = with_only(&["cc", "readelf"]);
+        let plan = Plan::make(MUSL, Purpose::Musl, &there);
+        assert_eq!(plan.required().count(), 1);
+        assert_eq!(plan.packages(Packager::Apt), ["musl-tools"]);
+        assert!(plan.report(Some(Packager::Dnf)).contains("sudo dnf install musl-gcc\n"));
+        let there = with_only(&["musl-gcc", "readelf"]);
+        assert_eq!(Plan::make(MUSL, Purpose::Musl, there).report(None), "");
+        // The other lists do not have it.
+        assert!(NEEDS.iter().all(|need| need.wanted_from <= Purpose::All));
     }
 
     #[test]

@@ -171,6 +171,7 @@ fn the_counts_of_every_command_fit_the_schema() {
     running.ctl(&["add", "--name", "voip", "--for", "5m", "udp port 5060"]);
     watched(&running);
     let value = counts(&running);
+    assert_eq!((&value["edits"]["edits"], &value["edits"]["refused"]), (&1.into(), &0.into()));
     assert_eq!(value["accounting"]["interfaces"].as_array().unwrap().len(), 2);
     assert_eq!(value["filters"][1]["label"]["name"], "voip");
     let node =
@@ -192,6 +193,17 @@ fn the_counts_of_every_command_fit_the_schema() {
     let running = start(&["demux", "-Z", "root", "-i", "v1", &file]);
     assert!(counts(&running)["kept_at"].is_u64());
     ended(running);
+    let mut command = Command::new(FYKE);
+    let service = Running::start(command.args(["serve", "-Z", "root", "-i", "v1"]));
+    service.hear("serving v1");
+    let mut command = Command::new(FYKE);
+    command.args(["dump", "-i", "serve:v1", "-w", "/dev/null", "udp"]);
+    let reader = Running::start(command.stdout(Stdio::null()));
+    reader.hear("listening on serve:v1");
+    let value = counts(&service);
+    assert_eq!(value["readers"][0]["pid"], reader.child.id(), "{value}");
+    ended(reader);
+    ended(service);
 }
 
 #[test]

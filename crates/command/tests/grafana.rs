@@ -52,6 +52,12 @@ fn every_metric_of_the_board_is_in_a_scrape() {
     command.args(["dump", "-Z", "root", "-i", "v1", "-i", "v0", "--count-all", "-w"]);
     let mut capture = Running::start(command.arg(&file).arg("udp port 5001").stdout(Stdio::null()));
     capture.hear("listening on");
+    let mut service = Running::start(Command::new(FYKE).args(["serve", "-Z", "root", "-i", "v1"]));
+    service.hear("serving v1");
+    let mut reader = Command::new(FYKE);
+    reader.args(["dump", "-i", "serve:v1", "-w", "/dev/null", "udp port 5002"]);
+    let mut reader = Running::start(reader.stdout(Stdio::null()));
+    reader.hear("listening on serve:v1");
     capture.ctl(&["pause"]);
     send(50, 100);
     std::thread::sleep(Duration::from_millis(300));
@@ -84,8 +90,10 @@ fn every_metric_of_the_board_is_in_a_scrape() {
         let label = label.split("}}").next().unwrap();
         assert!(scrape.contains(&format!("{label}=\"")), "no metric has the label {label}");
     }
-    capture.signal("INT");
-    assert!(capture.end().success());
+    for one in [&mut capture, &mut reader, &mut service] {
+        one.signal("INT");
+        assert!(one.end().success());
+    }
 }
 
 /// Time of a scrape over HTTP.

@@ -38,6 +38,20 @@ fn counts_and_errors_are_objects() {
     assert!(all[0].contains("tcp prot 80\n") && all[0].contains('^'), "{all:?}");
 }
 
+#[cfg(feature = "web")]
+#[test]
+fn servers_write_objects_too() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    for command in ["web", "metrics"] {
+        let (code, all) = messages(&[command, "--log", "json", "--listen", &address]);
+        assert_eq!((code, all.len()), (Some(1), 1), "{all:?}");
+        assert!(all[0].contains(&format!("cannot listen on {address}")), "{all:?}");
+    }
+    let (code, all) = messages(&["--log", "json", "web", "--listen", "0.0.0.0:0"]);
+    assert_eq!((code, all.len()), (Some(2), 1), "{all:?}");
+}
+
 #[test]
 fn a_form_that_does_not_exist_is_refused() {
     let refused = Command::new(FYKE).args(["dump", "-r", FILE, "--log", "xml"]).output().unwrap();

@@ -53,6 +53,10 @@ fn a_scrape_has_the_numbers_of_the_statistics() {
     let mut capture = Running::start(command.arg("udp port 5001").stdout(Stdio::null()));
     capture.hear("listening on");
     capture.ctl(&["add", "--name", "voip\"1\"", "udp port 5002"]);
+    let mut refused = Command::new(FYKE);
+    refused.args(["ctl", "--pid", &capture.child.id().to_string(), "add", "udp dst prot 9"]);
+    let refused = refused.env("FYKE_RUNTIME_DIR", common::runtime()).output().unwrap();
+    assert!(!refused.status.success());
     let mut exporter = Running::start(
         Command::new(FYKE).args(["metrics", "--listen", "127.0.0.1:0"]).stdout(Stdio::null()),
     );
@@ -90,6 +94,16 @@ fn a_scrape_has_the_numbers_of_the_statistics() {
     );
     assert_eq!(Some(value(&name)), second["accepted"].as_u64());
 
+    // One edit and one refused request: in all classes of the time that are long enough.
+    assert_eq!(value(&format!("fyke_edit_seconds_count{{pid=\"{pid}\"}}")), 1);
+    assert_eq!(value(&format!("fyke_edits_refused_total{{pid=\"{pid}\"}}")), 1);
+    let longest = stats["edits"]["max_ns"].as_u64().unwrap();
+    assert_eq!((&stats["edits"]["edits"], &stats["edits"]["sum_ns"]), (&1.into(), &longest.into()));
+    for (bound, ns) in [("0.00005", 50_000), ("0.025", 25_000_000), ("+Inf", u64::MAX)] {
+        let name = format!("fyke_edit_seconds_bucket{{pid=\"{pid}\",le=\"{bound}\"}}");
+        assert_eq!(value(&name), u64::from(longest <= ns), "{name}: {longest} ns");
+    }
+
     // Other sites, other paths and other methods get nothing; many at once are all answered.
     for (request, status) in [
         ("GET /metrics HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n", "421"),
@@ -113,6 +127,71 @@ fn a_scrape_has_the_numbers_of_the_statistics() {
     assert_eq!(exporter.end().code(), Some(0), "{}", exporter.said());
     capture.signal("INT");
     assert!(capture.end().success());
+}
+
+#[test]
+fn readers_of_a_service_have_their_frames_and_their_lag() {
+    if !inside("readers_of_a_service_have_their_frames_and_their_lag") {
+        return;
+    }
+    veth();
+    let mut service = Running::start(Command::new(FYKE).args(["serve", "-Z", "root", "-i", "v1"]));
+    service.hear("serving v1");
+    let reader = |text: &str| {
+        let mut command = Command::new(FYKE);
+        command.args(["dump", "-i", "serve:v1", "-w", "/dev/null", text]);
+        let reader = Running::start(command.stdout(Stdio::null()));
+        reader.hear("listening on serve:v1");
+        reader
+    };
+    let (mut fast, mut stopped) = (reader("udp port 5001"), reader("udp"));
+    stopped.signal("STOP");
+    send(1_000, 100);
+    fast.settle(1_000);
+    service.settle(1_000);
+    let once = || {
+        let mut once = Command::new(FYKE);
+        once.args(["metrics", "--once"]).env("FYKE_RUNTIME_DIR", common::runtime());
+        samples_of(&once.output().unwrap().stdout)
+    };
+    let stats: serde_json::Value =
+        serde_json::from_str(&service.ctl(&["stats", "--json"])).unwrap();
+    let readers = stats["readers"].as_array().unwrap();
+    assert_eq!(readers.len(), 2, "{stats}");
+    let of = |running: &Running| {
+        let pid = running.child.id();
+        readers.iter().find(|one| one["pid"] == pid).unwrap_or_else(|| panic!("{pid}: {stats}"))
+    };
+    let samples = once();
+    let service_pid = service.child.id();
+    for (running, accepted, unread) in [(&fast, 500, 0), (&stopped, 1_000, 1_000)] {
+        let one = of(running);
+        assert_eq!((&one["accepted"], &one["lost"]), (&accepted.into(), &0.into()), "{one}");
+        let labels = format!(
+            "pid=\"{service_pid}\",id=\"{}\",capture=\"v1\",user=\"{}\",program={}",
+            one["id"], one["user"], one["program"]
+        );
+        let frames = |outcome: &str| {
+            let name = format!("fyke_reader_frames_total{{{labels},outcome=\"{outcome}\"}}");
+            *samples.get(&name).unwrap_or_else(|| panic!("{name}: {samples:?}"))
+        };
+        assert_eq!(
+            [frames("accepted"), frames("rejected"), frames("lost")],
+            [accepted, 1_000 - accepted, 0]
+        );
+        assert_eq!(one["unread"], unread, "{one}");
+        assert_eq!(samples[&format!("fyke_reader_unread_frames{{{labels}}}")], unread);
+    }
+    assert!(
+        !samples.keys().any(|name| name.contains("filter=\"udp")
+            && name.contains(&format!("pid=\"{service_pid}\""))),
+        "{samples:?}"
+    );
+    stopped.signal("CONT");
+    for running in [&mut fast, &mut stopped, &mut service] {
+        running.signal("INT");
+        assert!(running.end().success());
+    }
 }
 
 fn samples_of(text: &[u8]) -> BTreeMap<String, u64> {

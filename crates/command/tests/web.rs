@@ -5,100 +5,19 @@
 #![cfg(feature = "web")]
 
 mod common;
+#[path = "common/web.rs"]
+mod served;
 
 use common::{FYKE, Running, datagram, folder, inside, runtime, send, tool, veth};
 use fyke_testkit::browser::Browser;
 use fyke_testkit::pcap;
 use serde_json::{Value, json};
+use served::{Web, capture, stats};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-
-/// Starts a capture of `v1`.
-fn capture(file: &Path) -> Running {
-    let mut command = Command::new(FYKE);
-    command.args(["dump", "-Z", "root", "-i", "v1", "--count-all", "-w", file.to_str().unwrap()]);
-    let running = Running::start(command.arg("udp port 5001").stdout(Stdio::null()));
-    running.hear("listening on");
-    running
-}
-
-/// A running `fyke web`.
-struct Web {
-    running: Running,
-    port: u16,
-    token: String,
-}
-
-impl Web {
-    fn start(words: &[&str]) -> Web {
-        tool("ip link set lo up");
-        let mut command = Command::new(FYKE);
-        let mut running = Running::start(
-            command.arg("web").args(words).stdout(Stdio::piped()).env_remove("SUDO_UID"),
-        );
-        let mut line = String::new();
-        let mut out = BufReader::new(running.child.stdout.take().unwrap());
-        out.read_line(&mut line).unwrap();
-        let address = line.trim().strip_prefix("http://127.0.0.1:").unwrap();
-        let (port, token) = address.split_once("/#").unwrap();
-        assert_eq!(token.len(), 32, "{line}");
-        Web { port: port.parse().unwrap(), token: token.to_owned(), running }
-    }
-
-    fn url(&self) -> String {
-        format!("http://127.0.0.1:{}/#{}", self.port, self.token)
-    }
-
-    fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        stream
-    }
-
-    /// Sends a request; returns the status and the body.
-    fn request(&self, head: &str, headers: &[(&str, &str)], body: &[u8]) -> (u16, String) {
-        let mut stream = self.connect();
-        let own = format!("127.0.0.1:{}", self.port);
-        let mut text = format!("{head} HTTP/1.1\r\nConnection: close\r\n");
-        if !headers.iter().any(|(name, _)| *name == "Host") {
-            text += &format!("Host: {own}\r\n");
-        }
-        headers.iter().for_each(|(name, value)| text += &format!("{name}: {value}\r\n"));
-        text += &format!("Content-Length: {}\r\n\r\n", body.len());
-        stream.write_all(text.as_bytes()).unwrap();
-        // A server that refuses the head need not take the body.
-        let _refused = stream.write_all(body);
-        let mut answer = Vec::new();
-        let _reset_after_the_answer = stream.read_to_end(&mut answer);
-        let answer = String::from_utf8_lossy(&answer).into_owned();
-        let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
-        let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
-        (status.unwrap_or(0), body.to_owned())
-    }
-
-    /// Sends a body with the token.
-    fn post(&self, path: &str, kind: &str, body: &[u8]) -> (u16, String) {
-        let secret = format!("Bearer {}", self.token);
-        let headers = [("Authorization", secret.as_str()), ("Content-Type", kind)];
-        self.request(&format!("POST {path}"), &headers, body)
-    }
-
-    fn call(&self, pid: u32, request: &Value) -> Value {
-        let secret = format!("Bearer {}", self.token);
-        let headers = [("Authorization", secret.as_str()), ("Content-Type", "application/json")];
-        let body = json!({"pid": pid, "request": request}).to_string();
-        let (status, answer) = self.request("POST /api/call", &headers, body.as_bytes());
-        assert_eq!(status, 200, "{answer}");
-        serde_json::from_str(&answer).unwrap()
-    }
-}
-
-fn stats(running: &Running) -> Value {
-    serde_json::from_str(&running.ctl(&["stats", "--json"])).unwrap()
-}
 
 /// Keeps a picture of the page, if a folder for pictures is given.
 fn keep_picture(browser: &mut Browser, name: &str) {
@@ -345,6 +264,103 @@ fn a_dropped_file_is_filtered_and_a_drawn_graph_runs_on_it() {
     web.running.signal("INT");
     assert!(web.running.end().success());
     assert!(!web.running.said().contains("panicked"), "{}", web.running.said());
+}
+
+#[test]
+fn a_drawn_graph_runs_live_with_rates_on_its_edges() {
+    if !inside("a_drawn_graph_runs_live_with_rates_on_its_edges") {
+        return;
+    }
+    let (_folder, path) = folder();
+    veth();
+    let mut command = Command::new(FYKE);
+    command.args(["run", "-Z", "root", "{in}(device, v1) > (packetcount)"]);
+    let mut running = Running::start(command.stdout(Stdio::null()));
+    running.hear("edit: fyke ctl");
+    let web = Web::start(&[]);
+    only_graphs_that_open_nothing(&web, &running);
+    if let Some(mut browser) = Browser::start(&path("profile")) {
+        browser.look(1280, 900, false);
+        browser.open(&web.url());
+        drawn_live(&mut browser, &running);
+    }
+    running.signal("INT");
+    assert!(running.end().success());
+    web.end();
+}
+
+/// A page adds a graph with the source that runs; others would open something.
+fn only_graphs_that_open_nothing(web: &Web, running: &Running) {
+    let pid = running.child.id();
+    for (text, why) in [
+        ("(device, v1) > (tofile, /tmp/x)", "opens more than memory"),
+        ("(device, lo) > (packetcount)", "one that runs: (device, expression=v1)"),
+        ("(pcapin, /etc/passwd) > (packetcount)", "one that runs"),
+        ("(device, v1) > {packets}()", "a node of another text"),
+        ("udp", "^"),
+    ] {
+        let changes = json!([{"change": "add", "text": text}]);
+        for request in [
+            json!({"request": "add", "text": text}),
+            json!({"request": "edit", "changes": changes}),
+        ] {
+            let answer = web.call(pid, &request);
+            let message = answer["message"].as_str().unwrap_or_default();
+            assert!(message.contains(why), "{text}: {answer}");
+        }
+    }
+    assert_eq!(stats(running)["filters"].as_array().unwrap().len(), 1);
+}
+
+/// Draws a graph, runs it in the shown fyke while frames arrive, and stops it.
+fn drawn_live(browser: &mut Browser, running: &Running) {
+    browser.wait_for("document.body.dataset.state === 'runs'");
+    browser.wait_for("document.querySelectorAll('#drawing .node').length === 2");
+    browser
+        .value("document.querySelector('#drawing .node').dispatchEvent(new MouseEvent('click'))");
+    type_into(browser, "parameters", "udp port 5001");
+    browser.value("document.getElementById('append').click()");
+    browser.wait_for("document.querySelectorAll('#drawing .node').length === 3");
+    browser.wait_for("!document.getElementById('live').disabled");
+    browser.value("document.getElementById('live').click()");
+    let answer = "document.getElementById('drawn').textContent";
+    browser.wait_for(&format!("{answer}.startsWith('it runs as graph 2 of process ')"));
+    let graphs = stats(running)["filters"].clone();
+    let text = "(device, expression=v1) > [(packetcount) | (bpf, expression=\"udp port 5001\")]";
+    assert_eq!(graphs[1]["text"], text, "{graphs}");
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // At most two minutes.
+            for _ in 0..2_400 {
+                send(10, 20);
+                std::thread::sleep(Duration::from_millis(50));
+                if stop.load(Ordering::Relaxed) {
+                    return;
+                }
+            }
+        });
+        let edges = "[...document.querySelectorAll('#drawing .edge .label')]";
+        let shown = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            browser.wait_for(&format!(
+                "{edges}.length === 2 && {edges}.every(one => /^[1-9][0-9,]*[/]s$/.test(one.textContent))"
+            ));
+            keep_picture(browser, "live.png");
+        }));
+        stop.store(true, Ordering::Relaxed);
+        shown.unwrap_or_else(|reason| std::panic::resume_unwind(reason));
+    });
+    // Another text while the first runs replaces it, as one edit.
+    type_into(browser, "parameters", "udp port 5002");
+    browser.value("document.getElementById('append').click()");
+    browser.wait_for("document.querySelectorAll('#drawing .node').length === 4");
+    browser.wait_for("!document.getElementById('live').disabled");
+    browser.value("document.getElementById('live').click()");
+    browser.wait_for(&format!("{answer}.startsWith('it runs as graph 3 of process ')"));
+    assert_eq!(stats(running)["filters"].as_array().unwrap().len(), 2);
+    browser.value("document.getElementById('live-stop').click()");
+    browser.wait_for(&format!("{answer}.startsWith('graph 3 is removed')"));
+    assert_eq!(stats(running)["filters"].as_array().unwrap().len(), 1);
 }
 
 #[test]

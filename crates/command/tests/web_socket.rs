@@ -2,172 +2,15 @@
 #![cfg(feature = "web")]
 
 mod common;
+#[path = "common/web.rs"]
+mod served;
 
-use common::{FYKE, Running, folder, inside, send, tool, veth};
+use common::{FYKE, folder, inside, send, veth};
 use fyke_testkit::browser::Browser;
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::path::Path;
-use std::process::{Command, Stdio};
+use served::{Web, capture, stats};
+use std::process::Command;
 use std::time::Duration;
-
-/// Starts a capture of `v1`.
-fn capture(file: &Path) -> Running {
-    let mut command = Command::new(FYKE);
-    command.args(["dump", "-Z", "root", "-i", "v1", "--count-all", "-w", file.to_str().unwrap()]);
-    let running = Running::start(command.arg("udp port 5001").stdout(Stdio::null()));
-    running.hear("listening on");
-    running
-}
-
-/// A running `fyke web`.
-struct Web {
-    running: Running,
-    port: u16,
-    token: String,
-}
-
-impl Web {
-    fn start() -> Web {
-        tool("ip link set lo up");
-        let mut command = Command::new(FYKE);
-        command.arg("web").stdout(Stdio::piped()).env_remove("SUDO_UID");
-        let mut running = Running::start(&mut command);
-        let mut line = String::new();
-        let mut out = BufReader::new(running.child.stdout.take().unwrap());
-        out.read_line(&mut line).unwrap();
-        let address = line.trim().strip_prefix("http://127.0.0.1:").unwrap();
-        let (port, token) = address.split_once("/#").unwrap();
-        Web { port: port.parse().unwrap(), token: token.to_owned(), running }
-    }
-
-    /// Ends it; returns what it printed.
-    fn end(mut self) -> String {
-        self.running.signal("INT");
-        assert!(self.running.end().success());
-        let said = self.running.said();
-        assert!(!said.contains("panicked"), "{said}");
-        said
-    }
-
-    /// Opens a socket with more headers; the status if it is refused.
-    fn open(&self, headers: &[(&str, &str)]) -> Result<Socket, u16> {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        let mut text = "GET /api/socket HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
-                        Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
-            .to_owned();
-        if !headers.iter().any(|(name, _)| *name == "Host") {
-            text += &format!("Host: 127.0.0.1:{}\r\n", self.port);
-        }
-        headers.iter().for_each(|(name, value)| text += &format!("{name}: {value}\r\n"));
-        let _closed = stream.write_all((text + "\r\n").as_bytes());
-        let mut reader = BufReader::new(stream);
-        let mut head = String::new();
-        while !head.ends_with("\r\n\r\n") && reader.read_line(&mut head).is_ok_and(|read| read > 0)
-        {
-        }
-        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
-        if status != 101 {
-            return Err(status);
-        }
-        assert!(head.contains("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="), "{head}");
-        Ok(Socket { reader, last_id: 0 })
-    }
-
-    fn open_with_token(&self) -> Result<Socket, u16> {
-        self.open(&[("Authorization", &format!("Bearer {}", self.token))])
-    }
-}
-
-/// A client's end of a socket.
-struct Socket {
-    reader: BufReader<TcpStream>,
-    last_id: u64,
-}
-
-impl Socket {
-    /// Sends a frame.
-    fn send_frame(&mut self, first: u8, content: &[u8]) -> std::io::Result<()> {
-        self.send_part(first, content.len(), content)
-    }
-
-    /// Sends a frame of this length, or its beginning, with a mask that changes nothing.
-    fn send_part(&mut self, first: u8, length: usize, content: &[u8]) -> std::io::Result<()> {
-        let mut frame = vec![first];
-        match u8::try_from(length) {
-            Ok(short @ ..=125) => frame.push(0x80 | short),
-            _ => {
-                frame.push(0x80 | 127);
-                frame.extend((length as u64).to_be_bytes());
-            }
-        }
-        frame.extend([0; 4]);
-        frame.extend(content);
-        self.reader.get_mut().write_all(&frame)
-    }
-
-    /// The next frame: its first byte and its content; `None` if the connection is closed.
-    fn frame(&mut self) -> Option<(u8, Vec<u8>)> {
-        let mut bytes = |count: usize| {
-            let mut bytes = vec![0; count];
-            self.reader.read_exact(&mut bytes).ok().map(|()| bytes)
-        };
-        let head = bytes(2)?;
-        let wide = match head[1] {
-            126 => bytes(2)?,
-            127 => bytes(8)?,
-            short => vec![short],
-        };
-        let length = wide.iter().fold(0, |sum, byte| (sum << 8) | usize::from(*byte));
-        Some((head[0], bytes(length)?))
-    }
-
-    /// The next message that fits.
-    fn next(&mut self, fits: impl Fn(&Value) -> bool) -> Value {
-        for _ in 0..2_000 {
-            let (first, content) = self.frame().expect("the socket is open");
-            if first == 0x81 {
-                let message: Value = serde_json::from_slice(&content).unwrap();
-                if fits(&message) {
-                    return message;
-                }
-            }
-        }
-        panic!("no such message");
-    }
-
-    /// Sends a message; returns its answer.
-    fn ask(&mut self, mut message: Value) -> Value {
-        self.last_id += 1;
-        let id = self.last_id;
-        message["id"] = json!(id);
-        self.send_frame(0x81, message.to_string().as_bytes()).unwrap();
-        self.next(|answer| answer["id"] == id)
-    }
-
-    /// Asks a running fyke.
-    fn call(&mut self, pid: u32, request: Value) -> Value {
-        let mut answer = self.ask(json!({"pid": pid, "request": request}));
-        assert!(answer["error"].is_null(), "{answer}");
-        answer["answer"].take()
-    }
-
-    /// The status with which the other side closes.
-    fn close_status(&mut self) -> Option<u16> {
-        loop {
-            let (first, content) = self.frame()?;
-            if first == 0x88 {
-                return Some(u16::from_be_bytes([content[0], content[1]]));
-            }
-        }
-    }
-}
-
-fn stats(running: &Running) -> Value {
-    serde_json::from_str(&running.ctl(&["stats", "--json"])).unwrap()
-}
 
 #[test]
 fn a_program_follows_and_edits_over_one_socket() {
@@ -178,7 +21,7 @@ fn a_program_follows_and_edits_over_one_socket() {
     let (_folder, path) = folder();
     let mut running = capture(&path("out.pcapng"));
     let pid = running.child.id();
-    let web = Web::start();
+    let web = Web::start(&[]);
     let mut socket = web.open_with_token().ok().unwrap();
     let subscribed = socket.ask(json!({"subscribe": [pid]}));
     assert_eq!(subscribed["answer"]["subscribed"], json!([pid]));
@@ -247,8 +90,8 @@ fn a_script_in_a_browser_uses_it() {
     let Some(mut browser) = Browser::start(&path("profile")) else { return };
     veth();
     let mut running = capture(&path("out.pcapng"));
-    let web = Web::start();
-    browser.open(&format!("http://127.0.0.1:{}/#{}", web.port, web.token));
+    let web = Web::start(&[]);
+    browser.open(&web.url());
     browser.wait_for("document.body.dataset.state === 'runs'");
     let pid = running.child.id();
     browser.value(&format!(
@@ -279,7 +122,7 @@ fn hostile_sockets_get_nothing_and_the_capture_notices_nothing() {
     let (_folder, path) = folder();
     let mut running = capture(&path("out.pcapng"));
     let pid = running.child.id();
-    let web = Web::start();
+    let web = Web::start(&[]);
     let secret = format!("Bearer {}", web.token);
     let own = ("Authorization", secret.as_str());
     for (header, status) in [
@@ -347,7 +190,6 @@ fn slow(web: &Web) {
         }
         std::thread::sleep(Duration::from_millis(50));
     };
-    slow.reader.get_ref().set_write_timeout(Some(Duration::from_secs(120))).unwrap();
     let explain = json!({"id": 1, "explain": "udp port 53 or tcp port 80"}).to_string();
     let failed = (0..10_000_000).find_map(|_| slow.send_frame(0x81, explain.as_bytes()).err());
     let kind = failed.expect("the socket is closed").kind();

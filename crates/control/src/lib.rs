@@ -30,6 +30,7 @@
 #![forbid(unsafe_code)]
 
 pub mod client;
+mod edit_meter;
 pub mod instances;
 pub mod message;
 pub mod runtime_dir;
@@ -40,11 +41,12 @@ mod wire;
 pub use client::{CallError, Client, ConnectError};
 pub use instances::{Instance, list, list_in};
 pub use message::{
-    Accounting, Change, Description, EditAuthor, EntryKind, FIRST_EXPECTATION, FileId, FilterCount,
-    FilterPasses, Frames, InterfaceAccounting, KeptFrame, Label, LogEntry, LoggedChange,
-    MAX_CHANGES, MAX_EXPLAINED, MAX_PROGRAM_CHARS, MAX_TRIED, NOT_COUNTED, NodeCount, NodeFeed,
-    OwnFilter, OwnedRules, PassCall, PassCount, Past, Reason, Rejected, RejectedFrame, Request,
-    Response, SaveFormat, ShownFrame, Stats, Tried, Verdict,
+    Accounting, Change, Description, EditAuthor, EditTimes, EditsWithin, EntryKind,
+    FIRST_EXPECTATION, FileId, FilterCount, FilterPasses, Frames, InterfaceAccounting, KeptFrame,
+    Label, LogEntry, LoggedChange, MAX_CHANGES, MAX_EXPLAINED, MAX_PROGRAM_CHARS, MAX_TRIED,
+    NOT_COUNTED, NodeCount, NodeFeed, OwnFilter, OwnedRules, PassCall, PassCount, Past,
+    ReaderCount, Reason, Rejected, RejectedFrame, Request, Response, SaveFormat, ShownFrame, Stats,
+    Tried, Verdict,
 };
 pub use runtime_dir::{RuntimeDir, RuntimeDirError};
 pub use server::{Controlled, Listening, MAX_CLIENTS, MAX_REQUEST_BYTES, Peer, Server, StartError};

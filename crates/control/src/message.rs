@@ -17,11 +17,13 @@
 
 mod passes;
 mod past;
+mod times;
 
 pub use passes::PassCall;
 pub use past::{
     Frames, KeptFrame, Past, Reason, Rejected, RejectedFrame, ShownFrame, Tried, Verdict,
 };
+pub use times::{EditTimes, EditsWithin, ReaderCount};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Number;
@@ -526,6 +528,12 @@ pub struct Stats {
     /// Id of the node that keeps the frames which arrive at it, for [`Request::Frames`]; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept_at: Option<u64>,
+    /// Edits by clients and their times; the server of the control socket adds them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edits: Option<EditTimes>,
+    /// The readers of a service.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub readers: Vec<ReaderCount>,
 }
 
 /// Kind of an entry in the list of filters. Only filters and graphs have an id for `Delete`; others

@@ -6,6 +6,7 @@
 //! the processor to the packet loop.
 
 use crate::client::Client;
+use crate::edit_meter::{EditMeter, is_edit};
 use crate::instances::sweep;
 use crate::message::{
     Description, MAX_CHANGES, MAX_EXPLAINED, MAX_PROGRAM_CHARS, MAX_TRIED, Request, Response,
@@ -379,13 +380,16 @@ fn answer(stream: &UnixStream, response: &Response, limit: Duration) -> io::Resu
     write_line(stream, &line, limit)
 }
 
-/// Locks of a server, not of the process: a child after a fork, which has servers of its own, finds none taken.
+/// Locks and counts of a server, not of the process: a child after a fork, which has servers of its own, finds none
+/// taken.
 #[derive(Debug, Default)]
 struct Turns {
     /// Taken while a long answer is made.
     answers: Mutex<()>,
     /// Taken while frames are saved, which takes longer.
     saves: Mutex<()>,
+    /// The times of edits, of all clients.
+    meter: EditMeter,
 }
 
 /// Makes a long answer on its own thread, at a tenth of the weight of a packet loop. A thread
@@ -505,8 +509,15 @@ impl ClientThread {
     /// Carries a request out and answers it. A long answer is made at low priority, one at a time.
     fn answer_to(&self, request: Request) -> io::Result<()> {
         let is_long = self.controlled.is_long(&request);
+        let is_edit = is_edit(&request);
         let made = || {
-            let response = self.controlled.handle_from(request, &self.peer);
+            let mut response = self.controlled.handle_from(request, &self.peer);
+            if is_edit {
+                self.turns.meter.count(&response);
+            }
+            if let Response::Stats(stats) = &mut response {
+                stats.edits = Some(self.turns.meter.times());
+            }
             serde_json::to_vec(&response).map_err(io::Error::other)
         };
         let line = if is_long { at_low_priority(&self.turns.answers, made)? } else { made()? };
@@ -517,7 +528,11 @@ impl ClientThread {
         let file = File::from(file);
         let line = at_low_priority(&self.turns.saves, || {
             let response = match request {
-                Request::Load => self.controlled.load(file, &self.peer),
+                Request::Load => {
+                    let loaded = self.controlled.load(file, &self.peer);
+                    self.turns.meter.count(&loaded);
+                    loaded
+                }
                 request => self.controlled.save(request, file, &self.peer),
             };
             serde_json::to_vec(&response).map_err(io::Error::other)

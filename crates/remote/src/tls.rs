@@ -1,4 +1,4 @@
-//! TLS 1.3 with certificates at both ends, and the name in a certificate.
+//! TLS 1.3: certificates at both ends of a relay, the server's of a page, and the name in a certificate.
 //!
 //! A client accepts a relay with a certificate of the given authority that has the host of the address. A relay
 //! accepts clients with a certificate of its authority for clients; the common name of the subject is their name
@@ -40,10 +40,13 @@ pub enum TlsError {
         why: String,
     },
     /// They do not fit together.
-    #[error("{}: certificate and key: {why}", path.display())]
+    #[error("{} and {}: {why}; expected a certificate and the private key that it was made for",
+            path.display(), key.display())]
     Fit {
         /// The file of the certificate.
         path: PathBuf,
+        /// The file of the key.
+        key: PathBuf,
         /// The reason.
         why: String,
     },
@@ -51,6 +54,12 @@ pub enum TlsError {
     #[error("{0:?} is no host for a certificate")]
     Host(String),
 }
+
+/// A file without a certificate.
+const NO_CERTIFICATE: &str = "has no certificate (PEM); expected -----BEGIN CERTIFICATE-----";
+/// The help for a file without a key.
+const NO_KEY: &str =
+    "expected -----BEGIN PRIVATE KEY-----, without a password (openssl pkey removes it)";
 
 fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
     let failed = |why: String| TlsError::File { path: path.to_owned(), why };
@@ -67,7 +76,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let all = CertificateDer::pem_slice_iter(&bytes).collect::<Result<Vec<_>, _>>();
     match all {
         Ok(all) if !all.is_empty() => Ok(all),
-        Ok(_) => Err(failed("has no certificate (PEM)".to_owned())),
+        Ok(_) => Err(failed(NO_CERTIFICATE.to_owned())),
         Err(error) => Err(failed(error.to_string())),
     }
 }
@@ -75,7 +84,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
 fn key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     PrivateKeyDer::from_pem_slice(&read(path)?).map_err(|error| TlsError::File {
         path: path.to_owned(),
-        why: format!("has no private key (PEM): {error}"),
+        why: format!("has no private key (PEM) that can be read: {error}; {NO_KEY}"),
     })
 }
 
@@ -91,8 +100,8 @@ fn authorities(path: &Path) -> Result<RootCertStore, TlsError> {
 }
 
 impl Files {
-    fn fit<E: std::fmt::Display>(&self) -> impl Fn(E) -> TlsError + '_ {
-        |error| TlsError::Fit { path: self.certificate.clone(), why: error.to_string() }
+    fn fit<E: std::fmt::Display>(&self) -> impl Fn(E) -> TlsError {
+        fit(&self.certificate, &self.key)
     }
 
     /// The client's ends of connections to a host.
@@ -117,21 +126,8 @@ impl Files {
     /// # Errors
     /// A file cannot be read, or they do not fit together.
     pub fn relay(&self) -> Result<Arc<ServerConfig>, TlsError> {
-        let provider = Arc::new(default_provider());
-        let roots = Arc::new(authorities(&self.authorities)?);
-        let verifier =
-            WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider)).build();
-        let verifier = verifier.map_err(|error| TlsError::File {
-            path: self.authorities.clone(),
-            why: error.to_string(),
-        })?;
-        let config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(self.fit())?
-            .with_client_cert_verifier(verifier)
-            .with_single_cert(certificates(&self.certificate)?, key(&self.key)?)
-            .map_err(self.fit())?;
-        Ok(Arc::new(config))
+        let own = (certificates(&self.certificate)?, key(&self.key)?);
+        server((&self.certificate, &self.key), own, Some(&self.authorities)).map(Arc::new)
     }
 }
 
@@ -150,6 +146,75 @@ impl Client {
     pub fn connection(&self) -> Result<ClientConnection, rustls::Error> {
         ClientConnection::new(Arc::clone(&self.config), self.name.clone())
     }
+}
+
+fn fit<E: std::fmt::Display>(path: &Path, key: &Path) -> impl Fn(E) -> TlsError {
+    move |error| {
+        let (path, key) = (path.to_owned(), key.to_owned());
+        TlsError::Fit { path, key, why: error.to_string() }
+    }
+}
+
+/// A server with a certificate and its key; with authorities, each client needs a certificate of one of them.
+fn server(
+    (certificate, key): (&Path, &Path),
+    own: (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>),
+    clients: Option<&Path>,
+) -> Result<ServerConfig, TlsError> {
+    let provider = Arc::new(default_provider());
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(fit(certificate, key))?;
+    let builder = match clients {
+        None => builder.with_no_client_auth(),
+        Some(path) => {
+            let roots = Arc::new(authorities(path)?);
+            let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider).build();
+            let verifier = verifier.map_err(|error| TlsError::File {
+                path: path.to_owned(),
+                why: error.to_string(),
+            })?;
+            builder.with_client_cert_verifier(verifier)
+        }
+    };
+    builder.with_single_cert(own.0, own.1).map_err(fit(certificate, key))
+}
+
+/// TLS of a server of pages.
+#[derive(Debug, Clone)]
+pub struct Pages {
+    /// The configuration, for HTTP/1.1.
+    pub config: Arc<ServerConfig>,
+    /// The certificate of the server (DER).
+    pub certificate: CertificateDer<'static>,
+    /// The names of hosts in it, in their order, without those that have a `*`.
+    pub names: Vec<String>,
+}
+
+/// Reads the certificate and the key of a server of pages; with authorities, each client needs a certificate of one
+/// of them.
+///
+/// # Errors
+/// A file cannot be read, or they do not fit together.
+pub fn pages(
+    certificate: &Path,
+    private_key: &Path,
+    clients: Option<&Path>,
+) -> Result<Pages, TlsError> {
+    let (chain, own_key) = (certificates(certificate)?, key(private_key)?);
+    let first = chain.first().cloned().ok_or_else(|| TlsError::File {
+        path: certificate.to_owned(),
+        why: NO_CERTIFICATE.to_owned(),
+    })?;
+    let mut config = server((certificate, private_key), (chain, own_key), clients)?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    let names = {
+        let read =
+            webpki::EndEntityCert::try_from(&first).map_err(fit(certificate, private_key))?;
+        let all = read.valid_dns_names().filter(|name| !name.contains('*'));
+        all.map(str::to_owned).collect()
+    };
+    Ok(Pages { config: Arc::new(config), certificate: first, names })
 }
 
 /// The name of a client: the common name of its certificate, after the handshake.
@@ -222,6 +287,7 @@ fn common_name(mut parts: &[u8]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fyke_testkit::certificates::Authority;
 
     fn attribute(identifier: &[u8], kind: u8, text: &[u8]) -> Vec<u8> {
         let wrap = |tag: u8, content: Vec<u8>| [vec![tag, content.len() as u8], content].concat();
@@ -271,5 +337,32 @@ mod tests {
         assert!(files.relay().unwrap_err().to_string().contains("has no certificate (PEM)"));
         assert!(files.client("a").unwrap_err().to_string().contains("empty.pem"));
         assert!(files.client("a b").unwrap_err().to_string().contains("is no host"));
+    }
+
+    #[test]
+    fn pages_need_a_certificate_and_its_own_key() {
+        if !Authority::is_possible() {
+            println!("skipped: no openssl");
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let authority = Authority::new(folder.path(), "authority");
+        let one = authority.sign("one", "DNS:one.example,DNS:*.two.example,IP:10.9.0.1");
+        let other = authority.sign("other", "DNS:other.example");
+        let read = pages(&one.certificate, &one.key, Some(&authority.file())).unwrap();
+        assert_eq!(read.names, ["one.example"]);
+        let refused = |certificate: &Path, key: &Path, clients: Option<&Path>| {
+            pages(certificate, key, clients).unwrap_err().to_string()
+        };
+        let mixed = refused(&one.certificate, &other.key, None);
+        let files = [&one.certificate, &other.key].map(|path| path.to_str().unwrap().to_owned());
+        assert!(files.iter().all(|file| mixed.contains(file)), "{mixed}");
+        assert!(mixed.contains("the private key that it was made for"), "{mixed}");
+        let swapped = refused(&one.key, &one.certificate, None);
+        assert!(swapped.contains("authority-one.key: has no certificate (PEM)"), "{swapped}");
+        let no_key = refused(&one.certificate, &one.certificate, None);
+        assert!(no_key.contains("authority-one.pem: has no private key (PEM)"), "{no_key}");
+        let no_clients = refused(&one.certificate, &one.key, Some(&one.key));
+        assert!(no_clients.contains("authority-one.key: has no certificate"), "{no_clients}");
     }
 }

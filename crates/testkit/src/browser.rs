@@ -72,6 +72,11 @@ impl Browser {
         self.call("Page.navigate", json!({"url": url}));
     }
 
+    /// Shows pages over TLS whatever their certificate is, as after a user's confirmation.
+    pub fn trust_any_certificate(&mut self) {
+        self.call("Security.setIgnoreCertificateErrors", json!({"ignore": true}));
+    }
+
     /// Sets the size of the window in pixels, and the colours that the user prefers.
     pub fn look(&mut self, width: u32, height: u32, dark: bool) {
         let size =

@@ -1,7 +1,7 @@
 //! The requests that a page may make, and their limits.
 
 use crate::server::Options;
-use fyke_control::{CallError, Change, Client, Request, Response, ShownFrame};
+use fyke_control::{CallError, Change, Client, EntryKind, Request, Response, ShownFrame};
 use serde::Deserialize;
 use serde_json::Value;
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub struct Call {
 /// Carries a call out; returns the answer as JSON. Connects anew for each call, so an idle page holds no connection.
 pub fn answer(call: &Call, options: &Options) -> Vec<u8> {
     let mut response = read(&call.request, options.edits)
-        .and_then(|request| carry_out(call.pid, request, &options.program))
+        .and_then(|request| carry_out(call.pid, request, options))
         .unwrap_or_else(|message| Response::Error { message });
     if !options.payload {
         without_payload(&mut response);
@@ -93,11 +93,29 @@ fn texts(request: &Request) -> Vec<&str> {
     }
 }
 
-fn carry_out(pid: u32, request: Request, program: &str) -> Result<Response, String> {
+/// The texts of the sources of a fyke that runs texts of graphs; `None` for other fykes.
+fn sources(client: &mut Client) -> Result<Option<Vec<String>>, String> {
+    let Response::Stats(stats) = client.call(Request::Stats).map_err(refused)? else {
+        return Err("the running fyke does not tell its counts".to_owned());
+    };
+    if !stats.filters.iter().any(|one| one.kind == EntryKind::Graph) {
+        return Ok(None);
+    }
+    let sources = stats.nodes.into_iter().filter(|node| node.feeds.is_empty());
+    Ok(Some(sources.map(|node| node.text).collect()))
+}
+
+fn carry_out(pid: u32, request: Request, options: &Options) -> Result<Response, String> {
     let mut client = Client::connect(Some(pid)).map_err(|error| error.to_string())?;
     client.set_answer_limit(ANSWER_LIMIT);
-    client.hello(program).map_err(refused)?;
-    for text in texts(&request) {
+    client.hello(&options.program).map_err(refused)?;
+    let added = texts(&request);
+    let sources = if added.is_empty() { None } else { sources(&mut client)? };
+    for text in added {
+        if let Some(sources) = &sources {
+            options.looks.live(text, sources)?;
+            continue;
+        }
         // The text of a graph could open files; it cannot be tried.
         let tried = Request::Try { text: text.to_owned(), last: Some(1) };
         client.call(tried).map_err(refused)?;

@@ -3,14 +3,21 @@
 //! | attack | check |
 //! |---|---|
 //! | a page of another site sends requests to this server | `Origin` and `Sec-Fetch-Site`, the token |
-//! | a name of another site resolves to 127.0.0.1 (DNS rebinding) | `Host` |
-//! | another user of this machine connects | the token |
+//! | a name of another site resolves to our address (DNS rebinding) | `Host` |
+//! | another user or another machine connects | the token |
+//!
+//! The hosts of a server are the address that it listens at and, with TLS, the names in its certificate: a browser
+//! shows no page of a name that the certificate does not have.
 
 use hyper::header::{
     AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, ORIGIN, SEC_WEBSOCKET_PROTOCOL,
 };
 use hyper::{Request, StatusCode};
 use std::io;
+use std::net::{IpAddr, SocketAddr};
+use tokio_rustls::rustls::client::verify_server_name;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::server::ParsedCertificate;
 
 /// Bytes of a token before they are written as hexadecimal digits.
 const TOKEN_BYTES: usize = 16;
@@ -23,8 +30,11 @@ const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 #[derive(Debug)]
 pub struct Door {
     token: String,
-    /// Allowed values of `Host`.
-    hosts: [String; 2],
+    /// Allowed hosts, without the port.
+    hosts: Vec<String>,
+    port: u16,
+    /// Has further hosts. With it, pages come over TLS.
+    certificate: Option<CertificateDer<'static>>,
 }
 
 /// Refusal of a request.
@@ -63,23 +73,37 @@ impl Refusal {
 }
 
 impl Door {
-    /// Makes a door with a new token.
+    /// Makes a door with a new token, for a server at an address, with its certificate if it has TLS.
     ///
     /// # Errors
     /// The system has no random numbers.
-    pub fn new(port: u16) -> io::Result<Door> {
+    pub fn new(
+        address: SocketAddr,
+        certificate: Option<CertificateDer<'static>>,
+    ) -> io::Result<Door> {
         let mut secret = [0; TOKEN_BYTES];
         rustix::rand::getrandom(&mut secret[..], rustix::rand::GetRandomFlags::empty())?;
         let token = secret.iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(Door::with_token(token, port))
+        Ok(Door::with_token(token, address, certificate))
     }
 
-    fn with_token(token: String, port: u16) -> Door {
-        let named = |name: &str| match port {
-            80 => name.to_owned(),
-            _ => format!("{name}:{port}"),
-        };
-        Door { token, hosts: [named("127.0.0.1"), named("localhost")] }
+    fn with_token(
+        token: String,
+        address: SocketAddr,
+        certificate: Option<CertificateDer<'static>>,
+    ) -> Door {
+        let ip = address.ip();
+        let own = ["127.0.0.1", "localhost", "[::1]"];
+        let own = own.iter().filter(|name| match ip {
+            IpAddr::V4(_) => !name.starts_with('['),
+            IpAddr::V6(_) => ip.is_unspecified() || **name != "127.0.0.1",
+        });
+        let own = own.filter(|_| ip.is_loopback() || ip.is_unspecified());
+        let mut hosts: Vec<String> = own.map(|name| (*name).to_owned()).collect();
+        if !ip.is_unspecified() {
+            hosts.push(in_url(ip));
+        }
+        Door { token, hosts, port: address.port(), certificate }
     }
 
     /// The secret, 32 hexadecimal digits.
@@ -96,7 +120,8 @@ impl Door {
             return Err(Refusal::Host);
         }
         if headers.contains_key(ORIGIN) {
-            let origin = only(headers, &ORIGIN).and_then(|origin| origin.strip_prefix("http://"));
+            let origin = only(headers, &ORIGIN);
+            let origin = origin.and_then(|origin| origin.strip_prefix(self.scheme()));
             // A page that was opened as localhost is another origin than 127.0.0.1.
             if origin != Some(host) {
                 return Err(Refusal::Origin);
@@ -138,8 +163,39 @@ impl Door {
         }
     }
 
+    /// Beginning of the addresses of the page.
+    pub fn scheme(&self) -> &'static str {
+        if self.certificate.is_some() { "https://" } else { "http://" }
+    }
+
+    /// True for `NAME:PORT`, or `NAME` at the port that browsers omit, of an own name.
     fn is_own(&self, host: &str) -> bool {
-        self.hosts.iter().any(|own| own == host)
+        let omitted = if self.certificate.is_some() { 443 } else { 80 };
+        let name = match self.port {
+            port if port == omitted => Some(host),
+            port => host.strip_suffix(&port.to_string()).and_then(|rest| rest.strip_suffix(':')),
+        };
+        name.is_some_and(|name| self.hosts.iter().any(|own| own == name) || self.certifies(name))
+    }
+
+    /// True if the certificate has a name: of a host, or an address (one of IPv6 in brackets).
+    pub fn certifies(&self, name: &str) -> bool {
+        let bare = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(name);
+        let Some(certificate) = &self.certificate else { return false };
+        let (Ok(parsed), Ok(name)) =
+            (ParsedCertificate::try_from(certificate), ServerName::try_from(bare))
+        else {
+            return false;
+        };
+        verify_server_name(&parsed, &name).is_ok()
+    }
+}
+
+/// An address as the host of a URL.
+pub fn in_url(ip: IpAddr) -> String {
+    match ip {
+        IpAddr::V4(ip) => ip.to_string(),
+        IpAddr::V6(ip) => format!("[{ip}]"),
     }
 }
 
@@ -172,9 +228,32 @@ mod tests {
         request.body(()).unwrap()
     }
 
+    fn at(token: &str, address: &str) -> Door {
+        Door::with_token(token.to_owned(), address.parse().unwrap(), None)
+    }
+
+    #[test]
+    fn the_hosts_are_those_of_the_address() {
+        for (address, own, other) in [
+            ("127.0.0.1:80", &["127.0.0.1", "localhost"][..], &["127.0.0.1:80", "[::1]"][..]),
+            ("[::1]:81", &["[::1]:81", "localhost:81"], &["127.0.0.1:81", "[::1]", "::1:81"]),
+            ("0.0.0.0:81", &["127.0.0.1:81", "localhost:81"], &["0.0.0.0:81", "10.0.0.1:81"]),
+            ("[::]:81", &["127.0.0.1:81", "[::1]:81", "localhost:81"], &["[::]:81"]),
+            ("10.0.0.1:81", &["10.0.0.1:81"], &["localhost:81", "127.0.0.1:81", "10.0.0.1"]),
+        ] {
+            let door = at("t", address);
+            for (hosts, wanted) in [(own, Ok(())), (other, Err(Refusal::Host))] {
+                for host in hosts {
+                    let given = door.check_place(&request("/", &[("host", host)]));
+                    assert_eq!(given, wanted, "{host} at {address}");
+                }
+            }
+        }
+    }
+
     #[test]
     fn only_the_printed_address_is_answered() {
-        let door = Door::with_token("t".into(), 8080);
+        let door = at("t", "127.0.0.1:8080");
         let check = |uri: &str, headers: &[(&str, &str)]| door.check_place(&request(uri, headers));
         for host in ["127.0.0.1:8080", "localhost:8080"] {
             assert_eq!(check("/", &[("host", host)]), Ok(()));
@@ -191,7 +270,7 @@ mod tests {
 
     #[test]
     fn other_pages_are_refused() {
-        let door = Door::with_token("t".into(), 8080);
+        let door = at("t", "127.0.0.1:8080");
         let check = |name: &str, value: &str| {
             door.check_place(&request("/", &[("host", "localhost:8080"), (name, value)]))
         };
@@ -210,7 +289,7 @@ mod tests {
 
     #[test]
     fn the_token_is_compared_whole() {
-        let door = Door::with_token("abcd".into(), 1);
+        let door = at("abcd", "127.0.0.1:1");
         let check = |value: &str, kind: &str| {
             let headers = [("authorization", value), ("content-type", kind)];
             door.check_secret(request("/", &headers).headers(), "application/json")
@@ -224,7 +303,7 @@ mod tests {
 
     #[test]
     fn a_socket_has_the_token_in_one_of_two_places() {
-        let door = Door::with_token("abcd".into(), 1);
+        let door = at("abcd", "127.0.0.1:1");
         let check =
             |name: &str, value: &str| door.check_socket(request("/", &[(name, value)]).headers());
         assert_eq!(check("authorization", "Bearer abcd"), Ok(None));
@@ -238,7 +317,8 @@ mod tests {
 
     #[test]
     fn tokens_differ() {
-        let (one, other) = (Door::new(1).unwrap(), Door::new(1).unwrap());
+        let door = || Door::new("127.0.0.1:1".parse().unwrap(), None).unwrap();
+        let (one, other) = (door(), door());
         assert_eq!(one.token().len(), 2 * TOKEN_BYTES);
         assert_ne!(one.token(), other.token());
     }

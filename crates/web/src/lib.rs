@@ -1,4 +1,5 @@
-//! Running fykes as a page in a browser: a client of control sockets that serves one page on the loopback interface.
+//! Running fykes as a page in a browser: a client of control sockets that serves one page on the loopback interface, or
+//! over TLS.
 //!
 //! ```text
 //!  browser ── HTTP, token ──▶ Server ── control socket ──▶ running fyke
@@ -12,6 +13,7 @@
 //! |---|---|
 //! | [`server`] | accepts connections and answers requests |
 //! | `door` | refuses requests of other pages, other hosts, and without the token |
+//! | [`tls`] | the handshake of a connection over TLS |
 //! | `seats` | bounds the number of connections; those without a token go first |
 //! | `socket` | the WebSocket for programs |
 //! | `hub` | one reader of counts for each running fyke, however many pages show it |
@@ -38,7 +40,8 @@
 //! is a [`fyke_control::Request`].
 //!
 //! An added text is first tried ([`fyke_control::Request::Try`]). So only texts of filters are accepted; the text of a
-//! graph, which could open files, is refused.
+//! graph, which could open files, is refused. Only a fyke that runs texts of graphs takes one: with the sources that
+//! run there, and of classes that open nothing.
 //!
 //! Memory: a stream holds the last line of each kind, not a queue; a request has at most 256 KiB, an answer 1 MiB.
 #![forbid(unsafe_code)]
@@ -51,6 +54,8 @@ pub mod metrics;
 mod seats;
 pub mod server;
 mod socket;
+pub mod tls;
 mod view;
 
-pub use server::{Options, Server, StartError};
+pub use server::{Ended, Options, Server, StartError};
+pub use tls::Tls;

@@ -28,6 +28,12 @@ pub trait Looks: Send + Sync + std::fmt::Debug {
     /// The text is wrong, or has a node that opens something: the reason as text.
     fn draw(&self, graph: &str) -> Result<Drawing, String>;
 
+    /// Checks a graph that is added to a running one. The sources that run have these texts; it may use no others.
+    ///
+    /// # Errors
+    /// The text is wrong, or has a node that opens something: the reason as text.
+    fn live(&self, graph: &str, sources: &[String]) -> Result<(), String>;
+
     /// Runs a graph on a file.
     ///
     /// # Errors

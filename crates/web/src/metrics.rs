@@ -8,17 +8,26 @@
 //! | `fyke_frames_seen_total`, `…accepted_total`, `…rejected_total`, `…taken_total` | | frames by outcome |
 //! | `fyke_frames_lost_total` | `reason` | lost frames; with the outcomes above they add up to `seen` |
 //! | `fyke_interface_frames_total` | `interface`, `outcome` | the same for each of several interfaces |
+//! | `fyke_edit_seconds` | `le` | histogram of the times from a client's request to its edit being in force |
+//! | `fyke_edit_max_seconds` | | the longest of these times |
+//! | `fyke_edits_refused_total` | | requests for edits that were refused |
 //! | `fyke_filter_accepted_frames_total` | `id`, `filter` | the 100 filters that accepted most; others: `id="rest"` |
+//! | `fyke_reader_frames_total` | `id`, `capture`, `user`, `program`, `outcome` | readers of `fyke serve`, see below |
+//! | `fyke_reader_unread_frames` | `id`, `capture`, `user`, `program` | their lag: frames that they can still read |
 //! | `fyke_node_frames_total` | `id`, `node`, `outcome` | nodes of the graph, at most 100 |
 //!
-//! Every sample has the label `pid`. Label values have at most 100 characters, so the number of series and the size
-//! of an answer are bounded. Source of the format: OpenMetrics 1.0, the text format.
+//! Of the readers, the 100 that have lost most have series of their own, and of those without a loss the ones with the
+//! most unread frames; the others are one, `id="rest"`. Every sample has the label `pid`. Label values have at most
+//! 100 characters, so the number of series and the size of an answer are bounded. Source of the format: OpenMetrics
+//! 1.0, the text format.
 
+mod edits;
 mod exporter;
+mod readers;
 
 pub use exporter::{Exporter, ListenError};
 
-use fyke_control::{Client, FilterCount, Instance, NodeCount, Request, Response, Stats};
+use fyke_control::{Client, EntryKind, FilterCount, Instance, NodeCount, Request, Response, Stats};
 use std::cmp::Reverse;
 use std::fmt::Write;
 use std::time::Duration;
@@ -104,7 +113,9 @@ fn render(fykes: &[Fyke<'_>]) -> String {
     single_values(&mut text, &known);
     lost(&mut text, &known);
     interfaces(&mut text, &known);
+    edits::samples(&mut text, &known);
     filters(&mut text, &known);
+    readers::samples(&mut text, &known);
     nodes(&mut text, &known);
     text.push_str("# EOF\n");
     text
@@ -169,8 +180,8 @@ fn single_values(text: &mut String, known: &[(u32, &Stats)]) {
     head(text, &uptime);
     text.push_str("# UNIT fyke_uptime_seconds seconds\n");
     for (pid, stats) in known {
-        let (seconds, rest) = (stats.uptime_ms / 1000, stats.uptime_ms % 1000);
-        let _ = writeln!(text, "fyke_uptime_seconds{{pid=\"{pid}\"}} {seconds}.{rest:03}");
+        let seconds = seconds(stats.uptime_ms.saturating_mul(1_000_000));
+        let _ = writeln!(text, "fyke_uptime_seconds{{pid=\"{pid}\"}} {seconds}");
     }
 }
 
@@ -209,7 +220,10 @@ fn filters(text: &mut String, known: &[(u32, &Stats)]) {
     head(text, &Family { name: "fyke_filter_accepted_frames", kind: COUNTER, help });
     let name = "fyke_filter_accepted_frames_total";
     for (pid, stats) in known {
-        let mut all: Vec<(usize, &FilterCount)> = stats.filters.iter().enumerate().collect();
+        // The entries of readers have changing texts; they have families of their own.
+        let all = stats.filters.iter().enumerate();
+        let mut all: Vec<(usize, &FilterCount)> =
+            all.filter(|(_, filter)| filter.kind != EntryKind::Reader).collect();
         all.sort_by_key(|(_, filter)| Reverse(filter.accepted));
         let (first, rest) = all.split_at(all.len().min(MAX_SERIES));
         for (place, filter) in first {
@@ -257,7 +271,19 @@ fn head(text: &mut String, family: &Family<'_>) {
     let _ = writeln!(text, "# TYPE {name} {kind}\n# HELP {name} {help}");
 }
 
+/// Nanoseconds as seconds: a decimal number without a loss, with at least three digits after the point.
+fn seconds(ns: u64) -> String {
+    let digits = format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000);
+    let whole = digits.len() - 6;
+    digits[..whole.max(digits.trim_end_matches('0').len())].to_owned()
+}
+
 fn sample(text: &mut String, name: &str, pid: u32, labels: &[(&str, &str)], value: u64) {
+    sample_of(text, name, pid, labels, &value.to_string());
+}
+
+/// A sample with its value as text.
+fn sample_of(text: &mut String, name: &str, pid: u32, labels: &[(&str, &str)], value: &str) {
     let _ = write!(text, "{name}{{pid=\"{pid}\"");
     for (label, value) in labels {
         let _ = write!(text, ",{label}=\"");
@@ -278,6 +304,7 @@ fn sample(text: &mut String, name: &str, pid: u32, labels: &[(&str, &str)], valu
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fyke_control::{EditTimes, EditsWithin, ReaderCount};
     use std::collections::{BTreeMap, BTreeSet};
 
     fn stats() -> Stats {
@@ -294,6 +321,34 @@ mod tests {
         stats.accounting.delivered = 1;
         stats.accounting.lost = BTreeMap::from([("ring full".to_owned(), 2)]);
         stats.uptime_ms = 61_005;
+        let within =
+            [(50_000, 1), (10_000_000_000, 3)].map(|(ns, edits)| EditsWithin { ns, edits });
+        stats.edits = Some(EditTimes {
+            edits: 4,
+            refused: 2,
+            sum_ns: 21_000_003_001,
+            max_ns: 12_500_000_000,
+            within: within.into(),
+        });
+        let reader = |id| ReaderCount {
+            id,
+            capture: "eth0".into(),
+            user: 7,
+            program: format!("p\"{}", "y".repeat(1_000)),
+            accepted: 10,
+            rejected: 20,
+            unread: id,
+            lost: u64::from(id == 3) * 9,
+            ..ReaderCount::default()
+        };
+        stats.readers = (1..=256).map(reader).collect();
+        // As a service lists them: each text has counts.
+        stats.filters.push(FilterCount {
+            id: 2_000,
+            text: "(every frame), 5 unread".into(),
+            kind: EntryKind::Reader,
+            ..FilterCount::default()
+        });
         stats
     }
 
@@ -307,19 +362,32 @@ mod tests {
             Fyke { instance: &silent, stats: None },
         ]);
         assert!(text.ends_with("\n# EOF\n"), "{text}");
-        assert!(text.len() < 100 << 10, "{} bytes", text.len());
+        assert!(text.len() < 250 << 10, "{} bytes", text.len());
+        assert!(!text.contains("5 unread"), "the text of a reader is no label");
         for line in [
             "fyke_up{pid=\"7\"} 1",
             "fyke_up{pid=\"8\"} 0",
             "fyke_frames_seen_total{pid=\"7\"} 3",
             "fyke_frames_lost_total{pid=\"7\",reason=\"ring full\"} 2",
             "fyke_uptime_seconds{pid=\"7\"} 61.005",
+            "fyke_edit_seconds_bucket{pid=\"7\",le=\"0.00005\"} 1",
+            "fyke_edit_seconds_bucket{pid=\"7\",le=\"10.000\"} 3",
+            "fyke_edit_seconds_bucket{pid=\"7\",le=\"+Inf\"} 4",
+            "fyke_edit_seconds_count{pid=\"7\"} 4",
+            "fyke_edit_seconds_sum{pid=\"7\"} 21.000003001",
+            "fyke_edit_max_seconds{pid=\"7\"} 12.500",
+            "fyke_edits_refused_total{pid=\"7\"} 2",
+            "fyke_reader_unread_frames{pid=\"7\",id=\"rest\",capture=\"\",user=\"\",program=\"\"} 12400",
             "fyke_filter_accepted_frames_total{pid=\"7\",id=\"rest\",filter=\"\"} 404550",
         ] {
             assert!(text.lines().any(|one| one == line), "{line}: {text}");
         }
         assert!(text.contains("id=\"1000\",filter=\"host \\\"a\\\\999\\n\\\" xxx"), "{text}");
         assert_eq!(text.matches("fyke_node_frames_total{").count(), 4 * MAX_SERIES);
+        assert_eq!(text.matches("fyke_reader_frames_total{").count(), 3 * (MAX_SERIES + 1));
+        // The reader with a loss is among them, though its lag is small.
+        let lost = "id=\"3\",capture=\"eth0\",user=\"7\",program=\"p\\\"yyy";
+        assert!(text.contains(lost), "{text}");
         // Each family has its lines together, after its type, and each series is there once.
         let mut families = Vec::new();
         let mut series = BTreeSet::new();

@@ -1,13 +1,14 @@
-//! The server: accepts connections on the loopback interface, and answers requests of the page.
+//! The server: accepts connections on the loopback interface, or over TLS on any, and answers requests of the page.
 //!
 //! One thread runs all connections. Calls, which wait for a running fyke, run in a bounded pool of threads.
 
 use crate::call::{self, Call};
-use crate::door::{Door, Refusal};
+use crate::door::{Door, Refusal, in_url};
 use crate::hub::{Hub, Latest, Topic};
 use crate::looks::{self, Files, Look, Looks, MAX_FILE_BYTES};
 use crate::seats::{MAX_STREAMS, Seats};
 use crate::socket;
+use crate::tls::Tls;
 use http_body_util::channel::{Channel, Sender};
 use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::body::{Bytes, Incoming};
@@ -23,10 +24,11 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::Deserialize;
 use std::convert::Infallible;
 use std::io;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -72,8 +74,10 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
 /// Settings of a server.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The port on 127.0.0.1; 0 for any that is free.
-    pub port: u16,
+    /// The address to listen at; port 0 for any that is free.
+    pub listen: SocketAddr,
+    /// The certificate; without it, only a loopback address is listened at.
+    pub tls: Option<Tls>,
     /// Time between two readings of counts, at least 100 ms.
     pub interval: Duration,
     /// Name of this program in the log of edits.
@@ -90,13 +94,21 @@ pub struct Options {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The port is taken.
-    #[error("cannot listen on 127.0.0.1:{port}: {source}")]
+    /// The address is taken, or not one of this machine.
+    #[error("cannot listen on {address}: {source}")]
     Listen {
-        /// The port.
-        port: u16,
+        /// The address.
+        address: SocketAddr,
         /// The error of the system.
         source: io::Error,
+    },
+    /// Other machines reach the address, and there is no certificate.
+    #[error(
+        "{address} can be reached by other machines, which needs TLS: a certificate and its private key"
+    )]
+    Open {
+        /// The address.
+        address: SocketAddr,
     },
     /// The system has no random numbers, or no descriptors.
     #[error(transparent)]
@@ -107,7 +119,7 @@ pub enum StartError {
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
-    port: u16,
+    address: SocketAddr,
     shared: Shared,
 }
 
@@ -122,45 +134,78 @@ struct Shared {
     looks: Semaphore,
     /// WebSockets that were dropped because their client took nothing.
     slow: AtomicU64,
+    /// Connections that have not completed the handshake of TLS.
+    without_handshake: AtomicU64,
+}
+
+/// Counts of a server that has ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Ended {
+    /// WebSockets that were dropped because their client took nothing.
+    pub slow: u64,
+    /// Connections that did not complete the handshake of TLS, those of plain HTTP among them.
+    pub without_handshake: u64,
 }
 
 type Body = Either<Full<Bytes>, Channel<Bytes>>;
 
 impl Server {
-    /// Listens on the loopback interface.
+    /// Listens at the address.
     ///
     /// # Errors
-    /// The port is taken, or the system refuses.
+    /// The address is taken, or others than this machine reach it and there is no certificate, or the system refuses.
     pub fn bind(options: Options) -> Result<Server, StartError> {
-        let port = options.port;
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))
-            .map_err(|source| StartError::Listen { port, source })?;
+        let address = options.listen;
+        if options.tls.is_none() && !address.ip().is_loopback() {
+            return Err(StartError::Open { address });
+        }
+        let listener =
+            TcpListener::bind(address).map_err(|source| StartError::Listen { address, source })?;
         listener.set_nonblocking(true)?;
-        let port = listener.local_addr()?.port();
+        let address = listener.local_addr()?;
         let interval = options.interval.max(LOOK_INTERVAL);
         let hub = Arc::new(Hub::new(interval));
+        let certificate = options.tls.as_ref().map(|tls| tls.certificate.clone());
         let shared = Shared {
-            door: Door::new(port)?,
+            door: Door::new(address, certificate)?,
             seats: Seats::default(),
             hub,
             options: Arc::new(options),
             files: Files::default(),
             looks: Semaphore::new(MAX_LOOKS),
             slow: AtomicU64::new(0),
+            without_handshake: AtomicU64::new(0),
         };
-        Ok(Server { listener, port, shared })
+        Ok(Server { listener, address, shared })
+    }
+
+    /// The address at which it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// The address of the page. Its fragment is the token, which a browser does not send to a server.
     pub fn url(&self) -> String {
-        format!("http://127.0.0.1:{}/#{}", self.port, self.shared.door.token())
+        let door = &self.shared.door;
+        let own = match self.address.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => in_url(Ipv4Addr::LOCALHOST.into()),
+            IpAddr::V6(ip) if ip.is_unspecified() => in_url(Ipv6Addr::LOCALHOST.into()),
+            ip => in_url(ip),
+        };
+        let names = self.shared.options.tls.iter().flat_map(|tls| &tls.names);
+        let is_open = self.address.ip().is_unspecified();
+        let host = match names.clone().next() {
+            Some(name) if is_open || !door.certifies(&own) => name.clone(),
+            _ => own,
+        };
+        format!("{}{host}:{}/#{}", door.scheme(), self.address.port(), door.token())
     }
 
-    /// Serves until `stop` is true; returns the number of WebSockets that were dropped because they were slow.
+    /// Serves until `stop` is true.
     ///
     /// # Errors
     /// The system refuses; not the end of a connection.
-    pub fn run(self, stop: &AtomicBool) -> io::Result<u64> {
+    pub fn run(self, stop: &AtomicBool) -> io::Result<Ended> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
@@ -170,7 +215,10 @@ impl Server {
             let listener = tokio::net::TcpListener::from_std(self.listener)?;
             let shared = Arc::new(self.shared);
             accept(&listener, &shared, stop).await;
-            Ok(shared.slow.load(Ordering::Relaxed))
+            Ok(Ended {
+                slow: shared.slow.load(Ordering::Relaxed),
+                without_handshake: shared.without_handshake.load(Ordering::Relaxed),
+            })
         });
         // Calls that are under way end with the process.
         runtime.shutdown_background();
@@ -191,19 +239,30 @@ async fn accept(listener: &tokio::net::TcpListener, shared: &Arc<Shared>, stop: 
         // Else small answers wait for the acknowledgement of those before.
         let _slower = stream.set_nodelay(true);
         let seat = Seat { shared: Arc::clone(shared), number };
+        if shared.options.tls.is_some() {
+            shared.without_handshake.fetch_add(1, Ordering::Relaxed);
+        }
         let task = tokio::spawn(async move {
-            let answer = |request| respond(&seat, request);
-            let connection = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(HEAD_LIMIT)
-                .max_buf_size(MAX_HEAD_BYTES)
-                .serve_connection(TokioIo::new(stream), service_fn(answer))
-                .with_upgrades();
-            // Its end concerns only the other end.
-            let _ended = connection.await;
+            let Some(tls) = &seat.shared.options.tls else { return serve(stream, &seat).await };
+            let Some(stream) = tls.accept(stream).await else { return };
+            seat.shared.without_handshake.fetch_sub(1, Ordering::Relaxed);
+            serve(stream, &seat).await;
         });
         shared.seats.add(number, task.abort_handle());
     }
+}
+
+/// Serves a connection until its end.
+async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, seat: &Seat) {
+    let answer = |request| respond(seat, request);
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_LIMIT)
+        .max_buf_size(MAX_HEAD_BYTES)
+        .serve_connection(TokioIo::new(stream), service_fn(answer))
+        .with_upgrades();
+    // Its end concerns only the other end.
+    let _ended = connection.await;
 }
 
 /// The seat of a connection; leaves it when dropped.

@@ -151,6 +151,8 @@ pub fn lines(pid: u32, stats: &Stats) -> Vec<u8> {
         kernel: stats.kernel.clone(),
         paused: stats.paused,
         kept_at: stats.kept_at,
+        edits: stats.edits.clone(),
+        readers: stats.readers.iter().take(MAX_FILTERS).cloned().collect(),
     };
     let mut counts = serde_json::to_value(Response::Stats(bounded)).unwrap_or_default();
     counts["target"] = json!({"pid": pid, "source": null});

@@ -4,21 +4,17 @@
 
 use super::{must, output};
 use crate::install::{at, copy};
-use crate::shell::{Workspace, find_program, status};
+use crate::setup::{self, Purpose};
+use crate::shell::{Workspace, status};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
 const TARGET: &str = "x86_64-unknown-linux-musl";
 
-/// Builds the static command and puts it into the folder.
+/// Builds the static command and puts it into the folder; installs its compilers where the set-up may.
 pub fn build(workspace: &Workspace, folder: &Path) -> Result<(), String> {
-    let missing = missing(
-        output(Command::new("rustup").args(["target", "list", "--installed"])).as_deref(),
-        find_program("musl-gcc").is_some(),
-    );
-    if let Some(missing) = missing {
-        return Err(missing);
-    }
+    setup::prepare(Purpose::Musl)?;
+    prepare_target(workspace)?;
     let mut cargo = workspace.cargo(&["build", "--locked", "--release", "-p", "fyke-command"]);
     if status(cargo.args(["--target", TARGET]))? != ExitCode::SUCCESS {
         return Err(format!("the command does not build for {TARGET}"));
@@ -41,18 +37,33 @@ pub fn place(built: &Path, to: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// The missing parts, with the commands that install them. Without rustup, the compiler's error names the target.
-fn missing(targets: Result<&str, &String>, has_compiler: bool) -> Option<String> {
-    let has_target = targets.map_or(true, |all| all.lines().any(|line| line.trim() == TARGET));
-    if !has_target {
-        return Some(format!(
-            "the Rust target {TARGET} is not installed; to install (downloads 40 MB): rustup target add {TARGET}"
-        ));
+/// Installs the Rust target by rustup. Without rustup, the compiler's error names the target.
+fn prepare_target(workspace: &Workspace) -> Result<(), String> {
+    // rustup takes the compiler that the folder names.
+    let rustup = |words: &[&str]| {
+        let mut rustup = Command::new("rustup");
+        rustup.args(words).current_dir(&workspace.root);
+        rustup
+    };
+    let has = |installed: Result<String, String>| installed.map_or(true, |all| has_target(&all));
+    let installed = || output(&mut rustup(&["target", "list", "--installed"]));
+    if has(installed()) {
+        return Ok(());
     }
-    (!has_compiler).then(|| {
-        "no C compiler for musl (musl-gcc); to install on Debian: apt-get install musl-tools"
-            .to_owned()
-    })
+    eprintln!("set-up: installing the Rust target {TARGET} (downloads 40 MB)");
+    // Standard output belongs to the step after the set-up.
+    let added = status(rustup(&["target", "add", TARGET]).stdout(std::io::stderr()));
+    match added == Ok(ExitCode::SUCCESS) && has(installed()) {
+        true => Ok(()),
+        false => Err(format!(
+            "the Rust target {TARGET} is missing and could not be installed; to install: rustup target add {TARGET}"
+        )),
+    }
+}
+
+/// True if rustup's list of installed targets has the one of musl.
+fn has_target(installed: &str) -> bool {
+    installed.lines().any(|line| line.trim() == TARGET)
 }
 
 /// True if the program headers of readelf name no loader.
@@ -65,16 +76,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_named_with_its_command() {
-        let error = "no rustup".to_owned();
-        assert_eq!(missing(Err(&error), true), None);
-        assert_eq!(
-            missing(Ok("x86_64-unknown-linux-gnu\nx86_64-unknown-linux-musl\n"), true),
-            None
-        );
-        let no_target = missing(Ok("x86_64-unknown-linux-gnu\n"), true).unwrap();
-        assert!(no_target.ends_with("rustup target add x86_64-unknown-linux-musl"), "{no_target}");
-        assert!(missing(Err(&error), false).unwrap().contains("musl-tools"));
+    fn the_target_is_found_in_the_list_of_rustup() {
+        assert!(has_target("x86_64-unknown-linux-gnu\nx86_64-unknown-linux-musl\n"));
+        assert!(!has_target("x86_64-unknown-linux-gnu\nx86_64-unknown-linux-muslabi64\n"));
+        assert!(!has_target(""));
     }
 
     #[test]

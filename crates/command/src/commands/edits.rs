@@ -18,5 +18,6 @@ pub const NO_PAUSE: &str =
 pub const NO_RULES: &str = "this fyke has no rules of Snort and Suricata; `fyke ids` has";
 
 /// Refusal of a fyke that keeps no frames.
-pub const NO_FRAMES: &str =
-    "this fyke keeps no frames: try and why are for `fyke dump`, `track`, `demux` and `run`";
+pub const NO_FRAMES: &str = "this fyke keeps no frames: try, why and frames are for `fyke dump`, `track`, `demux` and \
+                             `run`; the frames of `fyke exec` stay in the kernel. `fyke dump -r FILE TEXT` tries a \
+                             text on a capture file";

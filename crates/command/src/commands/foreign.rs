@@ -31,7 +31,7 @@ pub fn check(graph: &str) -> Result<Classes, String> {
     if nodes.len() > MAX_NODES {
         return Err(format!("{} nodes are more than the {MAX_NODES} of a graph", nodes.len()));
     }
-    nodes.iter().try_for_each(|node| permitted(node, &known))?;
+    nodes.iter().try_for_each(|node| permitted(node, &known, is_file))?;
     Ok(known)
 }
 
@@ -50,17 +50,72 @@ fn nodes_of<'t>(tree: &'t Tree, into: &mut Vec<&'t NodeText>) {
     }
 }
 
-/// Refuses a node that opens something besides the file. The plan refuses unknown classes and tags.
-fn permitted(node: &NodeText, known: &Classes) -> Result<(), String> {
-    let Some(class) = known.find(&node.class) else { return Ok(()) };
-    let pairs = node.parameters.iter().map(|one| (one.name.clone(), one.value.clone()));
-    let (name, settings) = (class.name, Settings::new(pairs));
-    if class.kind == Kind::Source {
-        let is_file = name == "pcapin" && settings.text("expression") == Some("-");
-        return match is_file && settings.pairs().len() == 1 {
+/// Checks that the nodes of a graph which joins a running one open nothing: its sources are those that run (`sources`,
+/// texts of nodes), and it refers to no node of another text.
+///
+/// # Errors
+/// As for [`check`].
+pub fn check_live(graph: &str, sources: &[String]) -> Result<(), String> {
+    let parsed = parse(graph).map_err(|error| error.to_string())?;
+    let (known, mut nodes) = (classes(), Vec::new());
+    nodes_of(&parsed.tree, &mut nodes);
+    if nodes.len() > MAX_NODES {
+        return Err(format!("{} nodes are more than the {MAX_NODES} of a graph", nodes.len()));
+    }
+    let running: Vec<_> = sources.iter().filter_map(|source| parse(source).ok()).collect();
+    let runs = |name: &str, settings: &Settings| {
+        running.iter().any(|one| match &one.tree {
+            Tree::Node(node) => {
+                known.find(&node.class).is_some_and(|class| class.name == name)
+                    && settings_of(node).pairs() == settings.pairs()
+            }
+            _ => false,
+        })
+    };
+    let is_own = |tag: &str| {
+        nodes.iter().any(|one| !one.class.is_empty() && one.tag.as_deref() == Some(tag))
+    };
+    for node in &nodes {
+        if let (true, Some(tag)) = (node.class.is_empty(), &node.tag)
+            && !is_own(tag)
+        {
+            return Err(format!("{{{tag}}} is a node of another text; this graph may not use it"));
+        }
+        permitted(node, &known, |name, settings| match runs(name, settings) {
             true => Ok(()),
-            false => Err(format!("{name}: the only source of this graph is {SOURCE}, the file")),
-        };
+            false => Err(format!(
+                "{name}: a source of this graph is one that runs: {}",
+                sources.join(", ")
+            )),
+        })?;
+    }
+    Ok(())
+}
+
+fn settings_of(node: &NodeText) -> Settings {
+    Settings::new(node.parameters.iter().map(|one| (one.name.clone(), one.value.clone())))
+}
+
+/// Permits the file as the source.
+fn is_file(name: &str, settings: &Settings) -> Result<(), String> {
+    let is_file = name == "pcapin" && settings.text("expression") == Some("-");
+    match is_file && settings.pairs().len() == 1 {
+        true => Ok(()),
+        false => Err(format!("{name}: the only source of this graph is {SOURCE}, the file")),
+    }
+}
+
+/// Refuses a node that opens something, and a source that `source` does not permit by its class and settings. The plan
+/// refuses unknown classes and tags.
+fn permitted(
+    node: &NodeText,
+    known: &Classes,
+    source: impl Fn(&str, &Settings) -> Result<(), String>,
+) -> Result<(), String> {
+    let Some(class) = known.find(&node.class) else { return Ok(()) };
+    let (name, settings) = (class.name, settings_of(node));
+    if class.kind == Kind::Source {
+        return source(name, &settings);
     }
     match ((class.opens)(&settings), class.whole) {
         (Opens::Nothing, None) => Ok(()),

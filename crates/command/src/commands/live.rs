@@ -155,11 +155,10 @@ impl Live {
             accounting: counts::accounting(view),
             filters,
             nodes: counts::nodes(view),
-            own_filter: None,
-            no_counts: None,
             kernel: super::space::placement(&self.handle),
             paused: self.handle.is_paused(),
             kept_at: self.kept.as_ref().and(view.node(FILTER)).map(|node| node.id),
+            ..Stats::default()
         }
     }
 

@@ -1,12 +1,16 @@
-// A capture file that is dropped onto the page: its first frames under a filter, and a drawn graph that runs on it.
-import { bytesOf, count, element, setText } from "/draw.js";
+// A capture file that is dropped onto the page: its first frames under a filter, and a drawn graph that runs on it, or
+// live in a running `fyke run`.
+import { bytesOf, count, element, perSecond, setText } from "/draw.js";
 import { drawGraph } from "/graph.js";
 
 const SOURCE = "(pcapin, expression=-)";
 const byId = (id) => document.getElementById(id);
 // nodes: of the checked text. tree: true if every node has at most one edge to it. chosen: id of a node.
-const state = { file: null, nodes: [], tree: false, chosen: null, counts: null };
+// counts: of each node, frames of the file, or frames per second while the graph runs live. shown: the process of the
+// page and its counts. live: { pid, id, graph, nodes }, the graph that runs, with the text of the running source.
+const state = { file: null, nodes: [], tree: false, chosen: null, counts: null, shown: null, live: null };
 let send = null;
+let call = null;
 
 async function ask(look) {
   try {
@@ -67,6 +71,7 @@ async function check() {
     say("drawn", answer.error ?? answer.notes.join("\n"), answer.error !== undefined);
     byId("graph-text").setAttribute("aria-invalid", answer.error !== undefined);
     byId("run").disabled = answer.error !== undefined;
+    showButtons();
     if (answer.error !== undefined) continue;
     state.counts = null;
     state.nodes = answer.nodes;
@@ -88,15 +93,18 @@ function isTree(nodes) {
 function draw() {
   const counts = state.counts;
   const of = (id) => counts?.[id];
+  const frames = isLive() ? perSecond : count;
+  // Live, the running source takes the place of the file.
+  const runs = (one) => isLive() && one.feeds.length === 0 && state.live.nodes.find((node) => node.id === one.id);
   const node = (one) => ({
-    title: one.node,
-    line: of(one.id) ? `${count(of(one.id).arrived)} → ${count(of(one.id).passed)}` : one.text,
+    title: runs(one) ? runs(one).text : one.node,
+    line: of(one.id) ? `${frames(of(one.id).arrived)} → ${frames(of(one.id).passed)}` : one.text,
     name: `${one.node}: ${one.text}${one.id === state.chosen ? ", chosen" : ""}`,
     marked: one.id === state.chosen,
   });
   const edge = ({ from, to, class: value, single }) => {
-    const frames = !counts ? "" : single ? count(of(to).arrived) : value === null ? count(of(from).passed) : "";
-    const label = [value === null ? "" : `class ${value}`, frames].filter(Boolean).join("  ");
+    const known = !counts ? "" : single ? frames(of(to).arrived) : value === null ? frames(of(from).passed) : "";
+    const label = [value === null ? "" : `class ${value}`, known].filter(Boolean).join("  ");
     return { label, name: `edge: ${label}` };
   };
   const choose = (one) => { state.chosen = one.id; draw(); };
@@ -155,6 +163,78 @@ async function run() {
   draw();
 }
 
+// A fyke that runs graphs takes one more, with its own source in place of the file.
+function liveSource() {
+  const counts = state.shown?.counts;
+  if (!counts?.filters.some((one) => one.kind === "graph")) return null;
+  return counts.nodes.find((one) => (one.feeds ?? []).length === 0) ?? null;
+}
+
+const isLive = () => state.live !== null && state.live.pid === state.shown?.pid
+  && state.live.graph === byId("graph-text").value;
+
+function showButtons() {
+  byId("live").disabled = byId("run").disabled || liveSource() === null;
+  byId("live-stop").disabled = state.live === null || state.live.pid !== state.shown?.pid;
+}
+
+async function runLive() {
+  const source = liveSource();
+  if (source === null) return say("drawn", "the shown fyke runs no graphs: start fyke run", true);
+  const graph = byId("graph-text").value;
+  const { pid, counts } = state.shown;
+  const before = state.live?.pid === pid && counts.filters.some((one) => one.id === state.live.id) ? state.live : null;
+  const text = graph.replace(/\(\s*pcapin\s*,[^)]*\)/i, () => source.text);
+  const removed = before ? [{ change: "delete", id: before.id }] : [];
+  const nodes = state.nodes.map((one) => (one.feeds.length > 0 ? one : { ...one, text: source.text }));
+  const answer = await call({ request: "edit", changes: [...removed, { change: "add", text }] });
+  if (answer.response !== "ok") return say("drawn", answer.message ?? JSON.stringify(answer), true);
+  state.live = { pid, id: answer.ids[0], graph, nodes };
+  say("drawn", [`it runs as graph ${answer.ids[0]} of process ${pid}, epoch ${answer.epoch}`, ...(answer.notes ?? [])]
+    .join("\n"));
+  showButtons();
+}
+
+async function stopLive() {
+  if (state.live === null) return;
+  const answer = await call({ request: "delete", id: state.live.id });
+  const isOk = answer.response === "ok";
+  say("drawn", isOk ? `graph ${state.live.id} is removed, epoch ${answer.epoch}` : answer.message, !isOk);
+  if (!isOk) return;
+  Object.assign(state, { live: null, counts: null });
+  showButtons();
+  draw();
+}
+
+// The running nodes of the drawn ones: of the same text, fed by the same nodes. Null if one is missing.
+function running(drawn, nodes) {
+  const found = [];
+  const used = new Set();
+  const key = (feeds, of) => feeds.map((feed) => `${of(feed.from)} ${feed.class ?? null}`).sort().join();
+  for (const one of drawn) {
+    const [text, feeds] = [one.text.replace(/^!/, ""), key(one.feeds, (from) => found[from]?.id)];
+    const fits = (node) => !used.has(node.id) && node.text === text && key(node.feeds ?? [], (from) => from) === feeds;
+    const node = nodes.find(fits);
+    if (!node) return null;
+    used.add(node.id);
+    found[one.id] = node;
+  }
+  return found;
+}
+
+// Takes the counts of the shown process: the rates of the graph that runs there are drawn on its edges.
+export function takeLive(pid, { counts, before }) {
+  state.shown = { pid, counts };
+  showButtons();
+  if (!isLive() || !before) return;
+  const nodes = running(state.live.nodes, counts.nodes);
+  const earlier = new Map(before.nodes.map((one) => [one.id, one]));
+  const ms = Math.max(1, counts.uptime_ms - before.uptime_ms);
+  const rate = (one, name) => Math.max(0, one[name] - (earlier.get(one.id)?.[name] ?? one[name])) * 1000 / ms;
+  state.counts = nodes?.map((one) => ({ arrived: rate(one, "arrived"), passed: rate(one, "passed") })) ?? null;
+  draw();
+}
+
 function save() {
   const url = URL.createObjectURL(new Blob([`${byId("graph-text").value}\n`], { type: "text/plain" }));
   element("a", { href: url, download: "graph.fyke" }).click();
@@ -170,14 +250,17 @@ async function fillClasses() {
   tell();
 }
 
-export function startFile(sender) {
+export function startFile(sender, caller) {
   send = sender;
+  call = caller;
   byId("open").addEventListener("change", (event) => takeFile(event.target.files[0]));
   byId("look").addEventListener("submit", showFile);
   byId("graph-text").addEventListener("input", check);
   byId("append").addEventListener("click", append);
   byId("drop").addEventListener("click", drop);
   byId("run").addEventListener("click", run);
+  byId("live").addEventListener("click", runLive);
+  byId("live-stop").addEventListener("click", stopLive);
   byId("save").addEventListener("click", save);
   const has = (event) => event.dataTransfer?.types.includes("Files");
   const mark = (is) => document.body.classList.toggle("dropping", is);

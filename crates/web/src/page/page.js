@@ -2,7 +2,7 @@
 //
 // Texts of packets and of other users are set as text, never as HTML.
 import { drawAnswer, drawCaptures, drawCounts, drawFrames, drawLog, drawNames, drawState } from "/draw.js";
-import { startFile } from "/file.js";
+import { startFile, takeLive } from "/file.js";
 
 const HISTORY = 300; // samples, oldest first
 const MAX_LINE = 4 << 20; // characters of an event
@@ -135,6 +135,7 @@ function takeCounts(counts) {
   if (counts.pid !== state.pid) return;
   drawState(counts.paused ? "paused" : "runs", counts.paused ? "paused: frames are lost" : "runs");
   drawCounts({ ...one, edge: state.edge }, remove, chooseEdge);
+  takeLive(counts.pid, one);
 }
 
 // The last frames of an edge: the node that filters keeps those that arrive at it.
@@ -213,5 +214,5 @@ window.addEventListener("hashchange", () => location.reload());
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) { stream?.abort(); stream = null; } else listen();
 });
-startFile(send);
+startFile(send, call);
 if (!document.hidden) listen();

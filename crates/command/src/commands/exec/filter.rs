@@ -392,9 +392,7 @@ impl Editable for ExecFilter {
             nodes: Vec::new(),
             own_filter: policy.own_filter(),
             no_counts: policy.why_no_counts(),
-            kernel: None,
-            paused: false,
-            kept_at: None,
+            ..Stats::default()
         }
     }
 

@@ -5,7 +5,7 @@ use super::super::requests::{self, Editable};
 use super::super::space::placement;
 use fyke_control::{
     Accounting, Controlled, Description, EntryKind, FilterCount, FilterPasses, InterfaceAccounting,
-    NodeCount, Request, Response, Stats,
+    NodeCount, ReaderCount, Request, Response, Stats,
 };
 use fyke_filters::Edits;
 use fyke_graph::{GraphHandle, GraphView};
@@ -33,6 +33,11 @@ pub struct Live {
     pub description: Description,
 }
 
+/// Accepted frames that a reader has lost.
+fn lost(reader: &ReaderView) -> u64 {
+    reader.lost + reader.overwritten + reader.counts.dropped
+}
+
 /// Describes a reader on one line; with the name of its capture, if there are several.
 fn described(reader: &ReaderView, of: Option<&str>) -> String {
     let texts: Vec<&str> = reader.texts.iter().map(String::as_str).collect();
@@ -42,7 +47,7 @@ fn described(reader: &ReaderView, of: Option<&str>) -> String {
         _ => texts.join(" | "),
     };
     let (rejected, unread) = (reader.counts.rejected, reader.unread);
-    let lost = reader.lost + reader.overwritten + reader.counts.dropped;
+    let lost = lost(reader);
     let of = of.map_or_else(String::new, |name| format!("serve:{name}, "));
     format!(
         "{texts}  ({of}user {}, process {}, {}; {rejected} rejected, {unread} unread, {lost} lost)",
@@ -119,6 +124,27 @@ impl Live {
         all
     }
 
+    /// The readers of all captures and their frames, by number.
+    fn readers(&self) -> Vec<ReaderCount> {
+        let of = |capture: &Shown| {
+            let name = capture.name.clone();
+            (capture.readers)().into_iter().map(move |reader| ReaderCount {
+                id: reader.number,
+                capture: name.clone(),
+                user: reader.user,
+                pid: reader.pid,
+                lost: lost(&reader),
+                program: reader.program,
+                accepted: reader.counts.accepted,
+                rejected: reader.counts.rejected,
+                unread: reader.unread,
+            })
+        };
+        let mut all: Vec<_> = self.captures.iter().flat_map(of).collect();
+        all.sort_by_key(|one| one.id);
+        all
+    }
+
     fn views(&self) -> Vec<(&str, Arc<GraphView>)> {
         self.captures.iter().map(|one| (one.name.as_str(), one.handle.snapshot())).collect()
     }
@@ -188,11 +214,10 @@ impl Editable for Live {
             accounting: all_accounting(&views),
             filters: self.entries(),
             nodes: self.nodes(&views),
-            own_filter: None,
-            no_counts: None,
             kernel: self.kernel(),
             paused: self.captures.iter().any(|one| one.handle.is_paused()),
-            kept_at: None,
+            readers: self.readers(),
+            ..Stats::default()
         }
     }
 

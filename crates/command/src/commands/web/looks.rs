@@ -57,6 +57,10 @@ impl Looks for Again {
         })
     }
 
+    fn live(&self, graph: &str, sources: &[String]) -> Result<(), String> {
+        foreign::check_live(graph, sources)
+    }
+
     fn run(&self, file: File, graph: &str) -> Result<Run, String> {
         self.draw(graph)?;
         let ran = foreign::run(graph, file, LIMIT, &AtomicBool::new(false));
@@ -129,6 +133,31 @@ mod tests {
         let known = Again.classes();
         assert!(known.iter().any(|class| class.name == "bpf"));
         assert!(!known.iter().any(|class| ["tofile", "device", "pcapin"].contains(&&*class.name)));
+    }
+
+    #[test]
+    fn a_live_graph_of_a_page_has_running_sources_and_opens_nothing() {
+        let sources = ["(device, expression=v1)".to_owned(), "(device, expression=v2)".to_owned()];
+        let check = |text: &str| Again.live(text, &sources);
+        for text in [
+            "(device, v1) > (packetcount)",
+            "{in}(device, expression=v2) > {n}(bpf, expression=udp) > (packetcount)",
+            "(device, v1) > [{n}(bpf, expression=udp) | (packetcount)]",
+        ] {
+            assert_eq!(check(text), Ok(()), "{text}");
+        }
+        for (text, why) in [
+            ("(device, lo) > (packetcount)", "one that runs: (device, expression=v1), (device"),
+            ("(device, v1, buffer=1) > (packetcount)", "one that runs"),
+            ("(pcapin, /etc/passwd) > (packetcount)", "one that runs"),
+            ("(device, v1) > (tofile, /tmp/x)", "opens more than memory"),
+            ("(device, v1) > (print)", "opens more than memory"),
+            ("(device, v1) > {written}()", "a node of another text"),
+            ("(device, v1", "^"),
+        ] {
+            let refused = check(text).unwrap_err();
+            assert!(refused.contains(why), "{text}: {refused}");
+        }
     }
 
     #[test]

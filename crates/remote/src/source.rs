@@ -15,7 +15,9 @@ use crate::batch::Received;
 use crate::link::{Link, LinkError};
 use crate::message::{Counts, Origin, Request, Response, VERSION};
 use crate::tls::{Files, TlsError};
-use fyke_capture::{Interface, LookBack, Next, ReadError, SocketFilter, Source, SourceStats};
+use fyke_capture::{
+    DROP_REASONS, Interface, LookBack, NOT_SENT, Next, ReadError, SocketFilter, Source, SourceStats,
+};
 use fyke_frame::{Batch, LinkType};
 use shared::{MAX_MESSAGE, Shared};
 use std::io;
@@ -260,10 +262,13 @@ impl Source for RemoteSource {
     fn stats(&mut self) -> SourceStats {
         let counts = self.counts();
         let dropped = counts.dropped + counts.overrun;
+        let mut dropped_by = [0; DROP_REASONS.len()];
+        dropped_by[NOT_SENT] = counts.overrun;
         SourceStats {
             received: self.delivered + dropped + counts.unreadable,
             delivered: self.delivered,
             dropped,
+            dropped_by,
             unreadable: counts.unreadable,
             filtered: counts.rejected,
             filtered_uncounted: counts.is_partial,

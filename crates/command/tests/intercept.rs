@@ -162,7 +162,9 @@ fn users_swap_addresses_and_each_warrant_gets_the_frames_of_its_user_only() {
     }
     assert!(good(fyke(folder, &["intercept", "verify", "out/log.jsonl"])).contains("2 files"));
     let mode = |name: &str| {
-        std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(folder.join(name)).unwrap().permissions())
+        std::os::unix::fs::PermissionsExt::mode(
+            &std::fs::metadata(folder.join(name)).unwrap().permissions(),
+        )
     };
     assert_eq!((mode("out") & 0o777, mode("A.key") & 0o777), (0o700, 0o600));
     // The key of one warrant does not decrypt the file of another one.
@@ -212,7 +214,8 @@ fn frames_that_a_file_lacks_are_lost_and_the_error_names_it() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("out/A-1.pcapng.age: File too large"), "{said}");
     let (seen, accepted, others) = sum(&said);
-    assert_eq!((seen, seen), (frames.len(), accepted + others), "{said}");
+    // The capture ends with the failure.
+    assert!(seen == accepted + others && seen < frames.len(), "{said}");
     let words = |id: &str, code| {
         let (plain, file) = (format!("{id}.pcapng"), format!("out/{id}-1.pcapng.age"));
         let key = format!("{id}.key");

@@ -207,8 +207,11 @@ impl<W: Write> Encrypted<W> {
         let zero = Nonce::assume_unique_for_key([0; NONCE_LEN]);
         key.seal_in_place_append_tag(zero, Aad::empty(), &mut wrapped)
             .expect("16 bytes can be encrypted");
-        let mut header =
-            format!("{VERSION}\n-> X25519 {}\n{}\n---", BASE64.encode(share), BASE64.encode(&wrapped));
+        let mut header = format!(
+            "{VERSION}\n-> X25519 {}\n{}\n---",
+            BASE64.encode(share),
+            BASE64.encode(&wrapped)
+        );
         let tag = header_tag(&file_key, header.as_bytes());
         header.push_str(&format!(" {}\n", BASE64.encode(tag)));
         let salt: [u8; 16] = random()?;

@@ -336,7 +336,6 @@ impl Intercept {
         }
         is_new
     }
-}
 
     /// Judges a frame. Returns whether it was written, whether it is missing for a warrant, and the frame before which
     /// the batch has to be cut, because the filter has changed.

@@ -64,9 +64,10 @@ pub fn verify(input: impl Read, known: Option<&str>) -> Result<Verified, LogErro
         true => Ok(found),
         false => Err(LogError::Broken {
             line: found.lines + 1,
-            problem: "it has no end, as after a kill or on a full disk; the next capture into this \
+            problem:
+                "it has no end, as after a kill or on a full disk; the next capture into this \
                       folder moves it to FILE.broken and continues the log"
-                .to_owned(),
+                    .to_owned(),
         }),
     }
 }
@@ -101,9 +102,8 @@ fn read(input: impl Read, known: Option<&str>) -> Result<(Verified, Vec<u8>, u64
         if entry.get("number").and_then(Value::as_u64) != Some(line) {
             return Err(broken("its number is another one: a line is missing or moved".to_owned()));
         }
-        let hash = own_hash(&bytes).ok_or_else(|| {
-            broken("it does not have its own hash: it was changed".to_owned())
-        })?;
+        let hash = own_hash(&bytes)
+            .ok_or_else(|| broken("it does not have its own hash: it was changed".to_owned()))?;
         if text("before") != found.last {
             let message = "it does not have the hash of the line before it: a line was changed or \
                            is missing";
@@ -244,7 +244,10 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         let good = verify(text.as_bytes(), None).unwrap();
         assert_eq!((good.lines, good.is_ended), (6, true));
-        assert!(lines[5].contains(&good.last) && verify(text.as_bytes(), Some(&good.last)).unwrap().has_known);
+        assert!(
+            lines[5].contains(&good.last)
+                && verify(text.as_bytes(), Some(&good.last)).unwrap().has_known
+        );
         let join =
             |lines: &[&str]| lines.iter().map(|line| format!("{line}\n")).collect::<String>();
         let bad_at = |text: &str, wanted: u64| match verify(text.as_bytes(), None) {
@@ -261,9 +264,11 @@ mod tests {
                 bad_at(&join(&swapped), at as u64 + 1);
             }
             let without = lines[at].replacen("\"event\"", "\"other\":1,\"event\"", 1);
-            for changed in
-                [lines[at].replace("W", "V").replace("end", "eat"), without, lines[at].replace("hash", "hush")]
-            {
+            for changed in [
+                lines[at].replace("W", "V").replace("end", "eat"),
+                without,
+                lines[at].replace("hash", "hush"),
+            ] {
                 let mut other = lines.clone();
                 other[at] = &changed;
                 bad_at(&join(&other), at as u64 + 1);

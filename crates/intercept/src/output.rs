@@ -86,13 +86,13 @@ impl Output {
         Ok(Output { name, path, file, described, block, frames: 0, bytes: 0, waiting })
     }
 
-    /// Adds a frame; `number` is its number if it passes the node. A failed write leaves an output that only
+    /// Adds a frame; `passes_as` is its number if it passes the node. A failed write leaves an output that only
     /// [`fail`](Self::fail) may follow.
     pub(crate) fn write(
         &mut self,
         interface: &Interface,
         frame: &Frame<'_>,
-        number: Option<u64>,
+        passes_as: Option<u64>,
     ) -> io::Result<()> {
         self.block.clear();
         let same = |(known, link): &(Interface, LinkType)| {
@@ -122,7 +122,7 @@ impl Output {
         self.file.write(&self.block)?;
         self.frames += 1;
         self.bytes += frame.data.len() as u64;
-        self.waiting.push_back(Waiting { end: self.file.given(), number });
+        self.waiting.push_back(Waiting { end: self.file.given(), number: passes_as });
         let stored = self.file.stored();
         while self.waiting.pop_front_if(|first| first.end <= stored).is_some() {}
         Ok(())

@@ -95,7 +95,8 @@ fn nearest<'c>(command: &'c Command, given: &str) -> Option<&'c Arg> {
 /// Returns the option of which a given name is a value: `--report json` for `--json`.
 fn with_value(command: &Command, given: &str) -> Option<String> {
     let given = given.strip_prefix("--")?;
-    let has = |option: &&Arg| option.get_possible_values().iter().any(|one| one.matches(given, false));
+    let has =
+        |option: &&Arg| option.get_possible_values().iter().any(|one| one.matches(given, false));
     let option = command.get_arguments().find(has)?;
     Some(format!("--{} {given}", option.get_long()?))
 }

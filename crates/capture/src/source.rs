@@ -255,8 +255,8 @@ pub enum Next<'a> {
 /// Reason of frames in [`SourceStats::dropped`] that have no other.
 pub const RING_FULL: &str = "capture ring full";
 
-/// Names of the entries of [`SourceStats::dropped_by`]: those of sockets at the driver, of rings in shared memory, and of
-/// a relay.
+/// Names of the entries of [`SourceStats::dropped_by`]: those of sockets at the driver, of rings in shared memory, and
+/// of a relay.
 pub const DROP_REASONS: [&str; 7] = [
     "no free frame",
     "queue without a socket",

@@ -91,7 +91,7 @@ pub enum RuntimeDirError {
 }
 
 impl RuntimeDirError {
-    /// What to do, after the message that tells it in one case.
+    /// Advice to follow the message; empty where the message has it.
     pub(crate) fn hint(&self) -> String {
         match self {
             RuntimeDirError::TooLong { .. } => String::new(),

@@ -39,7 +39,7 @@ struct Waiting {
     number: Option<u64>,
 }
 
-/// What a file lacks after a write that failed.
+/// State of a file after a write that failed.
 pub(crate) struct Failure {
     /// Its name in the folder.
     pub(crate) name: String,

@@ -616,3 +616,24 @@ impl Editor {
         Ok(Editor { edits, answers, made })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_confirmed_by_the_grants_after_the_first() {
+        let mut sent = Unconfirmed::default();
+        sent.confirm(1_000);
+        sent.add(300, 3);
+        sent.add(700, 7);
+        assert_eq!(sent.frames(), 10);
+        sent.confirm(299);
+        assert_eq!(sent.frames(), 10);
+        sent.confirm(1);
+        assert_eq!(sent.frames(), 7);
+        sent.add(100, 1);
+        sent.confirm(800);
+        assert_eq!(sent.frames(), 0);
+    }
+}

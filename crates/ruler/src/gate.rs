@@ -637,7 +637,7 @@ mod tests {
         ] {
             let runs: Vec<Vec<ByteSet>> = texts.iter().map(|text| sets(text, folded)).collect();
             let gate = Gate::new(&runs);
-            let own = runs.iter().map(|sets| Run::new(sets)).collect::<Vec<_>>();
+            let own = runs.iter().map(|sets| Run::new(sets[..].into())).collect::<Vec<_>>();
             let all: Vec<u32> = (0u32..).take(runs.len()).collect();
             let grams = Gate { scans: vec![Scan::Grams(Grams::new(&own, &all))], runs: own };
             for (number, text) in texts.iter().enumerate() {

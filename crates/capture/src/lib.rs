@@ -80,13 +80,13 @@ pub use sink::{
 };
 pub use socket::FilterSocket;
 pub use source::{
-    DEFAULT_SNAPLEN, HeldFrames, HeldMark, Interface, LinkState, LookBack, Next, Notice,
-    SocketFilter, Source, SourceStats,
+    DEFAULT_SNAPLEN, DROP_REASONS, HeldFrames, HeldMark, Interface, LinkState, LookBack, NOT_SENT,
+    Next, Notice, RING_FULL, SocketFilter, Source, SourceStats,
 };
 pub use sys::poll::Bell;
 pub use sys::time::processor_time;
 
-pub use xdp::{DROP_REASONS, DriverFilter, Redirect, Redirected, XdpOptions, XdpSource};
+pub use xdp::{DriverFilter, Redirect, Redirected, XdpOptions, XdpSource};
 
 /// Waits until one of several sources may have frames ([`Source::readiness`]), at most `patience`; true if one may.
 pub fn wait_for_any(

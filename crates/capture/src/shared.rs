@@ -19,7 +19,8 @@
 use crate::error::ReadError;
 use crate::server::{FrameServer, Moved, ServerCounts};
 use crate::source::{
-    DEFAULT_SNAPLEN, Interface, LookBack, Next, SocketFilter, Source, SourceStats,
+    DEFAULT_SNAPLEN, DROP_REASONS, Interface, LookBack, NO_ROOM, Next, OVERWRITTEN, SocketFilter,
+    Source, SourceStats,
 };
 use crate::sys::poll::{Bell, Edge};
 use fyke_frame::{BATCH_CAPACITY, Batch, LinkType};
@@ -411,14 +412,18 @@ impl SharedSource {
 
     /// The counts, with those of the server that are at most this old.
     fn stats_within(&mut self, age: Duration) -> SourceStats {
-        let (read, dropped) = (self.reader.read(), self.reader.lost() + self.reader.refused());
+        let (overwritten, no_room) = (self.reader.lost(), self.reader.refused());
+        let (read, dropped) = (self.reader.read(), overwritten + no_room);
         let waiting = self.copied();
         let served = self.server.as_mut().map(|server| server.counts(read, dropped, age));
         let served = served.unwrap_or_default();
+        let mut dropped_by = [0; DROP_REASONS.len()];
+        (dropped_by[OVERWRITTEN], dropped_by[NO_ROOM]) = (overwritten, no_room);
         SourceStats {
             received: read + dropped + served.dropped - waiting,
             delivered: read - self.unreadable - waiting,
             dropped: dropped + served.dropped,
+            dropped_by,
             unreadable: self.unreadable,
             filtered: served.rejected,
             filtered_uncounted: served.is_partial,

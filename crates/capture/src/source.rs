@@ -8,7 +8,7 @@ use crate::error::ReadError;
 use crate::server::FrameServer;
 use crate::socket::FilterSocket;
 use crate::sys::poll::Bell;
-use crate::xdp::{DROP_REASONS, DriverFilter};
+use crate::xdp::DriverFilter;
 use fyke_frame::{Batch, Frame, LinkType};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -266,6 +266,26 @@ pub enum Next<'a> {
     End,
 }
 
+/// Reason of frames in [`SourceStats::dropped`] that have no other.
+pub const RING_FULL: &str = "capture ring full";
+
+/// Names of the entries of [`SourceStats::dropped_by`]: those of sockets at the driver, of rings in shared memory, and
+/// of a relay.
+pub const DROP_REASONS: [&str; 7] = [
+    "no free frame",
+    "queue without a socket",
+    "not taken by the socket",
+    "longer than 3,838 bytes",
+    "too slow: overwritten in shared memory",
+    "no room in shared memory",
+    "too slow: not sent by the relay",
+];
+/// Numbers of reasons among [`DROP_REASONS`].
+pub(crate) const OVERWRITTEN: usize = 4;
+pub(crate) const NO_ROOM: usize = 5;
+/// Number of the reason of a relay among [`DROP_REASONS`].
+pub const NOT_SENT: usize = 6;
+
 /// Counters of a source since it was opened. `received = delivered + dropped + ignored + unreadable + pending`; pending
 /// frames are counted by the kernel but not yet delivered, 0 after the source is drained.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -300,6 +320,15 @@ pub struct SourceStats {
 }
 
 impl SourceStats {
+    /// Frames that the source lost, by reason.
+    pub fn lost(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let others: u64 = self.dropped_by.iter().sum();
+        let full = (RING_FULL, self.dropped.saturating_sub(others));
+        let unreadable = ("unreadable in the ring", self.unreadable);
+        let named = DROP_REASONS.into_iter().zip(self.dropped_by);
+        [full].into_iter().chain(named).chain([unreadable]).filter(|(_, count)| *count > 0)
+    }
+
     /// Adds the counts of another source.
     #[must_use]
     pub fn plus(self, other: &SourceStats) -> SourceStats {

@@ -24,7 +24,7 @@
 //! | delivered | this source |
 //!
 //! After a [stop](Source::stop) the program redirects no more, no run of it is left, and the rings are read to their
-//! end; what only the program counted was not taken by a socket ([`DROP_REASONS`]). So
+//! end; what only the program counted was not taken by a socket ([`crate::DROP_REASONS`]). So
 //! `received = delivered + dropped`, exactly.
 //!
 //! An interface that disappears ends the source with an error, after the frames in its rings: new sockets would need
@@ -62,13 +62,6 @@ const MAX_QUEUES: u32 = 512;
 /// Share of a queue's frames that may be held.
 const HELD: u32 = 4;
 
-/// Names of the entries of [`SourceStats::dropped_by`].
-pub const DROP_REASONS: [&str; 4] = [
-    "no free frame",
-    "queue without a socket",
-    "not taken by the socket",
-    "longer than 3,838 bytes",
-];
 const NO_FREE_FRAME: usize = 0;
 const NO_SOCKET: usize = 1;
 const NOT_TAKEN: usize = 2;

@@ -136,25 +136,26 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
 
 /// Returns the expression: its words joined by spaces, as in tcpdump, or the contents of a file.
 pub fn expression(words: &[String], file: Option<&Path>) -> Result<String, Failure> {
-    expression_by(words, file, without_comments)
+    expression_by(words, file, "the expression", without_comments)
 }
 
-/// As [`expression`]; `clean` takes the comments out of a file's text.
+/// As [`expression`]; `what` names the text in errors, and `clean` takes the comments out of a file's text.
 pub fn expression_by(
     words: &[String],
     file: Option<&Path>,
+    what: &str,
     clean: fn(&str) -> String,
 ) -> Result<String, Failure> {
     let Some(file) = file else { return Ok(words.join(" ")) };
     if !words.is_empty() {
         return Err(Failure::Usage(format!(
-            "the expression comes from {} (-F): remove `{}`, or -F",
+            "{what} comes from {} (-F): remove `{}`, or -F",
             file.display(),
             words.join(" ")
         )));
     }
-    let text = read_text(file)
-        .with_context(|| format!("cannot read the expression from {}", file.display()))?;
+    let text =
+        read_text(file).with_context(|| format!("cannot read {what} from {}", file.display()))?;
     Ok(clean(&text))
 }
 
@@ -167,6 +168,9 @@ pub fn without_comments(text: &str) -> String {
     text.split('\n').map(blank).collect::<Vec<_>>().join("\n")
 }
 
+/// The byte order mark.
+const MARK: &str = "\u{feff}";
+
 /// Limit on the length of a text read from a file.
 const MAX_TEXT_BYTES: u64 = 64 << 20;
 
@@ -175,15 +179,19 @@ pub fn read_text(file: &Path) -> std::io::Result<String> {
     read_limited(std::fs::File::open(file)?)
 }
 
-/// Reads a text from any reader, up to the limit, without the byte order mark that some editors begin a file with.
+/// Reads a text from any reader, up to the limit, without a byte order mark.
 pub fn read_limited(from: impl std::io::Read) -> std::io::Result<String> {
     use std::io::{Error, ErrorKind};
     let not_text = |_| Error::new(ErrorKind::InvalidData, "not UTF-8 text");
-    let mut text = String::from_utf8(read_bytes(from)?).map_err(not_text)?;
-    if text.starts_with('\u{feff}') {
-        text.remove(0);
+    Ok(without_mark(String::from_utf8(read_bytes(from)?).map_err(not_text)?))
+}
+
+/// A text of a file without the byte order mark that some editors begin a file with.
+pub fn without_mark(mut text: String) -> String {
+    if text.starts_with(MARK) {
+        text.drain(..MARK.len());
     }
-    Ok(text)
+    text
 }
 
 /// Reads all bytes of a reader, up to the limit.
@@ -208,6 +216,7 @@ pub fn read_list(args: &mut SourceArgs) -> Result<(), Failure> {
         false => std::fs::File::open(&list).and_then(read_bytes),
     };
     let text = text.map_err(|error| refused(error.to_string()))?;
+    let text = text.strip_prefix(MARK.as_bytes()).unwrap_or(&text);
     let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     let files = args.read.get_or_insert_default();
     let before = files.len();

@@ -225,6 +225,8 @@ fn errors_have_their_exit_status() {
         (2, "--workers", vec!["ids", "-i", "lo", "--workers", "2", "-S", &rules]),
         (2, "the rules are read from this file", vec!["snort2ruler", &rules, "-o", &rules]),
         (1, "cannot read /nothing", vec!["snort2ruler", "/nothing"]),
+        (2, "none of 1 rules is translated", vec!["snort2ruler", &other]),
+        (2, "nearest: --report json", vec!["snort2ruler", &rules, "--json"]),
     ] {
         let output = fyke(&args);
         let message = text(&output.stderr);

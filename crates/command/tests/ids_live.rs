@@ -194,7 +194,15 @@ fn counts_and_names_outlive_edits_and_reloads() {
     );
     let reloaded = at("more.rules");
     std::fs::write(&reloaded, more).unwrap();
+    let shown = || {
+        let text = running.ctl(&["show", "--full"]);
+        let lines = text.lines().filter(|line| line.contains("sid:")).map(str::to_owned);
+        lines.collect::<Vec<_>>()
+    };
+    let before = shown();
     running.ctl(&["set", "-F", reloaded.to_str().unwrap()]);
+    // Rules with the same text keep their matches.
+    assert_eq!((before.len(), &before), (5, &shown()));
     frames(3, 5001);
     frames(1, 5002);
     stopped(running);

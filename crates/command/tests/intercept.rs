@@ -1,9 +1,9 @@
 //! `fyke intercept`: users of RADIUS, DHCP and PPPoE from files and live, warrants, the log, and what is not written.
 
-use fyke_ids::digest::md5;
 use fyke_testkit::namespace::Script;
 use fyke_testkit::packet::Packet;
 use fyke_testkit::pcap;
+use md5::{Digest, Md5};
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -35,7 +35,7 @@ fn accounting(secret: &str, status: u8, user: &str, session: &str, host: [u8; 4]
     }
     let length = packet.len() as u16;
     packet[2..4].copy_from_slice(&length.to_be_bytes());
-    let hash = md5(&[&packet[..], secret.as_bytes()].concat());
+    let hash = Md5::digest([&packet[..], secret.as_bytes()].concat());
     packet[4..20].copy_from_slice(&hash);
     packet
 }
@@ -81,7 +81,6 @@ fn warrants(folder: &Path, list: &[(&str, &str, &str)], over: bool) {
     std::fs::write(folder.join("secrets"), format!("* {SECRET}\n")).unwrap();
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
     std::fs::set_permissions(folder.join("secrets"), mode).unwrap();
-    std::fs::create_dir_all(folder.join("out")).unwrap();
 }
 
 fn intercept(folder: &Path, frames: &[Vec<u8>]) -> String {
@@ -90,6 +89,14 @@ fn intercept(folder: &Path, frames: &[Vec<u8>]) -> String {
     let output = fyke(folder, &[&args[..], &["--secret-file", "secrets", "-w", "out"]].concat());
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     text(&output.stderr)
+}
+
+/// Frames of a summary: seen, accepted, and all others.
+fn sum(said: &str) -> (usize, usize, usize) {
+    let line = said.lines().find(|line| line.contains(" seen ")).expect("a sum");
+    let line = line.split(';').next().unwrap();
+    let counts: Vec<usize> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
+    (counts[0], counts[1], counts[2..].iter().sum())
 }
 
 /// The payloads in the file of a warrant, which has to be a whole capture file.
@@ -154,9 +161,78 @@ fn users_swap_addresses_and_each_warrant_gets_the_frames_of_its_user_only() {
         assert!(!bytes.windows(5).any(|part| part == b"data-"), "{name}");
     }
     assert!(good(fyke(folder, &["intercept", "verify", "out/log.jsonl"])).contains("2 files"));
+    let mode = |name: &str| {
+        std::os::unix::fs::PermissionsExt::mode(
+            &std::fs::metadata(folder.join(name)).unwrap().permissions(),
+        )
+    };
+    assert_eq!((mode("out") & 0o777, mode("A.key") & 0o777), (0o700, 0o600));
     // The key of one warrant does not decrypt the file of another one.
     let other = ["intercept", "decrypt", "--key", "B.key", "out/A-1.pcapng.age"];
     assert_eq!(fyke(folder, &other).status.code(), Some(1));
+    let decrypt = || {
+        let file = std::fs::File::open(folder.join("out/A-1.pcapng.age")).unwrap();
+        let args = ["intercept", "decrypt", "--key", "A.key", "-"];
+        Command::new(FYKE).args(args).current_dir(folder).stdin(file).output().unwrap()
+    };
+    let plain = decrypt().stdout;
+    assert!(plain.windows(7).any(|part| part == b"data-a2"));
+    // A key that others can read is refused.
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+    std::fs::set_permissions(folder.join("A.key"), open).unwrap();
+    let refused = decrypt();
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(text(&refused.stderr).contains("chmod 600"), "{}", text(&refused.stderr));
+}
+
+/// The files may have 256 KiB each, so that the one of A cannot be written as a whole.
+#[test]
+fn frames_that_a_file_lacks_are_lost_and_the_error_names_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    warrants(folder, &[("A", "user", "alice"), ("B", "user", "bob")], false);
+    let long = |from, to, word: &str, at: usize| {
+        let payload = format!("data-{word}{at} ") + &"x".repeat(400 + at % 400);
+        Packet::ethernet().ipv4(from, to).udp(1_000, 2_000).payload(payload.as_bytes()).build()
+    };
+    let mut frames = vec![radius(1, "alice", "a", host(1)), radius(1, "bob", "b", host(2))];
+    for at in 0..400 {
+        frames.push(long(host(1), host(99), "a", at));
+        frames.push(long(host(1), host(2), "c", at));
+        frames.push(data(host(2), &format!("data-b{at}")));
+        frames.push(data(host(3), "data-none"));
+    }
+    std::fs::write(folder.join("in.pcap"), pcap::file(1, &frames)).unwrap();
+    let script = "ulimit -f 256; trap '' XFSZ; exec \"$@\"";
+    let output = Command::new("bash")
+        .args(["-c", script, "-", FYKE, "intercept", "-Z", "root", "-r", "in.pcap"])
+        .args(["--warrants", "w.toml", "--secret-file", "secrets", "-w", "out"])
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("out/A-1.pcapng.age: File too large"), "{said}");
+    let (seen, accepted, others) = sum(&said);
+    // The capture ends with the failure.
+    assert!(seen == accepted + others && seen < frames.len(), "{said}");
+    let words = |id: &str, code| {
+        let (plain, file) = (format!("{id}.pcapng"), format!("out/{id}-1.pcapng.age"));
+        let key = format!("{id}.key");
+        let args = ["intercept", "decrypt", "--key", &key, &file, "-w", &plain];
+        assert_eq!(fyke(folder, &args).status.code(), Some(code), "{id}");
+        // The last frame of A may be cut.
+        let lines = text(&fyke(folder, &["dump", "-r", &plain, "-A", "-n"]).stdout);
+        let count = |word: &str| lines.matches(&format!("data-{word}")).count();
+        [count("a"), count("b"), count("c")]
+    };
+    let ([a, _, both], [_, b, _]) = (words("A", 1), words("B", 0));
+    assert!(a > 100 && b > 100 && both > 100, "{a} {b} {both}");
+    assert_eq!(accepted, a + b + both, "{said}");
+    assert!(said.contains("frames are lost: a file was given them"), "{said}");
+    let log = std::fs::read_to_string(folder.join("out/log.jsonl")).unwrap();
+    assert!(log.contains("file failed") && log.contains("\"event\":\"end\""), "{log}");
+    assert!(good(fyke(folder, &["intercept", "verify", "out/log.jsonl"])).contains("1 files"));
 }
 
 #[test]
@@ -226,6 +302,19 @@ fn a_log_that_was_changed_is_found_and_not_continued() {
         let output = fyke(folder, &args);
         assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
     }
+    // The last line was changed.
+    let changed = lines[lines.len() - 1].replace("\"frames_written\":0", "\"frames_written\":7");
+    std::fs::write(&path, lines[..lines.len() - 1].join("\n") + "\n" + &changed + "\n").unwrap();
+    let output = fyke(folder, &["intercept", "verify", "out/log.jsonl"]);
+    assert!(text(&output.stderr).contains("its own hash"), "{}", text(&output.stderr));
+    // The last line has no end.
+    std::fs::write(&path, &log[..log.len() - 9]).unwrap();
+    let output = fyke(folder, &["intercept", "verify", "out/log.jsonl"]);
+    assert!(text(&output.stderr).contains("FILE.broken"), "{}", text(&output.stderr));
+    intercept(folder, &[data(host(1), "data-a1")]);
+    let again = good(fyke(folder, &["intercept", "verify", "out/log.jsonl"]));
+    assert!(again.contains("3 files are intact") && again.contains("--last"), "{again}");
+    assert!(std::fs::read_to_string(folder.join("out/log.jsonl.broken")).unwrap().len() > 100);
     std::fs::write(&path, log.replacen("192.0.2.1", "192.0.2.9", 1)).unwrap();
     let args = ["intercept", "-r", "in.pcap", "--warrants", "w.toml", "-Z", "root", "-w", "out"];
     assert_eq!(fyke(folder, &args).status.code(), Some(1));
@@ -292,6 +381,10 @@ const SCRIPT: &str = r#"
         sleep 0.3
     done
     "$FYKE" ctl --pid $id show --full > show
+    for edit in "set ip" "add udp" "del 1" "pause" "frames" "undo"; do
+        if "$FYKE" ctl --pid $id $edit > edit 2>&1; then echo "done: $edit" >> refused; fi
+        cat edit >> refused
+    done
     kill -INT $id
     wait
 "#;
@@ -328,6 +421,12 @@ fn live_the_capture_follows_users_and_ends_with_the_warrant() {
         assert_eq!(captured(folder.path(), id), wanted, "{said}");
     }
     assert!(read("show").contains("warrant A: 192.0.2.2"), "{}", read("show"));
+    // Clients edit nothing, and see no frame.
+    let refused = read("refused");
+    assert!(refused.contains("follows its warrants only"), "{refused}");
+    assert!(!refused.contains("done:") && !refused.contains("data-"), "{refused}");
+    let (seen, accepted, others) = sum(&read("log"));
+    assert_eq!(seen, accepted + others, "{said}");
     // The third warrant was over before the start, so it has no file.
     assert!(read("out/log.jsonl").contains("warrant is over"), "{said}");
     assert!(!folder.path().join("out/O-1.pcapng.age").exists());

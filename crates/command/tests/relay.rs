@@ -317,6 +317,17 @@ fn an_end_of_either_side_is_told_to_the_other() {
     relay.hear("has left");
     let shown = service.ctl(&["stats"]);
     assert!(!shown.contains("udp port 9"), "{shown}");
+    // Nor does one that is killed with frames that it has not taken: they are lost.
+    let beside = local(&["-w", "/dev/null"]);
+    let mut killed = files.dump(&machine, &source, &["-w", "/dev/null"]);
+    killed.signal("STOP");
+    send(2_000, 1400);
+    beside.settle(2_000);
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    killed.signal("KILL");
+    killed.end();
+    relay.hear("lost with the connection (sent, not confirmed)");
+    stopped(beside);
     // A relay that is stopped, and one that is killed.
     let ends = ["--no-reconnect", "-w", "/dev/null"];
     let mut first = files.dump(&machine, &source, &ends);

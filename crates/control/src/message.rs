@@ -191,6 +191,33 @@ pub enum Change {
 }
 
 impl Request {
+    /// True if the request changes neither the program nor a file.
+    pub fn only_reads(&self) -> bool {
+        match self {
+            Request::Describe
+            | Request::Show
+            | Request::Log { .. }
+            | Request::Try { .. }
+            | Request::Why { .. }
+            | Request::Frames { .. }
+            | Request::Hello { .. }
+            | Request::Stats
+            | Request::Watch { .. } => true,
+            Request::Set { .. }
+            | Request::Add { .. }
+            | Request::Delete { .. }
+            | Request::Edit { .. }
+            | Request::Passes { .. }
+            | Request::Undo { .. }
+            | Request::Save { .. }
+            | Request::Load
+            | Request::Pause
+            | Request::Start
+            | Request::PauseReader { .. }
+            | Request::Rules { .. } => false,
+        }
+    }
+
     /// Reads a request from its line.
     ///
     /// # Errors

@@ -90,6 +90,16 @@ pub enum RuntimeDirError {
     },
 }
 
+impl RuntimeDirError {
+    /// Advice to follow the message; empty where the message has it.
+    pub(crate) fn hint(&self) -> String {
+        match self {
+            RuntimeDirError::TooLong { .. } => String::new(),
+            _ => format!("; set {ENVIRONMENT_OVERRIDE} to a folder of this user with mode 700"),
+        }
+    }
+}
+
 impl RuntimeDir {
     /// A folder that the caller chose; it is checked when it is used.
     pub fn at(path: impl Into<PathBuf>) -> RuntimeDir {

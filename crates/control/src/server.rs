@@ -96,7 +96,7 @@ pub struct Peer {
 #[non_exhaustive]
 pub enum StartError {
     /// No folder can hold it; the error is that of the last one tried.
-    #[error("no folder for the control socket: {0}")]
+    #[error("no folder for the control socket: {0}{hint}", hint = .0.hint())]
     NoPlace(#[from] RuntimeDirError),
     /// Another process answers on the socket with our process id (from another PID namespace).
     #[error("{}: another fyke answers there; set another FYKE_RUNTIME_DIR", path.display())]

@@ -19,7 +19,8 @@ pub(crate) fn read(path: impl AsRef<Path>, limit: usize) -> io::Result<String> {
     open_regular(path.as_ref())?.take(limit as u64 + 1).read_to_string(&mut text)?;
     match text.len() > limit {
         true => Err(io::Error::new(ErrorKind::FileTooLarge, format!("longer than {limit} bytes"))),
-        false => Ok(text),
+        // Some editors begin a file with a byte order mark.
+        false => Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text)),
     }
 }
 

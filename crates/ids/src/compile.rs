@@ -27,23 +27,12 @@ use crate::buffer::{Application, Buffer};
 use crate::endpoints::{Addresses, Ports, Variables};
 use crate::error::Refused;
 use crate::read::{Direction, RawOption, RawRule};
+pub use crate::rule::Dialect;
 use crate::rule::{Action, FlowTest, HeaderTest, List, Presence, Protocol, Rule, Scope, Test};
 use crate::transform::Transform;
 
 /// Most tests of a rule.
 const MAX_TESTS: usize = 512;
-
-/// Language of a rule, where the same words mean different things.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Dialect {
-    /// Suricata.
-    #[default]
-    Suricata,
-    /// Snort 2.
-    Snort2,
-    /// Snort 3.
-    Snort3,
-}
 
 impl Dialect {
     /// Finds the language of a rule by the words that only one has; none if every language reads it.
@@ -152,6 +141,7 @@ impl Builder {
             threshold: None,
             tag: None,
             variables: 0,
+            dialect,
             text: text.into(),
         };
         let (only_packets, only_streams) = match &*raw.header.protocol {
@@ -225,10 +215,25 @@ impl Builder {
         self.decoded = None;
         if buffer.is_header() {
             self.only_packets = Some(buffer.name());
+            self.check_header(match buffer {
+                Buffer::TcpHeader => Protocol::Tcp,
+                Buffer::UdpHeader => Protocol::Udp,
+                Buffer::Icmpv4Header => Protocol::IcmpVersion(4),
+                Buffer::Icmpv6Header => Protocol::IcmpVersion(6),
+                _ => Protocol::Ip,
+            })?;
         }
         self.sticky =
             (buffer != Buffer::Payload).then(|| self.list(buffer, &[], buffer.is_multiple()));
         Ok(())
+    }
+
+    /// Refuses a test of a header that no packet of the rule has, so that the rule would never match.
+    fn check_header(&self, header: Protocol) -> Result<(), String> {
+        match self.rule.header.protocol.may_have(header) {
+            true => Ok(()),
+            false => Err("no packet of the rule's protocol has this header".to_owned()),
+        }
     }
 
     /// Adds the test of a buffer with a number.
@@ -367,6 +372,7 @@ impl Builder {
         self.check_buffers()?;
         self.set_scope()?;
         self.rule.variables = self.names.len();
+        self.rule.shrink();
         Ok(self.rule)
     }
 

@@ -7,6 +7,7 @@ use crate::error::VariableError;
 use crate::prefilter::Condition;
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Deepest nesting of lists and variables.
 const MAX_DEPTH: usize = 16;
@@ -15,7 +16,23 @@ const MAX_MEMBERS: usize = 1 << 16;
 
 /// Variables and their values, with Suricata's defaults.
 #[derive(Debug, Clone)]
-pub struct Variables(HashMap<String, String>);
+pub struct Variables {
+    values: HashMap<String, String>,
+    /// Lists that were read with these values: rules with the same text have the same list.
+    read: Arc<Mutex<Read>>,
+}
+
+/// Lists by their texts.
+#[derive(Debug, Default)]
+struct Read {
+    addresses: Known<Network>,
+    ports: Known<(u16, u16)>,
+}
+
+type Known<T> = HashMap<String, Arc<List<T>>>;
+
+/// Most lists of a kind that are kept for other rules.
+const MAX_KNOWN: usize = 4096;
 
 /// Default values: those of Suricata's configuration.
 const DEFAULTS: &[(&str, &str)] = &[
@@ -54,7 +71,7 @@ const DEFAULTS: &[(&str, &str)] = &[
 impl Default for Variables {
     fn default() -> Self {
         let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
-        Variables(DEFAULTS.iter().map(own).collect())
+        Variables { values: DEFAULTS.iter().map(own).collect(), read: Arc::default() }
     }
 }
 
@@ -73,22 +90,44 @@ impl Variables {
             return Err(refuse("a name has letters, digits and _ only"));
         }
         let value: String = value.chars().filter(|letter| !letter.is_ascii_whitespace()).collect();
-        let before = self.0.insert(name.to_owned(), value.clone());
+        let before = self.values.insert(name.to_owned(), value.clone());
+        self.read = Arc::default();
         let addresses = Addresses::parse(&value, self);
         let ports = Ports::parse(&value, self);
         if let (Err(reason), Err(_)) = (&addresses, &ports) {
             match before {
-                Some(before) => self.0.insert(name.to_owned(), before),
-                None => self.0.remove(name),
+                Some(before) => self.values.insert(name.to_owned(), before),
+                None => self.values.remove(name),
             };
+            self.read = Arc::default();
             return Err(refuse(reason));
         }
         Ok(())
     }
 
     fn get(&self, name: &str) -> Result<&str, String> {
-        let value = self.0.get(name).map(String::as_str);
+        let value = self.values.get(name).map(String::as_str);
         value.ok_or_else(|| format!("the variable ${name} has no value (--set {name}=…)"))
+    }
+
+    /// The list of a text.
+    fn list<T>(
+        &self,
+        text: &str,
+        known: fn(&mut Read) -> &mut Known<T>,
+        one: fn(&str) -> Result<T, String>,
+    ) -> Result<Arc<List<T>>, String> {
+        let read = || self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(list) = known(&mut read()).get(text) {
+            return Ok(Arc::clone(list));
+        }
+        let list = Arc::new(Reader { variables: self, one, members: 0 }.list(text, 0)?);
+        let mut read = read();
+        let known = known(&mut read);
+        if known.len() < MAX_KNOWN {
+            known.insert(text.to_owned(), Arc::clone(&list));
+        }
+        Ok(list)
     }
 }
 
@@ -190,6 +229,8 @@ impl<T> Reader<'_, T> {
         if list.plain.is_empty() && list.negated.is_empty() {
             return Err("an empty list".to_owned());
         }
+        list.plain.shrink_to_fit();
+        list.negated.shrink_to_fit();
         Ok(list)
     }
 
@@ -228,7 +269,7 @@ fn parts(text: &str) -> impl Iterator<Item = &str> {
 
 /// Addresses of one side of a header.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Addresses(List<Network>);
+pub struct Addresses(Arc<List<Network>>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Network {
@@ -242,7 +283,7 @@ impl Addresses {
     /// # Errors
     /// If the text is no list of addresses, or names an unknown variable.
     pub fn parse(text: &str, variables: &Variables) -> Result<Addresses, String> {
-        let list = Reader { variables, one: network, members: 0 }.list(text, 0);
+        let list = variables.list(text, |read| &mut read.addresses, network);
         list.map(Addresses).map_err(|reason| format!("addresses {text}: {reason}"))
     }
 
@@ -366,7 +407,7 @@ fn network(text: &str) -> Result<Network, String> {
 
 /// Ports of one side of a header.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ports(List<(u16, u16)>);
+pub struct Ports(Arc<List<(u16, u16)>>);
 
 impl Ports {
     /// Reads a list.
@@ -374,7 +415,7 @@ impl Ports {
     /// # Errors
     /// If the text is no list of ports, or names an unknown variable.
     pub fn parse(text: &str, variables: &Variables) -> Result<Ports, String> {
-        let list = Reader { variables, one: ports, members: 0 }.list(text, 0);
+        let list = variables.list(text, |read| &mut read.ports, ports);
         list.map(Ports).map_err(|reason| format!("ports {text}: {reason}"))
     }
 

@@ -36,7 +36,7 @@
 pub mod app;
 pub mod buffer;
 pub mod compile;
-pub mod digest;
+mod digest;
 pub mod endpoints;
 pub mod engine;
 pub mod error;

@@ -35,7 +35,7 @@ pub struct Pattern {
     /// The automaton is wrong for texts that end with a line feed: `$` also matches before it, `^` not after it.
     minds_last_line: bool,
     /// Built when it is first needed; none if the pattern is not regular or too large.
-    automaton: OnceLock<Option<Automaton>>,
+    automaton: OnceLock<Option<Box<Automaton>>>,
 }
 
 /// Result of a search.
@@ -62,7 +62,11 @@ impl Pattern {
     }
 
     fn automaton(&self) -> Option<&Automaton> {
-        self.automaton.get_or_init(|| Automaton::new(&hir::translate(&self.node)?)).as_ref()
+        let automaton = self.automaton.get_or_init(|| {
+            // Most patterns have none: it is made at the first search.
+            Automaton::new(&hir::translate(&self.node)?).map(Box::new)
+        });
+        automaton.as_deref()
     }
 
     /// Finds the first match in `bytes` that begins at `from` or later. Anchors and assertions see all of `bytes`.

@@ -22,6 +22,9 @@ pub const MAX_RULE_BYTES: usize = 1 << 16;
 /// Most options of a rule.
 pub const MAX_OPTIONS: usize = 1024;
 
+/// A byte order mark in UTF-8.
+const MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// Actions with which a rule begins.
 pub const ACTIONS: [&str; 14] = [
     "alert",
@@ -152,7 +155,13 @@ impl<R: BufRead> Iterator for Rules<R> {
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             match self.read_line() {
-                Ok(true) => self.number += 1,
+                Ok(true) => {
+                    self.number += 1;
+                    // Some editors begin a file with a byte order mark.
+                    if self.number == 1 && self.line.starts_with(MARK) {
+                        self.line.drain(..MARK.len());
+                    }
+                }
                 Ok(false) => {
                     return self.current.take().map(|(number, text, _)| Ok((number, text)));
                 }
@@ -183,7 +192,7 @@ impl<R: BufRead> Iterator for Rules<R> {
 
 /// True if a text has rules, and not a filter expression: its first line that is no comment begins with an action.
 pub fn is_rules(text: &str) -> bool {
-    let mut lines = text.lines().map(|line| line.trim().as_bytes());
+    let mut lines = text.trim_start_matches('\u{feff}').lines().map(|line| line.trim().as_bytes());
     lines.find(|line| !line.is_empty() && !line.starts_with(b"#")).is_some_and(begins_rule)
 }
 
@@ -221,7 +230,7 @@ mod tests {
     #[test]
     fn a_rule_continues_until_it_is_closed_and_never_takes_the_next_one() {
         let text = format!(
-            "# comment\n\n{PLAIN}\nalert tcp any any -> any 80 \\\n (msg:\"b\"; \\\n sid:2;)\n\
+            "\u{feff}# comment\n\n{PLAIN}\nalert tcp any any -> any 80 \\\n (msg:\"b\"; \\\n sid:2;)\n\
              alert http (\n  msg:\"c\";\n# inside\n  sid:3;\n)\nalert tcp broken (msg:\"d\"; sid:4;\n\
              {PLAIN}\nwhat is this\n"
         );
@@ -235,6 +244,14 @@ mod tests {
         assert_eq!(sids, [Some(1), Some(2), Some(3), None, Some(1), None]);
         let refused = RawRule::parse(&found[3].1, 12).unwrap_err();
         assert_eq!((refused.line, refused.sid), (12, Some(4)));
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_the_first_rule() {
+        let text = format!("\u{feff}{PLAIN}\n\u{feff}{PLAIN}");
+        let found: Vec<_> = Rules::new(text.as_bytes()).map(Result::unwrap).collect();
+        assert!(found[0].1 == PLAIN.as_bytes() && found[1].1 != PLAIN.as_bytes());
+        assert!(is_rules(&text) && begins_with_rules(text.as_bytes()));
     }
 
     #[test]

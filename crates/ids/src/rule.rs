@@ -13,6 +13,18 @@ use std::cmp::Ordering;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+/// Language of a rule, where the same words mean different things.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Dialect {
+    /// Suricata.
+    #[default]
+    Suricata,
+    /// Snort 2.
+    Snort2,
+    /// Snort 3.
+    Snort3,
+}
+
 /// A translated rule.
 #[derive(Debug, Clone)]
 pub struct Rule {
@@ -60,8 +72,26 @@ pub struct Rule {
     pub tag: Option<Tag>,
     /// Number of variables of the byte options.
     pub variables: usize,
+    /// The language in which it is read.
+    pub dialect: Dialect,
     /// The rule as it is written, in one line.
     pub text: Arc<str>,
+}
+
+impl Rule {
+    /// True if another rule is the same, with the same variables: it judges as this one.
+    pub fn is_same(&self, other: &Rule) -> bool {
+        (self.gid, self.sid, self.dialect) == (other.gid, other.sid, other.dialect)
+            && self.text == other.text
+    }
+
+    /// Frees room that was reserved for more tests.
+    pub(crate) fn shrink(&mut self) {
+        self.packet.shrink_to_fit();
+        self.lists.shrink_to_fit();
+        self.lists.iter_mut().for_each(|list| list.tests.shrink_to_fit());
+        self.metadata.shrink_to_fit();
+    }
 }
 
 /// Action of a rule.
@@ -102,6 +132,18 @@ impl Protocol {
     /// True for ICMP.
     pub fn is_icmp(self) -> bool {
         matches!(self, Protocol::Icmp | Protocol::IcmpVersion(_))
+    }
+
+    /// True if a packet of this protocol may have the header of another one.
+    pub fn may_have(self, header: Protocol) -> bool {
+        match (self, header) {
+            (Protocol::Ip | Protocol::IpVersion(_), _) | (_, Protocol::Ip) => true,
+            (Protocol::Application(Application::Dns), Protocol::Udp)
+            | (Protocol::Application(_), Protocol::Tcp) => true,
+            (Protocol::Icmp, header) => header.is_icmp(),
+            (own, Protocol::Icmp) => own.is_icmp(),
+            (own, header) => own == header,
+        }
     }
 }
 
@@ -328,7 +370,7 @@ pub enum Value {
 #[derive(Debug, Clone)]
 pub enum Test {
     /// Certain bytes.
-    Content(Box<Content>),
+    Content(Arc<Content>),
     /// A regular expression.
     Pcre(Pcre),
     /// A number in the bytes, compared.

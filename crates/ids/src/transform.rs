@@ -94,9 +94,9 @@ impl Transform {
             Transform::Lowercase => bytes.to_ascii_lowercase(),
             Transform::Uppercase => bytes.to_ascii_uppercase(),
             Transform::UrlDecode => url_decode(&bytes, true),
-            Transform::Md5 => digest::md5(&bytes).to_vec(),
-            Transform::Sha1 => digest::sha1(&bytes).to_vec(),
-            Transform::Sha256 => digest::sha256(&bytes).to_vec(),
+            Transform::Md5 => digest::md5(&bytes),
+            Transform::Sha1 => digest::sha1(&bytes),
+            Transform::Sha256 => digest::sha256(&bytes),
             Transform::HeaderLowercase => lowercase_names(&bytes),
             Transform::StripPseudoHeaders => bytes
                 .split_inclusive(|byte| *byte == b'\n')

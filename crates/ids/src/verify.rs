@@ -65,10 +65,13 @@ impl Checks {
                 },
             }
         }
+        alone.shrink_to_fit();
+        chains.iter_mut().for_each(Vec::shrink_to_fit);
         // Short tests first: lengths before searches.
         alone.sort_by_key(|test| {
             !matches!(test, Test::Len(_) | Test::Number(_) | Test::IsDataAt { .. })
         });
+        chains.shrink_to_fit();
         Checks { alone, chains }
     }
 

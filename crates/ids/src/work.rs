@@ -1,8 +1,8 @@
 //! Work of verifications, counted instead of timed, so that the same bytes and rules always come to the same result.
 //!
-//! A unit takes about five nanoseconds: a step of an expression, a test, or a search through 64 bytes. One
-//! verification, which is one rule on one packet, piece of a stream or message, has at most [`MAX_WORK`] units; what
-//! [`crate::engine`] grants is less when all rules together need too much.
+//! A unit is a step of an expression, a test, or a search through 64 bytes. One verification, which is one rule on one
+//! packet, piece of a stream or message, has at most [`MAX_WORK`] units; what [`crate::engine`] grants is less when all
+//! rules together need too much.
 
 /// Most units of one verification.
 pub const MAX_WORK: u64 = 1 << 20;

@@ -6,6 +6,8 @@
 //! those of `ring`; X25519 is that of `x25519-dalek`. Source: c2sp.org/age, RFC 7748, RFC 8439, BIP 173.
 
 use crate::bech32;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::digest::{Context, SHA256};
 use ring::hkdf::{HKDF_SHA256, KeyType, Salt};
@@ -154,38 +156,8 @@ fn nonce(number: u64, is_last: bool) -> Nonce {
     Nonce::assume_unique_for_key(bytes)
 }
 
-fn base64(bytes: &[u8]) -> String {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::new();
-    for part in bytes.chunks(3) {
-        let value = part.iter().fold(0u32, |value, byte| value << 8 | u32::from(*byte));
-        let value = value << (8 * (3 - part.len()));
-        let letters = (0..=part.len()).map(|at| LETTERS[(value >> (18 - 6 * at) & 63) as usize]);
-        text.extend(letters.map(char::from));
-    }
-    text
-}
-
 fn unbase64<const N: usize>(text: &str) -> Option<[u8; N]> {
-    let (mut out, mut bits, mut held) = (Vec::with_capacity(N), 0u32, 0);
-    for letter in text.bytes() {
-        let value = match letter {
-            b'A'..=b'Z' => letter - b'A',
-            b'a'..=b'z' => letter - b'a' + 26,
-            b'0'..=b'9' => letter - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        };
-        (bits, held) = (bits << 6 | u32::from(value), held + 6);
-        if held >= 8 {
-            held -= 8;
-            out.push((bits >> held) as u8);
-            bits &= (1 << held) - 1;
-        }
-    }
-    (bits == 0 && held < 6).then_some(())?;
-    out.try_into().ok()
+    BASE64.decode(text).ok()?.try_into().ok()
 }
 
 /// The key that encrypts the file key: of what both sides know.
@@ -205,6 +177,7 @@ pub struct Encrypted<W: Write> {
     chunk: Vec<u8>,
     hash: Context,
     written: u64,
+    stored: u64,
 }
 
 /// Size and hash of a file after its end.
@@ -234,14 +207,17 @@ impl<W: Write> Encrypted<W> {
         let zero = Nonce::assume_unique_for_key([0; NONCE_LEN]);
         key.seal_in_place_append_tag(zero, Aad::empty(), &mut wrapped)
             .expect("16 bytes can be encrypted");
-        let mut header =
-            format!("{VERSION}\n-> X25519 {}\n{}\n---", base64(&share), base64(&wrapped));
+        let mut header = format!(
+            "{VERSION}\n-> X25519 {}\n{}\n---",
+            BASE64.encode(share),
+            BASE64.encode(&wrapped)
+        );
         let tag = header_tag(&file_key, header.as_bytes());
-        header.push_str(&format!(" {}\n", base64(tag.as_ref())));
+        header.push_str(&format!(" {}\n", BASE64.encode(tag)));
         let salt: [u8; 16] = random()?;
         let key = cipher(&derive(&salt, &file_key, b"payload"));
         let (chunk, hash) = (Vec::with_capacity(CHUNK + TAG), Context::new(&SHA256));
-        let mut file = Encrypted { output, key, number: 0, chunk, hash, written: 0 };
+        let mut file = Encrypted { output, key, number: 0, chunk, hash, written: 0, stored: 0 };
         file.put(&[header.as_bytes(), &salt].concat())?;
         Ok(file)
     }
@@ -259,10 +235,23 @@ impl<W: Write> Encrypted<W> {
             .seal_in_place_append_tag(nonce(self.number, is_last), Aad::empty(), &mut chunk)
             .map_err(|_| io::Error::other("a chunk could not be encrypted"))?;
         self.number += 1;
+        let plain = (chunk.len() - TAG) as u64;
         let put = self.put(&chunk);
         chunk.clear();
         self.chunk = chunk;
-        put
+        put?;
+        self.stored += plain;
+        Ok(())
+    }
+
+    /// Plain bytes that were given to the output, in whole chunks.
+    pub fn stored(&self) -> u64 {
+        self.stored
+    }
+
+    /// Plain bytes so far, with those that wait for the end of their chunk.
+    pub fn given(&self) -> u64 {
+        self.stored + self.chunk.len() as u64
     }
 
     /// Adds bytes. They are written once their chunk is full.

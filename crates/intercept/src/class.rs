@@ -6,12 +6,14 @@
 //! the protocols that name users, `radius,dhcp,pppoe`; `secrets`, the file with the secrets of RADIUS; `port`, the
 //! ports of RADIUS accounting; `servers`, the DHCP servers that are believed; `live=y`; `size`, most million bytes of
 //! frames of a warrant. Frames beyond count as lost.
+//! A file or a log that cannot be written ends the capture: all files are closed, and frames that a file was given and
+//! does not have whole count as lost.
 //! Cost: a walk over the headers of each frame that passes the filter, which lets only frames of these users and
 //! messages about users pass.
 
 use crate::facts::{Fact, Place};
 use crate::log::ChainLog;
-use crate::output::Output;
+use crate::output::{Failure, Output};
 use crate::pppoe::Sessions;
 use crate::radius::{self, Secrets};
 use crate::rows::Rows;
@@ -27,7 +29,9 @@ use fyke_graph::node::{
 };
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::io;
 use std::net::IpAddr;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -75,6 +79,12 @@ struct Intercept {
     counts: Counts,
     found: Vec<usize>,
     last_ns: u64,
+    /// Frames that have passed, which is the number of the next one.
+    passed: u64,
+    /// The first failure.
+    failed: Option<NodeError>,
+    /// Frames that have passed and that a file lacks.
+    late: BTreeSet<u64>,
 }
 
 impl Intercept {
@@ -161,7 +171,10 @@ impl Intercept {
     fn close(&mut self, at: usize, now_ns: u64, why: &str) -> Result<(), NodeError> {
         let stage = std::mem::replace(&mut self.stages[at], Stage::Over);
         let (Stage::Waits(output) | Stage::Valid(output)) = stage else { return Ok(()) };
-        let (name, frames, written) = output.finish().map_err(NodeError::new)?;
+        let (name, frames, written) = match output.finish() {
+            Ok(finished) => finished,
+            Err(failure) => return Err(self.lack(at, failure, now_ns)),
+        };
         self.counts.files += 1;
         let fields = [
             ("warrant", Value::from(self.warrants[at].id.clone())),
@@ -173,6 +186,52 @@ impl Intercept {
         ];
         self.log.add(now_ns, "file closed", &fields).map_err(NodeError::new)?;
         self.log.sync().map_err(NodeError::new)
+    }
+
+    /// Counts what the file of a warrant lacks, and records it. Returns the error.
+    fn lack(&mut self, at: usize, failure: Failure, now_ns: u64) -> NodeError {
+        self.counts.written -= failure.missing;
+        self.late.extend(failure.passed);
+        let fields = [
+            ("warrant", Value::from(self.warrants[at].id.clone())),
+            ("file", failure.name.into()),
+            ("frames", failure.frames.into()),
+            ("missing", failure.missing.into()),
+            ("why", failure.error.to_string().into()),
+        ];
+        // The error of the file matters more than one of the log.
+        let _ = self.log.add(now_ns, "file failed", &fields);
+        NodeError::new(failure.error)
+    }
+
+    /// Closes all files and the log; returns the first error of this run.
+    fn end(&mut self, now_ns: u64, why: &str) -> Result<(), NodeError> {
+        let mut first = self.failed.take();
+        for at in 0..self.stages.len() {
+            let closed = self.close(at, now_ns, why);
+            first = first.or(closed.err());
+        }
+        let mut fields: Vec<_> = self
+            .counters()
+            .into_iter()
+            .map(|counter| (counter.name, Value::from(counter.value as u64)))
+            .collect();
+        if let Some(error) = &first {
+            fields.push(("error".to_owned(), error.to_string().into()));
+        }
+        let fields: Vec<_> =
+            fields.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
+        let ended = self.log.add(now_ns, "end", &fields).and_then(|()| self.log.sync());
+        self.failed = first.or(ended.err().map(NodeError::new));
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+
+    /// Ends the capture after a failure, which each later call reports.
+    fn fail(&mut self, error: NodeError) {
+        self.failed = Some(error);
+        let _reported_later = self.end(self.last_ns, "capture fails");
+        // A frame that only some of its files have got does not pass: it is lost already.
+        self.late.remove(&self.passed);
     }
 
     /// Reads what a frame tells about users.
@@ -241,25 +300,32 @@ impl Intercept {
         interface: &Interface,
         frame: &Frame<'_>,
     ) -> Result<(bool, bool), NodeError> {
-        let (mut written, mut lost) = (false, false);
+        let length = frame.data.len() as u64;
+        let (mut given, mut lost) = (Vec::new(), false);
         for &user in &self.found {
             for &warrant in self.users.warrants(user) {
-                let is_valid = self.warrants[warrant].is_valid(frame.timestamp_ns);
-                let Stage::Valid(output) = &mut self.stages[warrant] else { continue };
-                if !is_valid {
+                let Stage::Valid(output) = &self.stages[warrant] else { continue };
+                if !self.warrants[warrant].is_valid(frame.timestamp_ns) {
                     continue;
                 }
-                if output.bytes + frame.data.len() as u64 > self.most_bytes {
-                    self.counts.over_limit += 1;
-                    lost = true;
-                    continue;
+                match output.bytes + length > self.most_bytes {
+                    true => (self.counts.over_limit, lost) = (self.counts.over_limit + 1, true),
+                    false => given.push(warrant),
                 }
-                output.write(interface, frame).map_err(NodeError::new)?;
-                self.counts.written += 1;
-                written = true;
             }
         }
-        Ok((written, lost))
+        let number = (!lost && !given.is_empty()).then_some(self.passed);
+        for &warrant in &given {
+            let Stage::Valid(output) = &mut self.stages[warrant] else { continue };
+            if let Err(error) = output.write(interface, frame, number) {
+                let stage = std::mem::replace(&mut self.stages[warrant], Stage::Over);
+                let (Stage::Waits(output) | Stage::Valid(output)) = stage else { continue };
+                return Err(self.lack(warrant, output.fail(&error), frame.timestamp_ns));
+            }
+            self.counts.written += 1;
+        }
+        self.passed += u64::from(number.is_some());
+        Ok((!given.is_empty(), lost))
     }
 
     /// Knows the link type of a frame from now on. Returns true if it is new.
@@ -270,27 +336,59 @@ impl Intercept {
         }
         is_new
     }
+
+    /// Judges a frame. Returns whether it was written, whether it is missing for a warrant, and the frame before which
+    /// the batch has to be cut, because the filter has changed.
+    fn judge(
+        &mut self,
+        arrival: &Arrival<'_>,
+        index: usize,
+        frame: &Frame<'_>,
+    ) -> Result<(bool, bool, Option<usize>), NodeError> {
+        let is_new = self.meet(frame.link);
+        if (self.advance(frame.timestamp_ns)? || is_new) && self.sync()? {
+            // The filter judges this frame again.
+            return Ok((false, false, Some(index)));
+        }
+        let changed = self.learn(frame)?;
+        let (is_written, is_lost) = self.write(arrival.interface(frame), frame)?;
+        match changed.then(|| self.sync()).transpose() {
+            Ok(synced) => Ok((is_written, is_lost, (synced == Some(true)).then_some(index + 1))),
+            Err(error) => {
+                self.fail(error);
+                Ok((is_written, is_lost, None))
+            }
+        }
+    }
 }
 
 impl Node for Intercept {
     fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
+        if let Some(failed) = &self.failed {
+            return Err(failed.clone());
+        }
         let (mut passed, mut lost) = (Mask::EMPTY, Mask::EMPTY);
         for (index, frame) in arrival.frames() {
-            let is_new = self.meet(frame.link);
-            if (self.advance(frame.timestamp_ns)? || is_new) && self.sync()? {
-                // The filter judges this frame again.
-                arrival.cut(index);
-                break;
+            match self.judge(arrival, index, frame) {
+                Ok((is_written, is_lost, cut)) => {
+                    if is_lost {
+                        lost.set(index);
+                    } else if is_written {
+                        passed.set(index);
+                    }
+                    if let Some(cut) = cut {
+                        arrival.cut(cut);
+                        break;
+                    }
+                }
+                Err(error) => {
+                    self.fail(error);
+                    lost.set(index);
+                }
             }
-            let changed = self.learn(frame)?;
-            let (is_written, is_lost) = self.write(arrival.interface(frame), frame)?;
-            if is_lost {
-                lost.set(index);
-            } else if is_written {
-                passed.set(index);
-            }
-            if changed && self.sync()? {
-                arrival.cut(index + 1);
+            if self.failed.is_some() {
+                // The frames so far keep their outcomes; each later call reports the failure.
+                lost = lost | arrival.mask().without(Mask::first(index + 1));
                 break;
             }
         }
@@ -299,27 +397,31 @@ impl Node for Intercept {
     }
 
     fn tick(&mut self, _: &mut Emitted) -> Result<(), NodeError> {
+        if let Some(failed) = &self.failed {
+            return Err(failed.clone());
+        }
         if !self.live {
             return Ok(());
         }
-        if self.advance(now_ns())? {
-            self.sync()?;
-        }
-        Ok(())
+        let passed = self.advance(now_ns()).and_then(|passed| match passed {
+            true => self.sync().map(drop),
+            false => Ok(()),
+        });
+        passed.or_else(|error| {
+            self.fail(error);
+            self.failed.clone().map_or(Ok(()), Err)
+        })
     }
 
     fn finish(&mut self, _: &mut Emitted) -> Result<(), NodeError> {
-        let now_ns = self.last_ns;
-        for at in 0..self.stages.len() {
-            self.close(at, now_ns, "capture ends")?;
+        match &self.failed {
+            Some(failed) => Err(failed.clone()),
+            None => self.end(self.last_ns, "capture ends"),
         }
-        let counters = self.counters();
-        let fields: Vec<_> = counters
-            .iter()
-            .map(|counter| (counter.name.as_ref(), Value::from(counter.value as u64)))
-            .collect();
-        self.log.add(now_ns, "end", &fields).map_err(NodeError::new)?;
-        self.log.sync().map_err(NodeError::new)
+    }
+
+    fn lost(&self) -> u64 {
+        self.late.len() as u64
     }
 
     fn counters(&self) -> Vec<Counter> {
@@ -336,6 +438,7 @@ impl Node for Intercept {
             ("changes", counts.changes),
             ("frames_written", counts.written),
             ("over_limit", counts.over_limit),
+            ("frames_missing", self.late.len() as u64),
             ("files_closed", counts.files),
         ]
         .map(|(name, value)| Counter::count(name, value))
@@ -363,12 +466,14 @@ impl Node for Intercept {
     fn connect(&mut self, filters: &FilterSet) {
         filters.tracked_by("intercept".to_owned());
         self.filters = Some(filters.clone());
+        if self.live
+            && let Err(error) = self.advance(now_ns())
+        {
+            return self.fail(error);
+        }
         // Addresses that warrants name are followed from the first frame on. What the filter refuses now is refused
         // again, and reported, with the first frame.
-        let _later = match self.live {
-            true => self.advance(now_ns()).and_then(|_| self.sync()),
-            false => self.sync(),
-        };
+        let _later = self.sync();
     }
 }
 
@@ -428,16 +533,31 @@ fn check(settings: &Settings) -> Result<(), MakeError> {
     warrants(settings).map(drop)
 }
 
+/// Makes a folder that only its user may enter, unless it is there; the folder that it is in must be there.
+fn make_folder(folder: &Path) -> Result<(), String> {
+    match std::fs::DirBuilder::new().mode(0o700).create(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(format!(
+            "{}: the folder that it is in does not exist; make that one first",
+            folder.display()
+        )),
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            Err(format!("{}: cannot make this folder: {error}", folder.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
     let (identities, warrants) = (identities(settings)?, warrants(settings)?);
     let most = most(settings)?;
     let live = settings.flag("live")?;
     let folder = Path::new(settings.required("folder")?);
     let refused = |message: &dyn std::fmt::Display| MakeError::refused("folder", message);
+    make_folder(folder).map_err(|error| refused(&error))?;
     let file = folder.join(LOG);
-    let mut log =
-        ChainLog::open(&file).map_err(|error| refused(&format!("{}: {error}", file.display())))?;
     let now_ns = now_ns();
+    let mut log = ChainLog::open(&file, now_ns)
+        .map_err(|error| refused(&format!("{}: {error}", file.display())))?;
     let begin = [("warrants", Value::from(warrants.len()))];
     log.add(now_ns, "begin", &begin).map_err(|error| refused(&error))?;
     let mut stages = Vec::new();
@@ -467,6 +587,9 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
         counts: Counts::default(),
         found: Vec::new(),
         last_ns: 0,
+        passed: 0,
+        failed: None,
+        late: BTreeSet::new(),
     }))
 }
 

@@ -35,7 +35,9 @@ pub mod warrant;
 pub use class::CLASS;
 
 use radius::Secrets;
+use std::io;
 use std::net::IpAddr;
+use std::path::Path;
 
 /// All protocols that name users.
 pub const PROTOCOLS: &str = "radius,dhcp,pppoe";
@@ -105,6 +107,11 @@ pub fn ports(text: &str) -> Result<Vec<u16>, String> {
         1..=MAX_PORTS => Ok(ports),
         given => Err(format!("{given} ports given, the limit is {MAX_PORTS}")),
     }
+}
+
+/// The error with the name of its file.
+fn name_of(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 /// Two digits for each byte.

@@ -6,7 +6,7 @@
 //! Source: RFC 2865, RFC 2866, RFC 3162, RFC 4818, RFC 6911.
 
 use crate::facts::{Fact, Name, Place, masked};
-use fyke_ids::digest::md5;
+use md5::{Digest, Md5};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const ACCOUNTING_REQUEST: u8 = 4;
@@ -194,7 +194,7 @@ pub(crate) fn read(payload: &[u8], client: IpAddr, secrets: &Secrets) -> Read {
     };
     let Some(secret) = secrets.of(client) else { return Read::NoSecret };
     let hashed = [&packet[..4], &[0; 16], &packet[HEADER..], secret].concat();
-    if md5(&hashed) != packet[4..HEADER] {
+    if Md5::digest(&hashed)[..] != packet[4..HEADER] {
         return Read::Wrong;
     }
     let Some(found) = attributes(&packet[HEADER..]) else { return Read::Unreadable };
@@ -241,7 +241,7 @@ mod tests {
         packet.extend(length.to_be_bytes());
         packet.extend([0; 16]);
         packet.extend(attributes);
-        let hash = md5(&[&packet[..], secret].concat());
+        let hash = Md5::digest([&packet[..], secret].concat());
         packet[4..20].copy_from_slice(&hash);
         packet
     }

@@ -109,7 +109,7 @@ pub(crate) fn read_text(path: &std::path::Path, most: u64) -> Result<String, Str
     let read = std::io::Read::read_to_string(&mut std::io::Read::take(file, most + 1), &mut text);
     match read.map_err(|error| error.to_string())? as u64 > most {
         true => Err(format!("larger than {most} bytes")),
-        false => Ok(text),
+        false => Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text)),
     }
 }
 

@@ -181,14 +181,6 @@ fn serve(
         return Err(LinkError::Wrong("not a server".to_owned()));
     };
     let opened = tls::name_of(tls)
-<<<<<<< HEAD
-        .and_then(|name| session::Session::open(shared, &mut counted, &mut link, &name));
-    let session = match opened {
-        Ok(session) => session,
-        Err(reason) => {
-            shared.report_refused(format!("{from} refused: {reason}"));
-            link.send_json(&Response::Refused { reason })?;
-=======
         .map_err(session::Refusal::from)
         .and_then(|name| session::Session::open(shared, &mut counted, &mut link, &name));
     let session = match opened {
@@ -196,7 +188,6 @@ fn serve(
         Err(session::Refusal { reason, later }) => {
             shared.report_refused(format!("{from} refused: {reason}"));
             link.send_json(&Response::Refused { reason, later })?;
->>>>>>> hE
             link.close(LAST);
             return Ok(());
         }

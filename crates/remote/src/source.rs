@@ -21,7 +21,8 @@ use crate::message::{Origin, Request};
 use crate::tls::{Files, TlsError};
 use dial::{Dial, Greeted};
 use fyke_capture::{
-    Interface, LookBack, Next, Notice, ReadError, SocketFilter, Source, SourceStats,
+    DROP_REASONS, Interface, LookBack, NOT_SENT, Next, Notice, ReadError, SocketFilter, Source,
+    SourceStats,
 };
 use fyke_frame::{Batch, LinkType};
 use shared::Shared;
@@ -228,10 +229,13 @@ impl Source for RemoteSource {
         let counts = self.shared.counts();
         let (cuts, unseen_ms) = self.shared.cuts();
         let dropped = counts.dropped + counts.overrun;
+        let mut dropped_by = [0; DROP_REASONS.len()];
+        dropped_by[NOT_SENT] = counts.overrun;
         SourceStats {
             received: self.delivered + dropped + counts.unreadable,
             delivered: self.delivered,
             dropped,
+            dropped_by,
             unreadable: counts.unreadable,
             filtered: counts.rejected,
             filtered_uncounted: counts.is_partial,

@@ -25,6 +25,7 @@ use crate::byte_set::ByteSet;
 use crate::node::Node;
 use aho_corasick::packed;
 use memchr::memmem;
+use std::sync::Arc;
 
 /// Minimum length of a run …
 pub const MIN_RUN: usize = 3;
@@ -144,19 +145,19 @@ struct Run {
     /// The first 16 bytes, and a mask of the bits that are compared.
     value: u128,
     mask: u128,
-    /// Byte sets of all positions.
-    sets: Box<[ByteSet]>,
+    /// Byte sets of all positions, which other gates may share.
+    sets: Arc<[ByteSet]>,
 }
 
 impl Run {
-    fn new(sets: &[ByteSet]) -> Run {
+    fn new(sets: Arc<[ByteSet]>) -> Run {
         let (mut value, mut mask) = ([0u8; 16], [0u8; 16]);
-        for ((value, mask), set) in value.iter_mut().zip(&mut mask).zip(sets) {
+        for ((value, mask), set) in value.iter_mut().zip(&mut mask).zip(&*sets) {
             *mask = if set.len() == 1 { 0xff } else { 0xdf };
             *value = set.iter().next().unwrap_or_default() & *mask;
         }
         let (value, mask) = (u128::from_le_bytes(value), u128::from_le_bytes(mask));
-        Run { value, mask, sets: sets.into() }
+        Run { value, mask, sets }
     }
 
     /// One of the possible bytes at each position.
@@ -218,16 +219,21 @@ impl Run {
 impl Gate {
     /// Creates a gate for runs of at least [`MIN_RUN`] bytes, or of [`MIN_VECTOR_RUN`] if [`by_vectors`] is true.
     pub fn new(runs: &[Vec<ByteSet>]) -> Gate {
-        let own: Vec<Run> = runs.iter().map(|sets| Run::new(sets)).collect();
-        let all = 0..u32::try_from(runs.len()).unwrap_or(u32::MAX);
+        Gate::shared(runs.iter().map(|sets| Arc::from(&sets[..])).collect())
+    }
+
+    /// Creates a gate as [`new`](Self::new) does, without copies of the runs.
+    pub fn shared(runs: Vec<Arc<[ByteSet]>>) -> Gate {
+        let own: Vec<Run> = runs.into_iter().map(Run::new).collect();
+        let all = 0..u32::try_from(own.len()).unwrap_or(u32::MAX);
         // A run of one byte value, such as zeros, is in most packets at many positions: only the first position is
         // needed.
         let (alone, mut others): (Vec<u32>, Vec<u32>) = all.partition(|number| {
             let run = &own[*number as usize];
-            run.is_stretch() || (runs.len() == 1 && !run.is_folded())
+            run.is_stretch() || (own.len() == 1 && !run.is_folded())
         });
         let mut scans: Vec<Scan> =
-            alone.iter().take(MAX_ALONE).filter_map(|number| vectors(runs, &[*number])).collect();
+            alone.iter().take(MAX_ALONE).filter_map(|number| vectors(&own, &[*number])).collect();
         others.extend(alone.iter().skip(MAX_ALONE));
         others.sort_unstable();
         // Vectors search for runs below a length, and for those that a long stride would find in every packet;
@@ -242,16 +248,16 @@ impl Gate {
         };
         let cost = |least: &usize| {
             let (short, long) = split(least);
-            let may = by_vectors(short.iter().map(|at| &runs[*at as usize]));
+            let may = by_vectors(short.iter().map(|at| &own[*at as usize].sets));
             let may = may && short.iter().all(|at| own[*at as usize].begins_varied());
-            let shortest = long.iter().map(|at| runs[*at as usize].len()).min();
+            let shortest = long.iter().map(|at| own[*at as usize].sets.len()).min();
             let grams = shortest.map_or(0, |len| GRAMS_COST / shape(len).1);
             if may { vectors_cost(short.len()) + grams } else { usize::MAX }
         };
         let least = SPLITS.into_iter().min_by_key(cost).unwrap_or(0);
         let (short, mut long) = split(&least);
         if !short.is_empty() {
-            match vectors(runs, &short) {
+            match vectors(&own, &short) {
                 Some(scan) => scans.push(scan),
                 None => long.clone_from(&others),
             }
@@ -345,17 +351,17 @@ impl Gate {
 }
 
 /// Returns true if vectors can find these runs: there are few of them and none folds case.
-pub fn by_vectors<'r>(runs: impl IntoIterator<Item = &'r Vec<ByteSet>>) -> bool {
+pub fn by_vectors<'r, R: AsRef<[ByteSet]> + 'r>(runs: impl IntoIterator<Item = &'r R>) -> bool {
     let mut count = 0;
     runs.into_iter().all(|run| {
         count += 1;
-        count <= MAX_VECTOR && run.iter().all(|set| set.len() == 1)
+        count <= MAX_VECTOR && run.as_ref().iter().all(|set| set.len() == 1)
     })
 }
 
-fn vectors(runs: &[Vec<ByteSet>], numbers: &[u32]) -> Option<Scan> {
+fn vectors(runs: &[Run], numbers: &[u32]) -> Option<Scan> {
     let bytes = |number: &u32| {
-        runs[*number as usize].iter().filter_map(ByteSet::single).collect::<Vec<u8>>()
+        runs[*number as usize].sets.iter().filter_map(ByteSet::single).collect::<Vec<u8>>()
     };
     if let [number] = numbers {
         return Some(Scan::One(memmem::Finder::new(&bytes(number)).into_owned(), *number));
@@ -631,7 +637,7 @@ mod tests {
         ] {
             let runs: Vec<Vec<ByteSet>> = texts.iter().map(|text| sets(text, folded)).collect();
             let gate = Gate::new(&runs);
-            let own = runs.iter().map(|sets| Run::new(sets)).collect::<Vec<_>>();
+            let own = runs.iter().map(|sets| Run::new(sets[..].into())).collect::<Vec<_>>();
             let all: Vec<u32> = (0u32..).take(runs.len()).collect();
             let grams = Gate { scans: vec![Scan::Grams(Grams::new(&own, &all))], runs: own };
             for (number, text) in texts.iter().enumerate() {

@@ -21,6 +21,8 @@ mod frames;
 use crate::call::{self, Call};
 use crate::hub::{Hub, Latest, Topic};
 use crate::server::Options;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use frames::{Message, Messages};
 use hyper::header::{
     CONNECTION, HeaderMap, HeaderName, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE,
@@ -61,20 +63,7 @@ pub fn accept(headers: &HeaderMap) -> Option<String> {
     let key = headers.get(SEC_WEBSOCKET_KEY).filter(|key| fits && key.len() == 24)?;
     let hashed = [key.as_bytes(), HASHED_WITH].concat();
     let sum = ring::digest::digest(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY, &hashed);
-    Some(base64(sum.as_ref()))
-}
-
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let digits = bytes.chunks(3).flat_map(|part| {
-        let byte = |place: usize| u32::from(part.get(place).copied().unwrap_or(0));
-        let bits = (byte(0) << 16) | (byte(1) << 8) | byte(2);
-        (0..4).map(move |place| match place <= part.len() {
-            true => char::from(DIGITS[((bits >> (18 - 6 * place)) & 63) as usize]),
-            false => '=',
-        })
-    });
-    digits.collect()
+    Some(STANDARD.encode(sum))
 }
 
 /// The end of a socket.

@@ -12,8 +12,8 @@ use std::path::PathBuf;
     after_help = "\
 RADIUS accounting, DHCP acknowledgements and PPPoE logins name users; the frames of a user with a valid
 warrant are written to DIR/ID-N.pcapng.age, encrypted to the key of the warrant, and nothing else. The filter
-follows the user: an edit of one row for each address. DIR/log.jsonl records begin, end and addresses; each
-line has the hash of the line before it.
+follows the user: an edit of one row for each address; `fyke ctl` shows it and edits nothing. DIR/log.jsonl
+records begin, end and addresses; each line has its own hash and that of the line before it.
 
 RADIUS requests with a wrong authenticator change nothing and are counted; DHCP and PPPoE have no
 authentication. Unspecified, loopback, multicast and reserved addresses and prefixes of less than 40 bits are
@@ -64,7 +64,7 @@ pub struct InterceptArgs {
     /// reaches this process
     #[arg(long)]
     pub look_back: bool,
-    /// Folder for the encrypted files and the log
+    /// Folder for the encrypted files and the log; made if it does not exist
     #[arg(short, long, value_name = "DIR", required = true)]
     pub write: Option<PathBuf>,
     /// Most million bytes of frames of a warrant (100000); frames beyond count as lost
@@ -79,7 +79,8 @@ pub struct InterceptArgs {
 /// The other actions of `fyke intercept`.
 #[derive(Debug, Subcommand)]
 pub enum InterceptAction {
-    /// Check a log: no line was changed, removed or moved, and the files that it names are the same
+    /// Check a log: no line was changed, removed or moved, and the files that it names are the same. Lines missing at
+    /// the end are found only with --last
     Verify {
         /// The log
         file: PathBuf,
@@ -94,10 +95,10 @@ pub enum InterceptAction {
     },
     /// Decrypt a file
     Decrypt {
-        /// File with the secret key
+        /// File with the secret key; refused if others can read it
         #[arg(long, value_name = "FILE")]
         key: PathBuf,
-        /// The encrypted file
+        /// The encrypted file (`-` = standard input)
         file: PathBuf,
         /// Write to FILE, which must not exist (`-` = standard output)
         #[arg(short, long, value_name = "FILE", default_value = "-")]

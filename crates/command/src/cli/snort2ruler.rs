@@ -8,7 +8,7 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Nothing is translated into something weaker or different: a rule with an option that is not judged exactly is
-refused, with the reason. Exit status 0 also with refused rules.
+refused, with the reason. Exit status 0 also with refused rules, 2 if no rule is translated.
 
 Examples:
   fyke snort2ruler my.rules                       counts, and the refused rules

@@ -31,10 +31,14 @@ pub fn explained(error: &clap::Error, words: &[String]) -> String {
         Some(advice) => format!("{path}: {given}: {advice}"),
         None => format!("{path}: there is no option {given}"),
     };
+    let near = || match nearest(command, given) {
+        Some(nearest) => Some(line(nearest)),
+        None => with_value(command, given),
+    };
     if advice.is_none()
-        && let Some(nearest) = nearest(command, given)
+        && let Some(near) = near()
     {
-        text += &format!("\n  nearest: {}", line(nearest));
+        text += &format!("\n  nearest: {near}");
     }
     text + &format!("\n  all options: {path} --help")
 }
@@ -86,6 +90,15 @@ fn nearest<'c>(command: &'c Command, given: &str) -> Option<&'c Arg> {
     // Two letters of five may be wrong.
     let limit = (given.chars().count() * 2 / 5).max(1);
     nearest.filter(|(distance, _)| *distance <= limit).map(|(_, option)| option)
+}
+
+/// Returns the option of which a given name is a value: `--report json` for `--json`.
+fn with_value(command: &Command, given: &str) -> Option<String> {
+    let given = given.strip_prefix("--")?;
+    let has =
+        |option: &&Arg| option.get_possible_values().iter().any(|one| one.matches(given, false));
+    let option = command.get_arguments().find(has)?;
+    Some(format!("--{} {given}", option.get_long()?))
 }
 
 /// Distance of a given name from a name: the number of letters to insert, remove or replace; 0 for its beginning.

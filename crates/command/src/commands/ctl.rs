@@ -129,9 +129,11 @@ pub fn program() -> String {
 /// A filter or rules, as words or from a file. In rules, `#` begins a comment only at the beginning of a line, so they
 /// are sent as they are.
 fn text(words: &[String], file: Option<&Path>) -> Result<String, Failure> {
-    super::expression_by(words, file, |text| match fyke_ids::read::is_rules(text) {
-        true => text.to_owned(),
-        false => super::without_comments(text),
+    super::expression_by(words, file, "the filter or the rules", |text| {
+        match fyke_ids::read::is_rules(text) {
+            true => text.to_owned(),
+            false => super::without_comments(text),
+        }
     })
 }
 

@@ -251,7 +251,7 @@ pub fn serve(live: &Arc<Live>, sockets: Sockets, say: bool) -> Option<Server> {
         Ok(server) => Some(server),
         Err(error) => {
             if say {
-                note!("fyke: no control socket, so this capture cannot be edited: {error}");
+                note!("fyke: no control socket, so `fyke ctl` cannot reach it: {error}");
             }
             None
         }

@@ -714,7 +714,7 @@ pub fn start(
     let of_node = opened.kept();
     let kept = of_node.clone().unwrap_or_else(|| Kept::new(KeptLimits::RECENT));
     let keeps = match doors {
-        Doors::Closed => false,
+        Doors::Closed | Doors::Look => false,
         Doors::Filters => of_node.is_some() || opened.keep(FILTER, &kept),
         Doors::Graph => {
             opened.keep_at_filter(&kept);

@@ -6,6 +6,7 @@
 mod alerts;
 mod live;
 
+use super::dump::announce;
 use super::privilege::{Doors, Needs, Privileges};
 use super::run::serve;
 use super::signals::{stop_on_signals, stop_or_reload};
@@ -75,8 +76,11 @@ pub fn run(mut args: IdsArgs) -> Result<(), Failure> {
         needs.reopens(file);
     }
     let entered = privileges.enter(&needs)?;
-    let _server = if args.no_control { None } else { serve(&live, entered.sockets, is_live) };
+    let clients = entered.clients();
+    let server = if args.no_control { None } else { serve(&live, entered.sockets, is_live) };
     if is_live {
+        let clients = server.is_some().then_some(&*clients);
+        announce(source.interfaces().iter(), args.source.snaplen, clients);
         source.set_patience(if source.readiness().is_some() { Duration::ZERO } else { POLL });
     }
     let stop = match run.out.file() {
@@ -270,7 +274,7 @@ impl Run {
     fn report(&self, source: &mut dyn Source) {
         let (counters, streams, stats) =
             (self.engine.counters(), self.engine.stream_counters(), source.stats());
-        let lost = stats.dropped + stats.unreadable;
+        let lost = stats.lost().map(|(why, count)| format!("; {count} lost before ({why})"));
         let if_any = |count: u64, text: &str| match count {
             0 => String::new(),
             count => format!("{}{count} {}", &text[..2], &text[2..]),
@@ -283,7 +287,7 @@ impl Run {
             self.engine.fragment_counters().packets,
             counters.damaged,
             counters.other,
-            if_any(lost, "; lost before"),
+            lost.collect::<String>(),
             if_any(self.after, "; after the limit"),
         );
         if counters.unsummed > 0 {

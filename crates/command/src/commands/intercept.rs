@@ -12,7 +12,7 @@ use anyhow::{Context, anyhow};
 use fyke_intercept::age::{Identity, decrypt};
 use fyke_intercept::log::{hash_of, verify};
 use std::fs::{File, OpenOptions};
-use std::io::{BufReader, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -35,20 +35,21 @@ fn capture(mut args: InterceptArgs) -> Result<(), Failure> {
     }
     let graph = graphs::intercept(&args)?;
     let privileges = Privileges::prepare(&args.privilege, true)?;
-    let started = graphs::start(&graph, privileges, Doors::Filters, &args.source, args.stats)?;
-    let Started { mut engine, handle, entered, unseen, kept } = started;
-    let clients = entered.clients();
+    let started = graphs::start(&graph, privileges, Doors::Look, &args.source, args.stats)?;
+    let Started { mut engine, handle, entered, unseen, .. } = started;
     if is_live {
         entered.say_missing();
     }
-    let live = live(&engine, handle, is_live, kept)?;
-    let server = serve(&live, entered.sockets, is_live);
+    // Clients see no frames, which are in clear text, and edit nothing: the log has all that changes the filter.
+    let live = live(&engine, handle, is_live, None)?;
+    live.refuse_edits(NO_EDITS);
+    let _server = serve(&live, entered.sockets, is_live);
     let stop = stop_on_signals()?;
     let counts = std::sync::Arc::clone(&live);
     let drops = unseen.clone();
     report_on_signal(move || counts.summary(args.stats) + &drops.lines(args.stats))?;
     if is_live {
-        announce(engine.interfaces(), args.source.snaplen, server.is_some().then_some(&*clients));
+        announce(engine.interfaces(), args.source.snaplen, None);
     }
     let result = engine.run(&stop);
     let view = engine.view();
@@ -72,6 +73,11 @@ fn capture(mut args: InterceptArgs) -> Result<(), Failure> {
     Ok(result?)
 }
 
+/// Refusal of edits by clients.
+const NO_EDITS: &str = "the filter of an interception follows its warrants only, so that its log is complete; `show` \
+                        and `watch` work. To change what is captured, stop it, change the warrants \
+                        and start it again";
+
 /// Counters that people should know of, with the texts that follow the numbers.
 const NOTICES: &[(&str, &str)] = &[
     ("wrong_authenticator", "accounting requests with a wrong authenticator changed nothing"),
@@ -82,13 +88,15 @@ const NOTICES: &[(&str, &str)] = &[
     ("refused_places", "addresses were refused: not those of one user, or too many"),
     ("refused_rows", "addresses cannot be followed on a link type"),
     ("over_limit", "frames were not written: the limit of a warrant (--most)"),
+    ("frames_missing", "frames are lost: a file was given them and could not be written"),
 ];
 
-/// Refuses a file with secrets that others can read.
+/// Refuses a file with secrets that others can read. A pipe or a terminal has no mode that matters.
 fn check_private(path: &Path) -> Result<(), Failure> {
     let found = std::fs::metadata(path).with_context(|| path.display().to_string())?;
     match found.mode() & 0o077 {
         0 => Ok(()),
+        _ if !found.is_file() => Ok(()),
         _ => Err(Failure::Running(anyhow!(
             "{}: others can read or write this file with secrets; chmod 600 it",
             path.display()
@@ -112,9 +120,13 @@ fn make_key(path: &Path) -> Result<(), Failure> {
 
 fn decrypt_file(key: &Path, path: &Path, write: &Path) -> Result<(), Failure> {
     let named = |path: &Path| path.display().to_string();
+    check_private(key)?;
     let text = std::fs::read_to_string(key).with_context(|| named(key))?;
     let identity = Identity::parse(&text).with_context(|| named(key))?;
-    let input = BufReader::new(File::open(path).with_context(|| named(path))?);
+    let input: Box<dyn BufRead> = match path.as_os_str() == "-" {
+        true => Box::new(std::io::stdin().lock()),
+        false => Box::new(BufReader::new(File::open(path).with_context(|| named(path))?)),
+    };
     let decrypted = match write.as_os_str() == "-" {
         true => decrypt(input, &identity, &mut std::io::stdout().lock()),
         false => decrypt(input, &identity, &mut create(write)?),
@@ -156,9 +168,15 @@ fn check(log: &Path, last: Option<&str>) -> Result<(), Failure> {
         true => "",
         false => "; it has no end: the capture runs or was killed, or lines at the end are missing",
     };
+    let later = match last {
+        Some(_) => "no line up to the given one is missing; later ones may be",
+        None => {
+            "lines that are missing at its end are found only with --last HASH, of an earlier check"
+        }
+    };
     writeln!(
         super::output(),
-        "{} lines and {checked} files are intact{end}\nlast line: {}",
+        "{} lines and {checked} files are intact{end}\n{later}\nlast line: {}",
         verified.lines,
         verified.last
     )?;

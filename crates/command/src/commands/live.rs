@@ -33,6 +33,8 @@ pub struct Live {
     interfaces: Vec<Interface>,
     /// Its resume files, written after each edit.
     record: OnceLock<Record>,
+    /// The reason why clients cannot edit or pause it, if they cannot.
+    no_edits: OnceLock<&'static str>,
 }
 
 impl Live {
@@ -54,6 +56,7 @@ impl Live {
             kept,
             interfaces: interfaces.to_vec(),
             record: OnceLock::new(),
+            no_edits: OnceLock::new(),
             description: Description { live, rules, ..description },
         })
     }
@@ -61,6 +64,11 @@ impl Live {
     /// Permits snap lengths of filters: all outputs of the graph cut frames to them.
     pub fn allow_snap_lengths(&self) {
         self.filters.allow_snap_lengths();
+    }
+
+    /// Refuses all requests that change something, with a reason.
+    pub fn refuse_edits(&self, reason: &'static str) {
+        let _ = self.no_edits.set(reason);
     }
 
     /// Puts the filters of a killed capture in force, and records the filters from now on, also for the next kill.
@@ -163,6 +171,9 @@ impl Live {
     }
 
     fn answer(&self, request: Request, peer: Option<&Peer>) -> Response {
+        if let (Some(reason), false) = (self.no_edits.get(), request.only_reads()) {
+            return Response::Error { message: (*reason).to_owned() };
+        }
         match request {
             Request::Try { text, last } => self.frames().tried(&text, last),
             Request::Why { last } => self.frames().why(last),

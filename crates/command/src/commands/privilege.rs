@@ -63,6 +63,8 @@ pub enum Doors {
     /// Nothing: there is no control socket.
     #[default]
     Closed,
+    /// Look at filters and counts, not at frames.
+    Look,
     /// Look, and edit filters.
     Filters,
     /// Edit graphs; new nodes may open files and sockets.

@@ -7,6 +7,7 @@
 mod live;
 mod report;
 
+use super::dump::announce;
 use super::output::Output;
 use super::privilege::{Doors, Needs, Privileges};
 use super::run::serve;
@@ -248,7 +249,12 @@ fn run_frames(mut args: RulerRunArgs) -> Result<(), Failure> {
     let mut needs = Needs::with(doors);
     needs.connects_to = super::remote::ports_again(&args.source);
     let entered = privileges.enter(&needs)?;
-    let _server = if args.no_control { None } else { serve(&live, entered.sockets, is_live) };
+    let clients = entered.clients();
+    let server = if args.no_control { None } else { serve(&live, entered.sockets, is_live) };
+    if is_live {
+        let clients = server.is_some().then_some(&*clients);
+        announce(source.interfaces().iter(), args.source.snaplen, clients);
+    }
     let stop = stop_on_signals()?;
     let limit = args.count_limit.unwrap_or(u64::MAX);
     let failure = runner.run(&mut *source, &live, &stop, limit)?;
@@ -461,12 +467,8 @@ impl Runner {
             self.sink.as_ref().map_or(0, |sink| self.passed.saturating_sub(sink.stats().frames));
         let (after, unjudged) =
             if self.failed.is_some() { (0, self.after) } else { (self.after, 0) };
-        let lost = [
-            ("capture ring full", source.dropped),
-            ("unreadable in the ring", source.unreadable),
-            ("writer", unwritten + unjudged),
-        ];
-        let lost = lost.into_iter().filter(|(_, count)| *count > 0);
+        let writer = Some(("writer", unwritten + unjudged)).filter(|(_, count)| *count > 0);
+        let lost = source.lost().chain(writer);
         Accounting {
             seen: self.frames + self.after + source.dropped + source.unreadable,
             delivered: self.passed - unwritten,

@@ -74,7 +74,7 @@ fn read(path: &Path) -> anyhow::Result<String> {
     if text.len() as u64 > MAX_FILE_BYTES {
         anyhow::bail!("it has more than {} MiB", MAX_FILE_BYTES >> 20);
     }
-    Ok(text)
+    Ok(super::without_mark(text))
 }
 
 /// Returns the process id of the fyke that has the rules of an interface.

@@ -234,7 +234,7 @@ pub fn serve<L: Controlled + 'static>(
         Ok(server) => Some(server),
         Err(error) => {
             if say {
-                note!("fyke: no control socket, so this graph cannot be edited: {error}");
+                note!("fyke: no control socket, so `fyke ctl` cannot reach it: {error}");
             }
             None
         }

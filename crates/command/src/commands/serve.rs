@@ -221,7 +221,7 @@ fn text_of(path: &Path) -> Result<String, Failure> {
         let message = format!("{}: longer than {} bytes", path.display(), policy::MAX_BYTES);
         return Err(Failure::Running(anyhow::anyhow!(message)));
     }
-    Ok(text)
+    Ok(super::without_mark(text))
 }
 
 /// Reads the policy; without a file, there are no rules. The filter of a rule is checked for each capture to which it

@@ -62,7 +62,14 @@ pub fn run(args: Snort2rulerArgs) -> Result<(), Failure> {
         }
     }
     out.flush()?;
-    Ok(())
+    match translation.rules.is_empty() {
+        true => Err(Failure::Usage(format!(
+            "{}: none of {} rules is translated",
+            args.file.display(),
+            translation.total()
+        ))),
+        false => Ok(()),
+    }
 }
 
 /// A line on a terminal about rules that are being translated, after a moment; it is removed at the end.

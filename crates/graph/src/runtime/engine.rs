@@ -17,7 +17,8 @@ use super::workers::Crew;
 use crate::node::NodeError;
 use crate::plan::Plan;
 use fyke_capture::{
-    Account, DROP_REASONS, Interface, Next, Notice, ReadError, Source, SourceStats, processor_time,
+    Account, DROP_REASONS, Interface, Next, Notice, RING_FULL, ReadError, Source, SourceStats,
+    processor_time,
 };
 use fyke_filters::FilterSet;
 use std::collections::{BTreeMap, HashMap};
@@ -34,11 +35,8 @@ const REST: Duration = Duration::from_secs(1);
 const CHEAP: Duration = Duration::from_micros(100);
 /// Number of attempts to make the last snapshot, a millisecond apart.
 const LAST_TRIES: usize = 100;
-/// Reasons for which a source loses frames.
-const DROPPED: &str = "capture ring full";
+/// Reason for which frames of a source that has stopped are lost.
 const UNREAD: &str = "not read before the stop";
-/// Reason of a loss: a ring's writer has put a frame into it that is not of the ring's kind.
-const UNREADABLE: &str = "unreadable in the ring";
 /// Longest wait for frames before the loop does its other work, if the source does not listen to the loop's bell.
 const PATIENCE: Duration = Duration::from_millis(20);
 /// The same if a source cannot signal that it has frames.
@@ -490,7 +488,7 @@ impl Engine {
     fn account(&mut self, view: &GraphView) {
         let account = |(interface, outcome): (&Interface, &Outcome)| {
             let dropped = |(reason, _): &(&Arc<str>, &u64)| {
-                ***reason == *DROPPED || DROP_REASONS.contains(&&***reason)
+                ***reason == *RING_FULL || DROP_REASONS.contains(&&***reason)
             };
             let account = Account {
                 received: (!outcome.uncounted).then(|| outcome.seen()),
@@ -623,10 +621,7 @@ impl Engine {
 /// Adds the frames of a source that were not evaluated: lost, by reason, or rejected in the kernel; and those that were
 /// left at the end, unread or after a node had ended the graph.
 fn add_unevaluated(sum: &mut Outcome, stats: &SourceStats, (unread, after_end): (u64, u64)) {
-    let others = DROP_REASONS.iter().zip(stats.dropped_by);
-    sum.lose(DROPPED, stats.dropped.saturating_sub(stats.dropped_by.iter().sum()));
-    others.for_each(|(reason, count)| sum.lose(reason, count));
-    sum.lose(UNREADABLE, stats.unreadable);
+    stats.lost().for_each(|(reason, count)| sum.lose(reason, count));
     sum.lose(UNREAD, unread);
     sum.rejected += after_end + stats.filtered;
     sum.uncounted |= stats.filtered_uncounted;

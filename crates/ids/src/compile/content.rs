@@ -83,7 +83,7 @@ impl Builder {
             ends: false,
             fast: false,
         };
-        let (list, at) = self.push(Test::Content(Box::new(content)))?;
+        let (list, at) = self.push(Test::Content(Arc::new(content)))?;
         self.last = Some(Draft { list, at, ..Draft::default() });
         let modifiers = rest.trim();
         if modifiers.is_empty() {
@@ -145,7 +145,7 @@ impl Builder {
             None => self.rule.lists.get_mut(list)?.tests.get_mut(at),
         };
         match test? {
-            Test::Content(content) => Some(&mut **content),
+            Test::Content(content) => Some(Arc::make_mut(content)),
             _ => None,
         }
     }

@@ -3,7 +3,7 @@
 use super::Builder;
 use super::number::{bound, within};
 use crate::read::RawOption;
-use crate::rule::{Bound, FlagsMode, PacketTest};
+use crate::rule::{Bound, FlagsMode, PacketTest, Protocol};
 
 /// Letters of the flags of TCP, from the lowest bit.
 const FLAGS: [char; 8] = ['F', 'S', 'R', 'P', 'A', 'U', 'E', 'C'];
@@ -41,6 +41,9 @@ impl Builder {
         if !known {
             return Ok(false);
         }
+        if let Some(header) = header_of(name) {
+            self.check_header(header)?;
+        }
         let text = option.text()?;
         let ends = self.ends();
         let word = |text: &str| within(text, 0, u16::MAX.into()).map(|value| value as u16);
@@ -72,6 +75,17 @@ impl Builder {
         self.only_packets = Some("headers");
         self.rule.packet.push(test);
         Ok(true)
+    }
+}
+
+/// The protocol with the header that an option is about; `None` for IP.
+fn header_of(name: &str) -> Option<Protocol> {
+    match name {
+        "flags" | "tcp.flags" | "seq" | "tcp.seq" | "ack" | "tcp.ack" | "window" | "tcp.window"
+        | "tcp.mss" => Some(Protocol::Tcp),
+        "itype" | "icode" | "icmp_id" | "icmp_seq" => Some(Protocol::Icmp),
+        "icmpv6.mtu" => Some(Protocol::IcmpVersion(6)),
+        _ => None,
     }
 }
 
@@ -140,12 +154,15 @@ fn ip_option(text: &str) -> Result<Option<u8>, String> {
         "eol" => 0,
         "nop" => 1,
         "rr" => 7,
+        "qs" => 25,
         "ts" => 68,
         "sec" => 130,
         "lsrr" => 131,
         "esec" => 133,
         "satid" => 136,
         "ssrr" => 137,
+        "rtralt" => 148,
+        "cipso" => return Err("cipso is not judged".to_owned()),
         other => return Err(format!("{other} is no option of IPv4")),
     }))
 }

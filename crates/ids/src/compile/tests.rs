@@ -39,6 +39,9 @@ fn wrong_options_are_refused_by_their_name() {
         ("flow:established,not_established;", "contradicts"),
         ("flow:what;", "what"),
         ("flags:Q;", "Q is no flag"),
+        ("icode:3;", "icode: no packet of the rule's protocol"),
+        ("udp.hdr; content:\"a\";", "udp.hdr: no packet of the rule's protocol"),
+        ("ipopts:cipso;", "not judged"),
         ("dsize:9<>9;", "nothing is in the range"),
         ("http.uri; content:\"a\"; dsize:5;", "beside buffers"),
         ("byte_test:9,=,1,0;", "9 bytes"),
@@ -73,6 +76,26 @@ fn wrong_options_are_refused_by_their_name() {
     ] {
         let reason = reason(options);
         assert!(reason.contains(part), "{options}: {reason}");
+    }
+    for (protocol, options, fits) in [
+        ("udp", "tcp.mss:<500;", false),
+        ("udp", "flags:S;", false),
+        ("udp", "tcp.hdr; content:\"a\";", false),
+        ("icmp", "window:5;", false),
+        ("icmpv4", "icmpv6.mtu:<1280;", false),
+        ("http", "itype:8;", false),
+        ("tls", "udp.hdr; content:\"a\";", false),
+        ("udp", "ipopts:rtralt;", true),
+        ("ip", "tcp.mss:<500;", true),
+        ("ipv6", "icmpv6.mtu:<1280;", true),
+        ("icmp", "icmpv4.hdr; content:\"a\";", true),
+        ("icmpv6", "itype:128;", true),
+        ("http", "flags:S;", true),
+        ("dns", "udp.hdr; content:\"a\";", true),
+    ] {
+        let found = translation(&format!("alert {protocol} any any -> any any ({options} sid:7;)"));
+        assert_eq!(found.rules.len(), usize::from(fits), "{protocol} {options}");
+        assert!(fits || found.refused[0].reason.contains("this header"), "{:?}", found.refused);
     }
     let sids = translation(
         "alert tcp any any -> any any (content:\"a\";)\nalert tcp any any -> any any (sid:0;)",

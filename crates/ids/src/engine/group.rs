@@ -19,7 +19,7 @@ pub const MERGE: usize = 16;
 const MAX_GONE: usize = 256;
 
 /// The bytes that a rule is searched for, and its number.
-type Member = (Arc<Vec<ByteSet>>, u32);
+pub type Member = (Arc<[ByteSet]>, u32);
 
 /// A search.
 #[derive(Debug, Default)]
@@ -39,13 +39,14 @@ impl Search {
         for (run, rule) in &members {
             let at = *numbers.entry(run).or_insert(runs.len());
             if at == runs.len() {
-                runs.push(run.to_vec());
+                runs.push(Arc::clone(run));
                 owners.push(Vec::new());
             }
             owners[at].push(*rule);
         }
-        let longest = runs.iter().map(Vec::len).max().unwrap_or(0);
-        Search { gate: (!runs.is_empty()).then(|| Gate::new(&runs)), owners, members, longest }
+        let longest = runs.iter().map(|run| run.len()).max().unwrap_or(0);
+        let gate = (!runs.is_empty()).then(|| Gate::shared(runs));
+        Search { gate, owners, members, longest }
     }
 
     fn scan(&self, bytes: &[u8], found: &mut Candidates) {
@@ -86,8 +87,7 @@ pub struct Group {
 
 impl Group {
     /// A group of these rules.
-    pub fn new(members: Vec<(Vec<ByteSet>, u32)>, always: Vec<u32>) -> Group {
-        let members = members.into_iter().map(|(run, rule)| (Arc::new(run), rule)).collect();
+    pub fn new(members: Vec<Member>, always: Vec<u32>) -> Group {
         Group { all: Arc::new(Search::new(members)), always, ..Group::default() }
     }
 
@@ -102,11 +102,11 @@ impl Group {
     }
 
     /// Adds a rule, with the bytes that it is searched for.
-    pub fn add(&mut self, run: Option<Vec<ByteSet>>, rule: u32) {
+    pub fn add(&mut self, run: Option<Arc<[ByteSet]>>, rule: u32) {
         self.settle();
         let Some(run) = run else { return self.always.push(rule) };
         let mut members = std::mem::take(&mut self.recent.members);
-        members.push((Arc::new(run), rule));
+        members.push((run, rule));
         self.recent = Search::new(members);
         if self.recent.members.len() >= MERGE {
             self.full.push(Arc::new(std::mem::take(&mut self.recent)));

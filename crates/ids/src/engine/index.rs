@@ -5,7 +5,7 @@
 //! Adding or removing a rule costs microseconds, however many there are (`group`). Source of the search:
 //! `fyke_ruler::gate`.
 
-use super::group::Group;
+use super::group::{Group, Member};
 use super::suspend::Suspension;
 use crate::buffer::{BUFFERS, Buffer};
 use crate::rule::{Action, Content, List, Presence, Protocol, Rule, Test};
@@ -112,7 +112,7 @@ impl Armed {
     }
 
     /// The search that finds the rule, and the bytes that are searched for.
-    fn place(&self) -> (Place, Option<Vec<ByteSet>>) {
+    fn place(&self) -> (Place, Option<Arc<[ByteSet]>>) {
         let lists = &self.rule.lists;
         let is_needed = |list: &&List| {
             list.buffer.facts().application.is_some() && list.presence == Presence::Needed
@@ -120,7 +120,7 @@ impl Armed {
         let of_application = lists.iter().find(is_needed);
         let payload = lists.iter().find(|list| list.buffer == Buffer::Payload);
         let (buffer, run) = match self.literal() {
-            Some((buffer, run)) => (Some(buffer), Some(run)),
+            Some((buffer, run)) => (Some(buffer), Some(run.into())),
             None => (of_application.or(payload).map(|list| list.buffer), None),
         };
         let place = match buffer {
@@ -337,6 +337,11 @@ pub struct Index {
 impl Index {
     /// The index of some rules.
     pub fn new(rules: Vec<Rule>) -> Index {
+        Index::of(rules.into_iter().map(Armed::new).map(Arc::new).collect())
+    }
+
+    /// The index of some prepared rules.
+    pub fn of(rules: Vec<Arc<Armed>>) -> Index {
         let mut index = Index {
             rules: Vec::with_capacity(rules.len()),
             groups: Vec::new(),
@@ -344,10 +349,10 @@ impl Index {
             every: Vec::new(),
             numbers: HashMap::new(),
         };
-        let mut groups: Vec<(Vec<_>, Vec<u32>)> = Vec::new();
+        let mut groups: Vec<(Vec<Member>, Vec<u32>)> = Vec::new();
         groups.resize_with(BUFFERS + PAYLOADS, Default::default);
         for rule in rules {
-            let (number, place, run) = index.enter(Arc::new(Armed::new(rule)));
+            let (number, place, run) = index.enter(rule);
             for group in place.groups() {
                 match &run {
                     Some(run) => groups[group].0.push((run.clone(), number)),
@@ -361,7 +366,7 @@ impl Index {
     }
 
     /// Gives a rule a number; returns it, the search that finds it, and the bytes that are searched for.
-    fn enter(&mut self, armed: Arc<Armed>) -> (u32, Place, Option<Vec<ByteSet>>) {
+    fn enter(&mut self, armed: Arc<Armed>) -> (u32, Place, Option<Arc<[ByteSet]>>) {
         // Numbers are not used again: flows remember them.
         let number = u32::try_from(self.rules.len()).unwrap_or(u32::MAX);
         let (place, run) = armed.place();

@@ -276,8 +276,7 @@ impl<'a> Packet<'a> {
             }
             PacketTest::IpOption(number) => {
                 let options = self.network.get(20..).filter(|_| self.source.0.is_ipv4());
-                let mut options = header_options(options.unwrap_or_default());
-                options.any(|(own, _)| number.is_none_or(|number| number == own))
+                options.is_some_and(|options| ip_options(options, *number))
             }
             PacketTest::MaxSegment(bound) => {
                 let options = self.transport.get(20..).filter(|_| self.tcp.is_some());
@@ -298,17 +297,65 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// The options of a header of IPv4 or TCP, with their values, up to the end or the first that is damaged.
+/// The options of a header of TCP, with their values, up to the end or the first that is damaged.
 fn header_options(bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
         let number = *rest.first()?;
         let len = match number {
             0 | 1 => 1,
-            _ => rest.get(1).copied().map_or(usize::MAX, usize::from).max(2),
+            _ => rest.get(1).copied().map(usize::from).filter(|len| *len >= 2)?,
         };
         let value = rest.get(2.min(len)..len)?;
         rest = if number == 0 { &[] } else { &rest[len..] };
         Some((number, value))
     })
+}
+
+/// True if the options of a header of IPv4 have a valid one with this number, or with any.
+///
+/// As in Suricata, an option with a wrong length or pointer is not there, and a list with a length that leads nowhere
+/// (below 2, or beyond the header) has no option at all: Suricata does not decode such a packet.
+fn ip_options(bytes: &[u8], wanted: Option<u8>) -> bool {
+    let (mut rest, mut found) = (bytes, false);
+    while let Some(&number) = rest.first() {
+        let len = match (number, rest.get(1)) {
+            (0 | 1, _) => 1,
+            (_, Some(len)) => usize::from(*len),
+            // The last byte cannot be an option, but what precedes it is intact.
+            (_, None) => return found,
+        };
+        let Some((option, next)) = rest.split_at_checked(len).filter(|_| number <= 1 || len >= 2)
+        else {
+            return false;
+        };
+        let wants = wanted.is_none_or(|wanted| wanted == number);
+        found |= wants && is_valid_ip_option(option);
+        rest = if number == 0 { &[] } else { next };
+    }
+    found
+}
+
+/// True if an option of IPv4 has the length and the pointer that its kind has. Source: RFC 791, 1108, 2113, 4782.
+fn is_valid_ip_option(option: &[u8]) -> bool {
+    let is_pointer = |pointer: u8, first: u8, step: u8| {
+        let within = usize::from(pointer) <= option.len() + 1;
+        within && pointer.checked_sub(first).is_some_and(|offset| offset.is_multiple_of(step))
+    };
+    match option {
+        // Record route, loose and strict source route.
+        [7 | 131 | 137, _, pointer, ..] => is_pointer(*pointer, 4, 4),
+        // Timestamp: a record may have an address, too.
+        [68, _, pointer, flags, _, ..] => {
+            is_pointer(*pointer, 5, if matches!(flags & 15, 1 | 3) { 8 } else { 4 })
+        }
+        // Security, of both kinds.
+        [130 | 133, _, _, ..] => true,
+        // Quick start.
+        [25, ..] => option.len() >= 8,
+        // Stream identifier, router alert.
+        [136 | 148, ..] => option.len() == 4,
+        [7 | 68 | 130 | 131 | 133 | 137, ..] => false,
+        _ => true,
+    }
 }

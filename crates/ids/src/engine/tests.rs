@@ -377,10 +377,10 @@ fn rules_are_found_before_during_and_after_a_merge() {
     let find = |group: &Group, gone: &std::collections::HashSet<u32>| {
         find(group).into_iter().filter(|rule| !gone.contains(rule)).collect::<Vec<_>>()
     };
-    let mut group = Group::new((0..50).map(|rule| (run(rule), rule)).collect(), vec![500]);
+    let mut group = Group::new((0..50).map(|rule| (run(rule).into(), rule)).collect(), vec![500]);
     let mut expected: Vec<u32> = (0..50).chain([500]).collect();
     for rule in 50..180 {
-        group.add(Some(run(rule)), rule);
+        group.add(Some(run(rule).into()), rule);
         expected.push(rule);
         if rule % 3 == 0 {
             // One of the old ones, one of the merging ones, or the new one itself.
@@ -398,6 +398,6 @@ fn rules_are_found_before_during_and_after_a_merge() {
     }
     assert_eq!(find(&group, &gone), expected);
     assert!(group.recent() < MERGE && group.longest() == 9);
-    group.add(Some(run(180)[..4].to_vec()), 180);
+    group.add(Some(run(180)[..4].into()), 180);
     assert_eq!(find(&group, &gone), [&expected[..expected.len() - 1], &[180, 500]].concat());
 }

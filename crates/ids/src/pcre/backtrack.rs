@@ -75,6 +75,7 @@ impl Program {
         };
         program.add(node);
         program.steps.push(Step::Stop);
+        program.steps.shrink_to_fit();
         program
     }
 

@@ -89,24 +89,32 @@ impl<'t> Parser<'t> {
 
     fn sequence(&mut self) -> Result<Node, String> {
         let mut nodes = Vec::new();
-        while let Some(byte) = self.peek().filter(|byte| !b"|)".contains(byte)) {
-            if self.flags.extended && self.skip_blank(byte) {
+        // True if a quantifier may follow: not after another one, a place or flags.
+        let mut repeats = false;
+        loop {
+            self.skip_ignored()?;
+            if self.peek().is_none_or(|byte| b"|)".contains(&byte)) {
+                break;
+            }
+            if let Some((min, max)) = self.counts()? {
+                let node = nodes.pop().filter(|_| repeats);
+                let node = node.ok_or("a quantifier does not follow what it could repeat")?;
+                nodes.push(self.repeated(node, min, max)?);
+                repeats = false;
                 continue;
             }
             if self.take(b"\\Q") {
                 let rest = &self.text[self.at..];
                 let len = memchr::memmem::find(rest, b"\\E").unwrap_or(rest.len());
                 nodes.extend(rest[..len].iter().map(|byte| self.letter(*byte)));
+                repeats |= len > 0;
                 self.at += len;
-                self.take(b"\\E");
                 continue;
             }
-            if self.take(b"\\E") {
-                continue;
-            }
-            let Some(node) = self.atom()? else { continue };
-            let node = self.repeated(node)?;
-            nodes.push(node);
+            let start = self.at;
+            let node = self.atom()?;
+            repeats = node.is_some() && !is_place(&self.text[start..]);
+            nodes.extend(node);
         }
         Ok(match nodes.len() {
             0 => Node::Empty,
@@ -115,7 +123,20 @@ impl<'t> Parser<'t> {
         })
     }
 
-    fn skip_blank(&mut self, byte: u8) -> bool {
+    /// Skips what may be between a part and its quantifier, or between that and its `+` or `?`.
+    fn skip_ignored(&mut self) -> Result<(), String> {
+        loop {
+            if self.take(b"(?#") {
+                self.until(b')')?;
+            } else if !(self.take(b"\\Q\\E") || self.take(b"\\E") || self.skip_blank()) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Skips a space or a comment, where flags make them no part of the pattern.
+    fn skip_blank(&mut self) -> bool {
+        let Some(byte) = self.peek().filter(|_| self.flags.extended) else { return false };
         if byte == b'#' {
             let rest = &self.text[self.at..];
             self.at += rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
@@ -132,7 +153,7 @@ impl<'t> Parser<'t> {
         Node::Set(Box::new(set))
     }
 
-    /// One part without its repetition; none for a part that only sets flags, or a comment.
+    /// One part without its repetition; none for a part that only sets flags.
     fn atom(&mut self) -> Result<Option<Node>, String> {
         let Some(byte) = self.next() else { return Ok(None) };
         let set = |set: ByteSet| Ok(Some(Node::Set(Box::new(set))));
@@ -153,7 +174,6 @@ impl<'t> Parser<'t> {
             b'[' => set(class(self)?),
             b'(' => self.group(),
             b'\\' => self.escape().map(Some),
-            b'*' | b'+' | b'?' => Err(format!("\"{}\" repeats nothing", char::from(byte))),
             _ => Ok(Some(self.letter(byte))),
         }
     }
@@ -284,10 +304,6 @@ impl<'t> Parser<'t> {
         if self.take(b">") {
             return Ok(Some(Node::Atomic(Box::new(self.inside(flags)?))));
         }
-        if self.take(b"#") {
-            self.until(b')')?;
-            return Ok(None);
-        }
         for (text, is_behind, negated) in [
             (&b"="[..], false, false),
             (b"!", false, true),
@@ -353,26 +369,22 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// The repetitions that follow a part.
-    fn repeated(&mut self, mut node: Node) -> Result<Node, String> {
-        loop {
-            while self.flags.extended
-                && let Some(byte) = self.peek()
-                && self.skip_blank(byte)
-            {}
-            let Some((min, max)) = self.counts()? else { return Ok(node) };
-            let kind = match () {
-                () if self.take(b"+") => Kind::Possessive,
-                () if self.take(b"?") != self.flags.ungreedy => Kind::Lazy,
-                () => Kind::Greedy,
-            };
-            if matches!(node, Node::At(_) | Node::Look { .. }) {
-                // A place that is repeated is there once, or not at all.
-                node = if min == 0 { Node::Alternation(vec![node, Node::Empty]) } else { node };
-                continue;
+    /// A part with its repetition; the counts are taken.
+    fn repeated(&mut self, node: Node, min: u32, max: Option<u32>) -> Result<Node, String> {
+        self.skip_ignored()?;
+        let kind = match () {
+            () if self.take(b"+") => Kind::Possessive,
+            () if self.take(b"?") != self.flags.ungreedy => Kind::Lazy,
+            () => Kind::Greedy,
+        };
+        Ok(match node {
+            // A place that is repeated is there once, or not at all.
+            Node::At(_) | Node::Look { .. } if min == 0 => {
+                Node::Alternation(vec![node, Node::Empty])
             }
-            node = Node::Repeat { node: Box::new(node), min, max, kind };
-        }
+            Node::At(_) | Node::Look { .. } => node,
+            node => Node::Repeat { node: Box::new(node), min, max, kind },
+        })
     }
 
     /// `*`, `+`, `?`, `{1}`, `{1,}`, `{1,2}`; anything else in braces means itself.
@@ -403,6 +415,15 @@ impl<'t> Parser<'t> {
         }
         self.at += len + 2;
         Ok(Some((low, high)))
+    }
+}
+
+/// True if a text begins with a place, which has no length and cannot be repeated.
+fn is_place(text: &[u8]) -> bool {
+    match text {
+        [b'^' | b'$', ..] => true,
+        [b'\\', letter, ..] => b"bBAZz".contains(letter),
+        _ => false,
     }
 }
 

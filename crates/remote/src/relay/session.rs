@@ -47,16 +47,58 @@ const POLL: Duration = Duration::from_millis(5);
 
 /// Counts of a client at its end.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Sent(pub Counts);
+pub struct Sent {
+    /// All frames, as the client was told; without `unconfirmed` ones.
+    counts: Counts,
+    /// Frames that were sent, and that the client has not granted new room for before it was given up.
+    unconfirmed: u64,
+}
 
 impl fmt::Display for Sent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Counts { sent, rejected, dropped, overrun, unreadable, .. } = self.0;
+        let Counts { sent, rejected, dropped, overrun, unreadable, .. } = self.counts;
         write!(f, "{sent} frames sent, {rejected} rejected, {overrun} lost because it was slow")?;
+        if self.unconfirmed > 0 {
+            write!(f, ", {} lost with the connection (sent, not confirmed)", self.unconfirmed)?;
+        }
         if dropped + unreadable > 0 {
             write!(f, ", {dropped} lost by the capture, {unreadable} unreadable")?;
         }
         Ok(())
+    }
+}
+
+/// Messages of frames that were sent, up to the room that the client has granted since: it grants the bytes that it has
+/// taken, in parts of 1 MiB. Memory: 16 bytes for each message of its first grant.
+#[derive(Debug, Default)]
+struct Unconfirmed {
+    /// Bytes and frames of each.
+    messages: VecDeque<(u64, u64)>,
+    /// Bytes of the first of them that are confirmed.
+    confirmed: u64,
+    /// True once the first grant has come, which confirms nothing.
+    begins: bool,
+}
+
+impl Unconfirmed {
+    fn add(&mut self, bytes: u64, frames: u64) {
+        self.messages.push_back((bytes, frames));
+    }
+
+    fn confirm(&mut self, bytes: u64) {
+        if !std::mem::replace(&mut self.begins, true) {
+            return;
+        }
+        self.confirmed = self.confirmed.saturating_add(bytes);
+        while let Some((bytes, _)) =
+            self.messages.pop_front_if(|(bytes, _)| *bytes <= self.confirmed)
+        {
+            self.confirmed -= bytes;
+        }
+    }
+
+    fn frames(&self) -> u64 {
+        self.messages.iter().map(|(_, frames)| frames).sum()
     }
 }
 
@@ -106,6 +148,8 @@ pub(super) struct Session {
     message: Vec<u8>,
     /// Bytes that the client has room for; below zero after a message that was longer.
     credit: i64,
+    /// Messages of frames that the client has not granted new room for.
+    unconfirmed: Unconfirmed,
     interfaces: usize,
     sent: u64,
     told: Counts,
@@ -297,6 +341,7 @@ impl Session {
             done: 0,
             message: Vec::new(),
             credit: 0,
+            unconfirmed: Unconfirmed::default(),
             interfaces: 0,
             sent: 0,
             told: Counts::default(),
@@ -338,11 +383,15 @@ impl Session {
     pub(super) fn run(mut self, link: &mut Link, stop: &AtomicBool) -> (Sent, Result<(), String>) {
         loop {
             let turn = self.turn(link, stop);
+            let mut is_broken = false;
             let outcome = match turn {
                 Ok(Turn::Busy) => continue,
                 Ok(Turn::Wait(patience, wakes)) => match self.wait(link, patience, wakes) {
                     Ok(()) => continue,
-                    Err(error) => Err(error.to_string()),
+                    Err(error) => {
+                        is_broken = true;
+                        Err(error.to_string())
+                    }
                 },
                 Ok(Turn::End(reason)) => {
                     let ended = Response::Ended { counts: self.counts(), reason: reason.clone() };
@@ -352,12 +401,18 @@ impl Session {
                 // The client is gone, in order or not.
                 Err(LinkError::Closed) => Ok(()),
                 Err(error) => {
+                    is_broken = true;
                     let reason = error.to_string();
                     let _gone = link.send_json(&refused(&reason));
                     Err(reason)
                 }
             };
-            return (Sent(self.counts()), outcome);
+            let (mut counts, mut unconfirmed) = (self.counts(), 0);
+            if is_broken {
+                unconfirmed = self.unconfirmed.frames();
+                counts.sent -= unconfirmed;
+            }
+            return (Sent { counts, unconfirmed }, outcome);
         }
     }
 
@@ -396,6 +451,7 @@ impl Session {
             Request::Hello { .. } => Err(LinkError::Wrong("a second greeting".to_owned())),
             Request::Alive {} => Ok(()),
             Request::Credit { bytes } => {
+                self.unconfirmed.confirm(bytes);
                 let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
                 self.credit = self.credit.saturating_add(bytes);
                 match self.credit > MAX_CREDIT {
@@ -520,12 +576,14 @@ impl Session {
             }
         }
         self.message.clear();
+        let before = self.sent;
         while self.done < self.chunk.len() && self.message.len() < batch::FULL {
             batch::append(&self.chunk.frame(self.done), &mut self.message);
             self.done += 1;
             self.sent += 1;
         }
         self.credit -= self.message.len() as i64;
+        self.unconfirmed.add(self.message.len() as u64, self.sent - before);
         link.send(Kind::Frames, &self.message)?;
         Ok(Turn::Busy)
     }
@@ -581,5 +639,26 @@ impl Editor {
         };
         thread::Builder::new().name("edits".to_owned()).spawn(edit)?;
         Ok(Editor { edits, answers, made })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_confirmed_by_the_grants_after_the_first() {
+        let mut sent = Unconfirmed::default();
+        sent.confirm(1_000);
+        sent.add(300, 3);
+        sent.add(700, 7);
+        assert_eq!(sent.frames(), 10);
+        sent.confirm(299);
+        assert_eq!(sent.frames(), 10);
+        sent.confirm(1);
+        assert_eq!(sent.frames(), 7);
+        sent.add(100, 1);
+        sent.confirm(800);
+        assert_eq!(sent.frames(), 0);
     }
 }

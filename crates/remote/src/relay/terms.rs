@@ -71,7 +71,8 @@ fn read(path: &Path) -> Result<Policy, String> {
         return Err(format!("the policy: {} is too long", path.display()));
     }
     let text = std::fs::read_to_string(path).map_err(failed)?;
-    check(path, &text).map_err(|error| format!("the policy: {error}"))
+    let text = text.trim_start_matches('\u{feff}');
+    check(path, text).map_err(|error| format!("the policy: {error}"))
 }
 
 /// Reads a policy. Its filters are read for Ethernet, the service reads them again for its interface.

@@ -190,15 +190,12 @@ impl Live {
     /// Publishes the counts between two batches.
     pub fn publish(&self, engine: &Engine, source: &SourceStats) {
         let counters = engine.counters();
-        let lost =
-            [("capture ring full", source.dropped), ("unreadable in the ring", source.unreadable)];
-        let lost = lost.into_iter().filter(|(_, count)| *count > 0);
         let accounting = Accounting {
             seen: counters.frames + source.dropped + source.unreadable,
             delivered: counters.judged,
             rejected: counters.frames - counters.judged,
             taken: 0,
-            lost: lost.map(|(why, count)| (why.to_owned(), count)).collect(),
+            lost: source.lost().map(|(why, count)| (why.to_owned(), count)).collect(),
             not_seen: without_connection("another machine", source),
             ..Accounting::default()
         };
@@ -268,12 +265,22 @@ impl Live {
         }
     }
 
+    /// Prepares rules. One that is in force already keeps its matches, and its memory is used again.
+    fn armed(&self, rules: Vec<Rule>) -> Vec<Arc<Armed>> {
+        let known = self.rules();
+        let armed = |rule: Rule| match known.get(&(rule.gid, rule.sid)) {
+            Some(same) if same.rule.is_same(&rule) => Arc::clone(same),
+            _ => Arc::new(Armed::new(rule)),
+        };
+        rules.into_iter().map(armed).collect()
+    }
+
     /// Replaces all rules by those of a file of a client.
     fn set(&self, begin: Instant, found: Translation) -> Result<Response, String> {
         let notes = left_out(&found).into_iter().collect();
         let ids = found.rules.iter().take(MAX_TOLD + 1).map(id).collect::<Vec<_>>();
         let ids = if ids.len() > MAX_TOLD { Vec::new() } else { ids };
-        let index = Box::new(Index::new(found.rules));
+        let index = Box::new(Index::of(self.armed(found.rules)));
         let list = list(&index);
         self.make(begin, Edit::Set(index, list), ids, notes)
     }
@@ -285,7 +292,7 @@ impl Live {
                 let rules = self.translate(&text)?;
                 prepare(&rules);
                 let ids = rules.iter().map(id).collect();
-                (Edit::Add(rules.into_iter().map(Armed::new).map(Arc::new).collect()), ids)
+                (Edit::Add(self.armed(rules)), ids)
             }
             Request::Set { text } => return self.set(begin, self.translation(&text)?),
             Request::Delete { id } => {

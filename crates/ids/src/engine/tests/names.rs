@@ -165,6 +165,13 @@ fn options_of_headers_and_an_mtu_are_tested() {
         (four(7, 17, &[1, 7, 3, 4, 0, 9, 9, 9], &[0, 9, 0, 9, 0, 8, 0, 0]), vec![1, 2]),
         // A length beyond the header.
         (four(6, 17, &[7, 40, 0, 0], &[0, 9, 0, 9, 0, 8, 0, 0]), vec![]),
+        // A length below that of every option; a route without a pointer, with a wrong one, and one that leads beyond.
+        (four(6, 17, &[7, 0, 0, 0], &[0, 9, 0, 9, 0, 8, 0, 0]), vec![]),
+        (four(6, 17, &[7, 2, 0, 0], &[0, 9, 0, 9, 0, 8, 0, 0]), vec![2]),
+        (four(6, 17, &[7, 3, 5, 0], &[0, 9, 0, 9, 0, 8, 0, 0]), vec![2]),
+        (four(6, 17, &[7, 3, 8, 0], &[0, 9, 0, 9, 0, 8, 0, 0]), vec![2]),
+        // The last byte is no option; the one before it is intact.
+        (four(6, 17, &[137, 3, 4, 7], &[0, 9, 0, 9, 0, 8, 0, 0]), vec![2, 3]),
         (four(5, 6, &[], &segment([2, 23])), vec![4]),
         (four(5, 6, &[], &segment([2, 24])), vec![5]),
     ] {

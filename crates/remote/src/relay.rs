@@ -4,31 +4,31 @@
 //! without capture sockets and without a helper; the capture never waits for it; and both are started again without
 //! each other. To the service it is a reader like others.
 //!
-//! Each client has a thread, [`MAX_CLIENTS`] at most. A client is known by the common name of its certificate. With a
+//! Each client has a thread; the numbers of clients and of other connections are bounded ([`connections`]). A client is known by the common name of its certificate. With a
 //! policy file, the first rule that has the name for the interface decides what the client sees; the rules are read
 //! again for each client. Without one, every client with a certificate of the authority is served.
 
+mod connections;
 mod session;
 mod terms;
 
 use crate::link::{Link, LinkError};
 use crate::message::Response;
 use crate::tls;
+use connections::{Connections, Counted};
+use fyke_serve::events::LogLimit;
 use rustls::{ServerConfig, ServerConnection};
-use std::collections::HashMap;
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub use session::Sent;
 pub use terms::check_policy;
 
-/// Most clients at a time, with those that have not greeted yet.
-pub const MAX_CLIENTS: usize = 64;
 /// Time for the handshake and the greeting, each.
 const GREETING_LIMIT: Duration = Duration::from_secs(5);
 /// Time between two looks at the stop flag.
@@ -71,15 +71,12 @@ pub struct Options {
     pub policy: Option<PathBuf>,
 }
 
-/// Clients that are connected, by their names.
-type Names = HashMap<String, usize>;
-
 struct Shared {
     options: Options,
     config: Arc<ServerConfig>,
     stop: AtomicBool,
-    clients: AtomicUsize,
-    names: Mutex<Names>,
+    connections: Arc<Connections>,
+    refused: LogLimit,
     report: Box<dyn Fn(String) + Send + Sync>,
 }
 
@@ -89,33 +86,14 @@ pub struct Relay {
     shared: Arc<Shared>,
 }
 
-/// One of the clients that are counted; the count ends with it.
-struct Counted<'a>(&'a Shared, Option<String>);
-
-impl Counted<'_> {
-    /// Counts the client under its name, unless there are too many of it.
-    fn named(&mut self, name: &str, most: usize) -> Result<(), String> {
-        let mut names = self.0.names.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = names.entry(name.to_owned()).or_default();
-        if *count >= most {
-            return Err(format!("{name} has {count} connections already; at most {most}"));
-        }
-        *count += 1;
-        self.1 = Some(name.to_owned());
-        Ok(())
-    }
-}
-
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        self.0.clients.fetch_sub(1, Ordering::AcqRel);
-        let Some(name) = self.1.take() else { return };
-        let mut names = self.0.names.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = names.get_mut(&name) {
-            *count -= 1;
-            if *count == 0 {
-                names.remove(&name);
+impl Shared {
+    /// Reports a connection that does not become a client: anybody can cause any number of these.
+    fn report_refused(&self, line: String) {
+        if let Some(omitted) = self.refused.take(Instant::now()) {
+            if omitted > 0 {
+                (self.report)(format!("{omitted} refused connections were not reported"));
             }
+            (self.report)(line);
         }
     }
 }
@@ -135,9 +113,9 @@ impl Relay {
         let listener = TcpListener::bind(at)?;
         listener.set_nonblocking(true)?;
         rustix::net::sockopt::set_tcp_nodelay(&listener, true)?;
-        let (clients, names, report) = (AtomicUsize::new(0), Mutex::default(), Box::new(report));
-        let stop = AtomicBool::new(false);
-        let shared = Shared { options, config, stop, clients, names, report };
+        let (connections, refused, stop) = Default::default();
+        let report = Box::new(report);
+        let shared = Shared { options, config, stop, connections, refused, report };
         Ok(Relay { listener, shared: Arc::new(shared) })
     }
 
@@ -160,7 +138,7 @@ impl Relay {
             }
         }
         self.shared.stop.store(true, Ordering::Relaxed);
-        while self.shared.clients.load(Ordering::Acquire) > 0 {
+        while !self.shared.connections.is_empty() {
             thread::sleep(Duration::from_millis(10));
         }
     }
@@ -174,30 +152,24 @@ impl Relay {
 
     fn begin(&self, socket: TcpStream, from: SocketAddr) {
         let shared = Arc::clone(&self.shared);
-        let count = shared.clients.fetch_add(1, Ordering::AcqRel);
-        if count >= MAX_CLIENTS {
-            drop(Counted(&shared, None));
-            (shared.report)(format!("{from} refused: there are {count} clients already"));
-            return;
-        }
+        let counted = match shared.connections.enter(from.ip()) {
+            Ok(counted) => counted,
+            Err(why) => return shared.report_refused(format!("{from} refused: {why}")),
+        };
         let serve = move || {
-            let mut counted = Counted(&shared, None);
-            if let Err(why) = serve(&shared, &mut counted, socket, from) {
-                (shared.report)(format!("{from}: {why}"));
+            if let Err(why) = serve(&shared, counted, socket, from) {
+                shared.report_refused(format!("{from}: {why}"));
             }
         };
-        // Without memory for a thread the client is closed; its count with it.
-        let started = thread::Builder::new().name("client".to_owned()).spawn(serve);
-        if started.is_err() {
-            drop(Counted(&self.shared, None));
-        }
+        // Without memory for a thread the connection is closed, and its count with it.
+        let _started = thread::Builder::new().name("client".to_owned()).spawn(serve);
     }
 }
 
 /// Serves one client from its handshake to its end.
 fn serve(
     shared: &Shared,
-    counted: &mut Counted<'_>,
+    mut counted: Counted,
     socket: TcpStream,
     from: SocketAddr,
 ) -> Result<(), LinkError> {
@@ -208,11 +180,11 @@ fn serve(
         return Err(LinkError::Wrong("not a server".to_owned()));
     };
     let opened = tls::name_of(tls)
-        .and_then(|name| session::Session::open(shared, counted, &mut link, &name));
+        .and_then(|name| session::Session::open(shared, &mut counted, &mut link, &name));
     let session = match opened {
         Ok(session) => session,
         Err(reason) => {
-            (shared.report)(format!("{from} refused: {reason}"));
+            shared.report_refused(format!("{from} refused: {reason}"));
             link.send_json(&Response::Refused { reason })?;
             link.close(LAST);
             return Ok(());

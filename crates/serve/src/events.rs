@@ -100,13 +100,17 @@ impl fmt::Display for Event {
 /// Takes events.
 pub type Report = dyn Fn(&Event) + Send + Sync;
 
-/// The limit before a log.
+/// Events, limited before the log.
 pub(crate) struct Events {
     report: Option<Box<Report>>,
-    window: Mutex<Window>,
+    limit: LogLimit,
 }
 
-#[derive(Default)]
+/// A limit of [`PER_SECOND`] lines of a log.
+#[derive(Debug, Default)]
+pub struct LogLimit(Mutex<Window>);
+
+#[derive(Debug, Default)]
 struct Window {
     begin: Option<Instant>,
     reported: u32,
@@ -121,7 +125,7 @@ impl fmt::Debug for Events {
 
 impl Events {
     pub fn new(report: Option<Box<Report>>) -> Events {
-        Events { report, window: Mutex::default() }
+        Events { report, limit: LogLimit::default() }
     }
 
     pub fn report(&self, event: &Event) {
@@ -130,25 +134,29 @@ impl Events {
 
     fn report_at(&self, event: &Event, now: Instant) {
         let Some(report) = &self.report else { return };
-        let omitted = {
-            let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
-            let is_over = window
-                .begin
-                .is_none_or(|begin| now.duration_since(begin) >= Duration::from_secs(1));
-            if is_over {
-                (window.begin, window.reported) = (Some(now), 0);
-            }
-            if window.reported >= PER_SECOND {
-                window.omitted += 1;
-                return;
-            }
-            window.reported += 1;
-            std::mem::take(&mut window.omitted)
-        };
-        if omitted > 0 {
-            report(&Event::Omitted { count: omitted });
+        let Some(count) = self.limit.take(now) else { return };
+        if count > 0 {
+            report(&Event::Omitted { count });
         }
         report(event);
+    }
+}
+
+impl LogLimit {
+    /// Takes a line at a time: the number of lines that were left out before it; `None` if it must be left out.
+    pub fn take(&self, now: Instant) -> Option<u64> {
+        let mut window = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_over =
+            window.begin.is_none_or(|begin| now.duration_since(begin) >= Duration::from_secs(1));
+        if is_over {
+            (window.begin, window.reported) = (Some(now), 0);
+        }
+        if window.reported >= PER_SECOND {
+            window.omitted += 1;
+            return None;
+        }
+        window.reported += 1;
+        Some(std::mem::take(&mut window.omitted))
     }
 }
 

@@ -4,8 +4,9 @@
 //! are read only while the client has granted room and nothing waits to be sent, so a slow client costs one message of
 //! memory; what it misses is lost in the ring of its reader, and counted there.
 
+use super::connections::Counted;
 use super::terms::Terms;
-use super::{Counted, GREETING_LIMIT, Offer, Shared};
+use super::{GREETING_LIMIT, Offer, Shared};
 use crate::batch;
 use crate::link::{Kind, Link, LinkError};
 use crate::message::{Counts, Origin, Request, Response, Text, VERSION};
@@ -208,7 +209,7 @@ impl Session {
     /// Reads the greeting, opens the source, and answers.
     pub(super) fn open(
         shared: &Shared,
-        counted: &mut Counted<'_>,
+        counted: &mut Counted,
         link: &mut Link,
         name: &str,
     ) -> Result<Session, String> {

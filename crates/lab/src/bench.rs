@@ -2,6 +2,7 @@
 //!
 //! | module | purpose |
 //! |---|---|
+//! | `printed` | numbers that `fyke` prints at the end of a capture |
 //! | [`measure`] | rounds in which every engine has a turn; medians |
 //! | [`report`] | a measurement, its JSON line, the table for readers, plots |
 //! | [`traffic`] | the seeded generator of frames |
@@ -42,6 +43,7 @@ pub mod ids;
 pub mod list;
 pub mod live;
 pub mod measure;
+mod printed;
 pub mod report;
 pub mod ruler;
 pub mod scan;
@@ -72,8 +74,10 @@ pub struct Options {
     pub seed: u64,
     /// Packets of background traffic per second that `dynamic` tries to send; its own rates if empty.
     pub rates: Vec<u64>,
-    /// Duration of the transfers of `dynamic`; its own by default.
+    /// Duration of the traffic of `dynamic`; its own by default.
     pub duration: Option<Duration>,
+    /// FTP servers of `dynamic`, and data connections of each; its own by default.
+    pub sessions: Option<(usize, usize)>,
     /// Number of rounds; the bench's own number by default.
     pub rounds: Option<usize>,
     /// The command `fyke` to run as a process; this process's own file by default.

@@ -5,6 +5,7 @@
 //! | [`peers`] | other engines, loaded at run time |
 //! | [`net`] | worlds: two network namespaces connected by a veth pair, as root or as an ordinary user |
 //! | [`ftp`] | a small real FTP server and client over real sockets |
+//! | [`generate`](mod@generate) | frames at a rate: `fyke generate`, and the engine of background traffic |
 //! | [`background`] | UDP and TCP background traffic |
 //! | [`bench`](mod@bench) | comparison of engines in one run |
 //! | [`demo`] | the demonstration: FTP captured live by a filter that is edited during the capture |
@@ -17,5 +18,6 @@ pub mod background;
 pub mod bench;
 pub mod demo;
 pub mod ftp;
+pub mod generate;
 pub mod net;
 pub mod peers;

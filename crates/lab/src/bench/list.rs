@@ -51,7 +51,7 @@ pub const BENCHES: [Bench; 14] = [
         ..plain("static", statics::run, &[&statics::ENGINES])
     },
     plain("update", update::run, &[&update::ENGINES]),
-    plain("dynamic", dynamic::run, &[&dynamic::ENGINES]),
+    Bench { takes_rounds: true, ..plain("dynamic", dynamic::run, &[&dynamic::ENGINES]) },
     plain("demux", demux::run, &demux::ENGINES),
     Bench {
         takes_live: true,

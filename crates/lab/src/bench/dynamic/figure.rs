@@ -4,7 +4,7 @@ use super::live::Run;
 use crate::bench::measure::Samples;
 use std::fmt::Write;
 
-const COLOURS: [&str; 4] = ["#1f77b4", "#2ca02c", "#9aa5b1", "#d62728"];
+const COLOURS: [&str; 6] = ["#1f77b4", "#17becf", "#9467bd", "#2ca02c", "#9aa5b1", "#d62728"];
 const LEFT: f64 = 70.0;
 const TOP: f64 = 40.0;
 const WIDTH: f64 = 560.0;
@@ -44,6 +44,41 @@ pub(super) fn of(setting: &str, engines: &[&str], runs: &[Vec<Run>]) -> Vec<(Str
                 }),
             ),
         ),
+    ]
+}
+
+/// Returns the figures over the background rates: file name and SVG. A row of `runs` is an engine, and a cell has its
+/// runs at one rate.
+pub(super) fn over_rates(
+    rates: &[u64],
+    engines: &[&str],
+    runs: &[Vec<Vec<Run>>],
+) -> Vec<(String, String)> {
+    let curves = |of: &dyn Fn(&Run) -> Option<f64>| -> Vec<Curve<'_>> {
+        let at_rate = |runs: &Vec<Run>| {
+            let mut samples = Samples::default();
+            runs.iter().filter_map(of).for_each(|value| samples.push(value));
+            (!samples.is_empty()).then(|| samples.median())
+        };
+        let of_engine = |cells: &Vec<Vec<Run>>| cells.iter().map_while(at_rate).collect();
+        engines.iter().zip(runs).map(|(engine, cells)| (*engine, of_engine(cells))).collect()
+    };
+    let rates: Vec<_> = rates.iter().map(u64::to_string).collect();
+    let across = format!("background packets per second wanted: {}; setting", rates.join(", "));
+    let draw = |name: &str, title: &str, upwards: &str, of: &dyn Fn(&Run) -> Option<f64>| {
+        let svg = chart(&format!("{title} over the background"), &across, upwards, &curves(of));
+        (format!("dynamic-rates-{name}.svg"), svg)
+    };
+    vec![
+        draw("update", "update latency, median", "µs (logarithmic)", &|run| {
+            run.update_ns(0.5).map(|ns| ns / 1e3)
+        }),
+        draw("missed", "packets missed", "% of those on the wire + 0.001 (logarithmic)", &|run| {
+            Some(100.0 - run.capture_ratio() + 0.001)
+        }),
+        draw("reached", "background reached", "packets/s (logarithmic)", &|run| {
+            Some(run.background.max(1.0))
+        }),
     ]
 }
 
@@ -88,6 +123,9 @@ fn chart(title: &str, across: &str, upwards: &str, curves: &[Curve<'_>]) -> Stri
         );
     }
     for (number, (name, points)) in curves.iter().enumerate() {
+        if points.is_empty() {
+            continue;
+        }
         let colour = COLOURS[number % COLOURS.len()];
         let line: Vec<String> = (points.iter().enumerate())
             .map(|(index, &value)| format!("{:.1},{:.1}", x(index), y(value)))
@@ -117,9 +155,10 @@ mod tests {
 
     #[test]
     fn a_chart_has_a_curve_for_each_engine() {
-        let curves = [("one", vec![1.0, 100.0]), ("other", vec![])];
+        let curves = [("one", vec![1.0, 100.0]), ("none", vec![]), ("other", vec![2.0])];
         let svg = chart("a title", "update", "µs", &curves);
         assert_eq!(svg.matches("<polyline").count(), 2);
+        assert!(svg.contains(">other<") && !svg.contains(">none<"), "{svg}");
         assert!(svg.contains("a title") && svg.contains(">100<"), "{svg}");
         assert_eq!(medians(vec![vec![1.0, 5.0], vec![3.0], vec![2.0]]), [2.0, 5.0]);
     }

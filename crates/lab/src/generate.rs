@@ -31,8 +31,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// MTU of a pair made by [`Pair::create`]: frames of 1,520 bytes fit.
-const PAIR_MTU: u32 = 1_506;
+/// MTU of a pair made by [`Pair::create`]: the longest frames fit.
+const PAIR_MTU: u32 = MAX_SIZE as u32 - 14;
 /// Highest number of threads that send.
 pub const MAX_THREADS: usize = 16;
 

@@ -105,6 +105,22 @@ fn the_product_follows_ftp_and_sip_beside_background_and_its_sums_close() {
 }
 
 #[test]
+fn generate_sweeps_the_sizes_and_draws_a_curve() {
+    if unless_missing(World::create(1, 1), WorldError::is_refused).is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let all = measured("generate", &["--plot", folder.path().to_str().unwrap()]);
+    for engine in ["udp", "tcp", "udp-threads"] {
+        for size in ["64 bytes", "512 bytes", "1520 bytes"] {
+            assert!(figure(&all, "sweep, frames", engine, size) > Some(0.0), "{engine} {size}");
+        }
+    }
+    let svg = std::fs::read_to_string(folder.path().join("generate-frames.svg")).unwrap();
+    assert_eq!(svg.matches("<polyline").count(), 3, "{svg}");
+}
+
+#[test]
 fn live_measures_every_engine_and_edits_lose_nothing() {
     if unless_missing(World::create(1, 1), WorldError::is_refused).is_none() {
         return;

@@ -6,7 +6,7 @@
 //! hosts of the data connections have other traffic too.
 
 use crate::ftp::Stop;
-use crate::generate::{Counts, Ends, Frames, Order, frame, send};
+use crate::generate::{Counts, Ends, Frames, MAX_THREADS, Order, frame, send};
 use crate::net::sys::send::PacketSender;
 use crate::net::{self, CLIENTS_DEVICE, World};
 use std::io::{self, ErrorKind, Read, Write};
@@ -20,6 +20,8 @@ pub const UDP_PORT: u16 = 20_001;
 const TCP_PORT: u16 = 20_002;
 /// Headers of Ethernet, IPv4 and UDP.
 const HEADERS_LEN: usize = 42;
+/// Packets per second for which one thread is enough.
+const RATE_OF_A_SENDER: u64 = 250_000;
 const TICK: Duration = Duration::from_millis(1);
 const TIME_LIMIT: Duration = Duration::from_millis(100);
 
@@ -73,12 +75,12 @@ impl Background {
             let _ = is_ready.recv();
         }
         if options.packets_per_second > 0 {
-            let (ending, counter) = (stop.clone(), Arc::clone(&counts));
-            threads.push(
-                world
-                    .clients
-                    .spawn("background-udp", move || send_udp(&options, &ending, &counter))?,
-            );
+            let order = Order { rate: Some(options.packets_per_second), ..Order::default() };
+            for order in order.divided(senders(options.packets_per_second)) {
+                let (ending, counter) = (stop.clone(), Arc::clone(&counts));
+                let work = move || send_udp(&options, &order, &ending, &counter);
+                threads.push(world.clients.spawn("background-udp", work)?);
+            }
             for _ in 0..options.streams {
                 let ending = stop.clone();
                 threads.push(
@@ -105,8 +107,15 @@ impl Background {
     }
 }
 
+/// Number of threads that send: more than one where the rate needs more than a processor, and there are more.
+fn senders(packets_per_second: u64) -> usize {
+    let wanted = packets_per_second.div_ceil(RATE_OF_A_SENDER).max(1);
+    let there = std::thread::available_parallelism().map_or(1, usize::from);
+    usize::try_from(wanted).unwrap_or(there).min(there).min(MAX_THREADS)
+}
+
 /// Sends the packets at their rate; packets that could not be sent in time are skipped.
-fn send_udp(options: &Options, stop: &Stop, counts: &Counts) -> io::Result<()> {
+fn send_udp(options: &Options, order: &Order, stop: &Stop, counts: &Counts) -> io::Result<()> {
     let sender = match options.direct {
         true => PacketSender::open(CLIENTS_DEVICE),
         false => PacketSender::open_queued(CLIENTS_DEVICE),
@@ -118,8 +127,7 @@ fn send_udp(options: &Options, stop: &Stop, counts: &Counts) -> io::Result<()> {
     };
     let size = HEADERS_LEN + options.payload_bytes.min(1_400);
     let frames = Frames::of_one(&frame(&ends, false, None, size as u16));
-    let order = Order { rate: Some(options.packets_per_second), ..Order::default() };
-    send(&sender?, &frames, &order, counts, &|| stop.is_over())
+    send(&sender?, &frames, order, counts, &|| stop.is_over())
 }
 
 fn send_tcp(options: &Options, stop: &Stop) -> io::Result<()> {

@@ -5,6 +5,7 @@
 //! | `printed` | numbers that `fyke` prints at the end of a capture |
 //! | [`measure`] | rounds in which every engine has a turn; medians |
 //! | [`report`] | a measurement, its JSON line, the table for readers, plots |
+//! | `curves` | charts of curves |
 //! | [`traffic`] | the seeded generator of frames |
 //! | [`frames`] | frames in memory, cache- or DRAM-resident, in the form that each engine needs |
 //! | [`engine`] | the trait of a filter engine, and our engines |
@@ -17,6 +18,7 @@
 //! | [`bloom`] | `fyke bench bloom` |
 //! | [`ruler`] | `fyke bench ruler` |
 //! | [`graph`] | `fyke bench graph` |
+//! | [`generate`] | `fyke bench generate` |
 //! | [`list`] | all benches, and what each of them reads |
 //! | [`workers`] | `fyke bench workers` |
 //! | [`live`] | `fyke bench live` |
@@ -32,11 +34,13 @@
 
 pub mod bloom;
 pub mod calls;
+mod curves;
 pub mod demux;
 pub mod dynamic;
 pub mod engine;
 pub mod filters;
 pub mod frames;
+pub mod generate;
 pub mod graph;
 pub mod hash;
 pub mod ids;

@@ -36,6 +36,8 @@ pub enum BenchName {
     Scan,
     /// SIP calls at a rate, followed live; the cost of a frame with many ends expected
     Calls,
+    /// Frames per second that this machine sends, at seven sizes from 64 to 1520 bytes (see fyke generate)
+    Generate,
     /// All benches
     All,
 }
@@ -87,7 +89,7 @@ pub struct BenchArgs {
     /// Duration of the traffic in seconds (dynamic)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=3600))]
     pub seconds: Option<u16>,
-    /// Number of rounds (live, share, scan, dynamic); figures are medians over them
+    /// Number of rounds (live, share, scan, dynamic, calls, streams, generate); figures are medians over them
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub rounds: Option<u16>,
     /// Measure the pre-filter in the kernel (bloom): a frame by the tap and at XDP, a rule until it is in force

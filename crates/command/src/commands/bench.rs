@@ -98,6 +98,7 @@ fn name_of(bench: BenchName) -> &'static str {
         BenchName::Share => "share",
         BenchName::Scan => "scan",
         BenchName::Calls => "calls",
+        BenchName::Generate => "generate",
         BenchName::All => "",
     }
 }

@@ -14,8 +14,8 @@ pub(super) type Curve<'a> = (&'a str, Vec<f64>);
 /// Draws a chart with a logarithmic vertical scale.
 pub(super) fn chart(title: &str, across: &str, upwards: &str, curves: &[Curve<'_>]) -> String {
     let values = || curves.iter().flat_map(|(_, points)| points).copied().filter(|&y| y > 0.0);
-    let low = values().fold(f64::INFINITY, f64::min).min(1.0).log10().floor();
-    let high = values().fold(1.0, f64::max).log10().ceil().max(low + 1.0);
+    let low = values().reduce(f64::min).unwrap_or(1.0).log10().floor();
+    let high = values().reduce(f64::max).unwrap_or(1.0).log10().ceil().max(low + 1.0);
     let longest = curves.iter().map(|(_, points)| points.len()).max().unwrap_or(0).max(2);
     let x = |index: usize| LEFT + WIDTH * index as f64 / (longest - 1) as f64;
     let y = |value: f64| {

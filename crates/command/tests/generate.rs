@@ -1,4 +1,4 @@
-//! `fyke generate`: the frames that it announces are those that arrive, at any size; interfaces of the host are refused.
+//! `fyke generate`: the frames that it reports are those that arrive, at any size; interfaces of the host are refused.
 
 use fyke_lab::net::{World, WorldError};
 use fyke_testkit::namespace::Script;

@@ -9,8 +9,8 @@
 //! | `sweep` | the reached rate at each of several frame sizes |
 //!
 //! A frame's size is its length as captures show it: with the Ethernet header, without the check sequence of 4 bytes.
-//! Its destination address (MAC) is no device's unless one is given, so hosts do not answer. Frames that the interface's
-//! queue refuses are sent again: `sent` is exact, and `refused` counts the attempts.
+//! Its destination address (MAC) is no device's unless one is given, so hosts do not answer. Frames that the queue of
+//! the interface refuses are sent again: `sent` is exact, and `refused` counts the attempts.
 
 mod frames;
 mod place;
@@ -98,7 +98,7 @@ pub fn run(options: &Options, stop: &AtomicBool, counts: &Counts) -> Result<Sent
         let ends = threads.into_iter().map(|thread| {
             let panicked = |_| Err(io::Error::other("a thread that sends panicked"));
             let end = thread.join().unwrap_or_else(panicked);
-            // The others need not go on alone.
+            // The others stop, too.
             stop.fetch_or(end.is_err(), Ordering::Relaxed);
             end
         });
@@ -145,7 +145,7 @@ impl Pair {
     /// Frames that have arrived at the other end so far.
     ///
     /// # Errors
-    /// [`WorldError`] when the interface cannot be asked.
+    /// [`WorldError`] when the counts of the interface cannot be read.
     pub fn arrived(&self) -> Result<u64, WorldError> {
         let asked = self.0.servers.inside(|| link_state(SERVERS_DEVICE))?;
         let fail = |source| WorldError::Link { step: "read the counts of an interface", source };

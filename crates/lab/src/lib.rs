@@ -8,6 +8,7 @@
 //! | [`generate`](mod@generate) | frames at a rate: `fyke generate`, and the engine of background traffic |
 //! | [`background`] | UDP and TCP background traffic |
 //! | [`bench`](mod@bench) | comparison of engines in one run |
+//! | [`random`] | random numbers with a seed |
 //! | [`demo`] | the demonstration: FTP captured live by a filter that is edited during the capture |
 //!
 //! Nothing here uses the machine's own interfaces: packets are sent inside namespaces that the kernel removes with
@@ -21,3 +22,4 @@ pub mod ftp;
 pub mod generate;
 pub mod net;
 pub mod peers;
+pub mod random;

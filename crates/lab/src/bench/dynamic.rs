@@ -8,7 +8,7 @@
 //! | engine | filter | its update |
 //! |---|---|---|
 //! | `fyke-track` | the product: `fyke track ftp` as a process, with look-back | an edit of a pass |
-//! | `fyke-track-no-look-back` | the same with `--no-look-back`: the kernel rejects all that is not announced | an edit in both spaces |
+//! | `fyke-track-no-look-back` | the same, but the kernel rejects all that is not announced | an edit in both spaces |
 //! | `fyke-kernel` | passes in the kernel, ends as rows of a table | one store |
 //! | `fyke-user` | the pass set in user space, with look-back | an edit of a pass |
 //! | `libpcap` | the growing text, compiled and attached again | compile and attach |

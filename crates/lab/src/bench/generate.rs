@@ -1,6 +1,6 @@
-//! `fyke bench generate`: frames per second that this machine sends at each of several frame sizes, as far as one thread
-//! and as many as it has processors go. The engine is that of `fyke generate`; frames go through a veth pair in two
-//! namespaces made for the run, and each of them must arrive.
+//! `fyke bench generate`: frames per second that this machine sends at each of several frame sizes, by one thread and
+//! by all processors. The engine is that of `fyke generate`; frames go through a veth pair in two namespaces made for
+//! the run, and each of them must arrive.
 
 use super::measure::Samples;
 use super::report::{Measurement, Report};

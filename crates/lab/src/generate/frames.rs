@@ -3,7 +3,7 @@
 //! Frame *n* belongs to flow *n* modulo the number of flows. If sizes are drawn, the sequence is long enough to have
 //! each of them often, and is then repeated. Memory: the frames themselves, at most [`MAX_BYTES`].
 
-use crate::bench::traffic::Random;
+use crate::random::Random;
 use etherparse::{PacketBuilder, VlanId};
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddrV4};

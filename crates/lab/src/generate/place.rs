@@ -32,8 +32,9 @@ pub enum PlaceError {
     },
     /// The namespace is that of process 1.
     #[error(
-        "{interface} is in the network namespace of process 1, which leads to the network of the host: generated frames \
-         are sent in other network namespaces only (--netns NAME), or run without -i: fyke then makes a pair of them"
+        "{interface} is in the network namespace of process 1, which leads to the network of the host: generated \
+         frames are sent in other network namespaces only (--netns NAME), or run without -i: fyke then makes a pair \
+         of them"
     )]
     First {
         /// The interface.

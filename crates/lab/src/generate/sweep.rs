@@ -13,7 +13,7 @@ pub const SWEEP_SIZES: [u16; 7] = [64, 128, 256, 512, 1_024, 1_280, 1_520];
 pub struct Row {
     /// Size of the frames in bytes.
     pub size: u16,
-    /// What was sent.
+    /// Counts of the sender.
     pub sent: Sent,
     /// Frames that arrived at the other end of a pair of our own.
     pub arrived: Option<u64>,

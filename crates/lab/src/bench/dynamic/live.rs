@@ -45,7 +45,7 @@ pub(super) struct Run {
     pub failed: u64,
     /// Background packets per second that were actually sent.
     pub background: f64,
-    /// What a process prints in addition.
+    /// Numbers of a process.
     pub product: Option<Product>,
     /// Errors of the traffic itself.
     pub failures: Vec<String>,

@@ -43,7 +43,7 @@ pub(super) struct Captured {
     pub lost: u64,
     /// Updates that were refused.
     pub failed: u64,
-    /// What a process prints in addition.
+    /// Numbers of a process.
     pub product: Option<Product>,
 }
 

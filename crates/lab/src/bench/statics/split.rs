@@ -3,8 +3,8 @@
 //!
 //! | engine | instructions counted | does nothing |
 //! |---|---|---|
-//! | `libpcap` | executed for the frame, counted here by an interpreter whose verdicts must be libpcap's | `ja 0` |
-//! | `reference` | evaluated for the frame by the evaluator that takes frames one by one, as the paper's machine | `Nop` |
+//! | `libpcap` | executed for the frame, counted by an interpreter with the same verdicts | `ja 0` |
+//! | `reference` | evaluated for the frame by the evaluator that takes frames one by one, as in the paper | `Nop` |
 //! | `fyke` | evaluated for a batch, times its frames | `Nop` |
 //!
 //! Auxiliary is the time of a filter without instructions. A program of libpcap has at least one; the time of one that

@@ -76,6 +76,12 @@ const SCRIPT: &str = r#"
     "$FYKE" generate -i lo --count 1 --size 60 > down.txt 2>&1 && exit 5
     ip link set lo up
     "$FYKE" generate -i lo --count 5 --size 9216 > lo.txt
+    "$FYKE" generate -i near --sweep --count 20 > sweep.txt
+    "$FYKE" generate -i near --rate 1000 --size 70 > interrupted.txt &
+    three=$!
+    sleep 0.5
+    kill -INT $three
+    wait $three
     sleep 0.5
     kill -INT $one $two
     wait $one $two
@@ -108,6 +114,35 @@ fn captures_see_the_frames_as_they_were_ordered() {
     assert!(read("none.txt").contains("no interface none"), "{}", read("none.txt"));
     assert!(read("down.txt").contains("ip link set lo up"), "{}", read("down.txt"));
     assert!(read("lo.txt").starts_with("5 frames, 46080 bytes"), "{}", read("lo.txt"));
+    let table = read("sweep.txt");
+    let sizes = table.lines().skip(1).map(|row| row.split_whitespace().next().unwrap());
+    // The MTU is 1500.
+    assert_eq!(sizes.last(), Some("1514"), "{table}");
+    let line = read("interrupted.txt");
+    let number = |at: usize| line.split(' ').nth(at).unwrap().parse::<u64>().unwrap();
+    assert!(number(0) > 0 && number(2) == 70 * number(0), "{line}");
+    let seen: u64 = count(folder.path(), &["-r", "far.pcap", "len = 70"]).parse().unwrap();
+    assert_eq!(seen, number(0), "{line}");
+}
+
+/// A container: its namespace is that of its process 1, and another one is made in it.
+const CONTAINER: &str = r#"
+    set -eu
+    mount -t proc proc /proc
+    veth
+    "$FYKE" generate -i near --count 1 > first.txt 2>&1 && exit 3
+    "$FYKE" generate --count 10 --json > pair.txt
+"#;
+
+#[test]
+fn the_namespace_of_process_1_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = Script::new(FYKE, folder.path()).as_root().own_mounts();
+    let Some(output) = script.run(CONTAINER) else { return };
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap_or_default();
+    assert!(output.status.success(), "{:?}: {}", output.status, told(&output));
+    assert!(read("first.txt").contains("process 1"), "{}", read("first.txt"));
+    assert!(read("pair.txt").contains("\"arrived\":10,"), "{}", read("pair.txt"));
 }
 
 /// The name of an interface of the host that is not its loopback.

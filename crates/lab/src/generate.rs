@@ -80,7 +80,15 @@ pub enum GenerateError {
 pub fn run(options: &Options, stop: &AtomicBool, counts: &Counts) -> Result<Sent, GenerateError> {
     place::check(&options.interface, options.contents.longest())?;
     let frames = Frames::build(&options.contents)?;
-    let fail = |source| GenerateError::Send { interface: options.interface.clone(), source };
+    let fail = |source: io::Error| {
+        let source = match source.kind() {
+            io::ErrorKind::PermissionDenied => {
+                io::Error::other(format!("{source} (root may, or CAP_NET_RAW)"))
+            }
+            _ => source,
+        };
+        GenerateError::Send { interface: options.interface.clone(), source }
+    };
     let begin = Instant::now();
     let results = std::thread::scope(|scope| {
         let threads: Vec<_> = options

@@ -97,7 +97,7 @@ fn the_product_follows_ftp_and_sip_beside_background_and_its_sums_close() {
     }
     let text = std::fs::read_to_string(csv).unwrap();
     assert!(text.contains(",\"12 connections, 2000/s wanted\","), "{text}");
-    for name in ["update", "missed", "reached"] {
+    for name in ["update", "missed", "reached", "sip-update", "sip-missed"] {
         let svg = std::fs::read_to_string(plots.join(format!("dynamic-rates-{name}.svg")));
         let svg = svg.unwrap();
         assert!(svg.contains("2000, 5000") && svg.matches("<polyline").count() == 2, "{svg}");

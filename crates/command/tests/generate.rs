@@ -108,7 +108,7 @@ fn captures_see_the_frames_as_they_were_ordered() {
         assert_eq!(of("vlan 7"), "900", "{file}");
         assert_eq!(of("vlan 7 and net 198.18.0.0/15 and (udp or tcp)"), "900", "{file}");
         assert_eq!(of("vlan 7 and tcp port 9"), "450", "{file}");
-        assert_eq!(of("len = 60 or len = 590 or len = 1514"), "900", "{file}");
+        assert_eq!(of("vlan 7 and (len = 60 or len = 590 or len = 1514)"), "900", "{file}");
     }
     assert!(read("long.txt").contains("mtu 1501"), "{}", read("long.txt"));
     assert!(read("none.txt").contains("no interface none"), "{}", read("none.txt"));

@@ -54,8 +54,7 @@ pub(super) fn over_rates(
         let of_engine = |cells: &Vec<Vec<Run>>| cells.iter().map_while(at_rate).collect();
         engines.iter().zip(runs).map(|(engine, cells)| (*engine, of_engine(cells))).collect()
     };
-    let rates: Vec<_> = rates.iter().map(u64::to_string).collect();
-    let across = format!("background packets per second wanted: {}; setting", rates.join(", "));
+    let across = across(rates);
     let draw = |name: &str, title: &str, upwards: &str, of: &dyn Fn(&Run) -> Option<f64>| {
         let svg = chart(&format!("{title} over the background"), &across, upwards, &curves(of));
         (format!("dynamic-rates-{name}.svg"), svg)
@@ -71,6 +70,12 @@ pub(super) fn over_rates(
             Some(run.background.max(1.0))
         }),
     ]
+}
+
+/// Text below a figure over the background rates.
+pub(super) fn across(rates: &[u64]) -> String {
+    let rates: Vec<_> = rates.iter().map(u64::to_string).collect();
+    format!("background packets per second wanted: {}; setting", rates.join(", "))
 }
 
 /// Medians of the n-th values of all runs.

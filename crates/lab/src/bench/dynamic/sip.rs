@@ -2,6 +2,7 @@
 
 use super::{BENCH, Scale, product};
 use crate::bench::calls::{Order, Run, follow};
+use crate::bench::curves::{Curve, chart};
 use crate::bench::measure::Samples;
 use crate::bench::report::{Measurement, Report};
 use crate::bench::{BenchError, Options, Progress};
@@ -18,6 +19,7 @@ pub(super) fn measure(
     let engines = product::ENGINES.into_iter().filter(|engine| options.wants_engine(engine));
     let engines: Vec<_> = engines.collect();
     let steps = scale.backgrounds.len() * scale.runs;
+    let mut all: Vec<Vec<Vec<Run>>> = engines.iter().map(|_| Vec::new()).collect();
     for (number, &background) in scale.backgrounds.iter().enumerate() {
         let order = Order { rate: scale.call_rate, calls: scale.calls, background };
         let setting = format!("{} calls/s, {background}/s wanted", order.rate);
@@ -35,8 +37,49 @@ pub(super) fn measure(
         for (engine, runs) in engines.iter().zip(&runs).filter(|(_, runs)| !runs.is_empty()) {
             summarise(&setting, engine, &order, runs, report);
         }
+        all.iter_mut().zip(runs).for_each(|(cells, runs)| cells.push(runs));
+    }
+    if scale.backgrounds.len() > 1 {
+        let order = Order { rate: scale.call_rate, calls: scale.calls, background: 0 };
+        let sent = order.packets().max(1) as f64;
+        report.figures.extend(figures(&scale.backgrounds, &engines, &all, sent));
     }
     Ok(())
+}
+
+/// Returns the figures over the background rates: file name and SVG.
+fn figures(
+    rates: &[u64],
+    engines: &[&str],
+    runs: &[Vec<Vec<Run>>],
+    sent: f64,
+) -> Vec<(String, String)> {
+    let median = |runs: &Vec<Run>, of: &dyn Fn(&Run) -> f64| {
+        let mut samples = Samples::default();
+        runs.iter().for_each(|run| samples.push(of(run)));
+        (!samples.is_empty()).then(|| samples.median())
+    };
+    let curves = |of: &dyn Fn(&Run) -> f64| -> Vec<Curve<'_>> {
+        let of_engine = |cells: &Vec<Vec<Run>>| cells.iter().map_while(|c| median(c, of)).collect();
+        engines.iter().zip(runs).map(|(engine, cells)| (*engine, of_engine(cells))).collect()
+    };
+    let across = super::figure::across(rates);
+    let update = curves(&|run| run.edits_us[0]);
+    let missed = curves(&|run| 100.0 * (sent - run.captured as f64).max(0.0) / sent + 0.001);
+    let titles = [
+        "SIP: update latency, median, over the background",
+        "SIP: packets missed over the background",
+    ];
+    vec![
+        (
+            "dynamic-rates-sip-update.svg".to_owned(),
+            chart(titles[0], &across, "µs (logarithmic)", &update),
+        ),
+        (
+            "dynamic-rates-sip-missed.svg".to_owned(),
+            chart(titles[1], &across, "% of those sent + 0.001 (logarithmic)", &missed),
+        ),
+    ]
 }
 
 /// Adds medians over the runs to the report.

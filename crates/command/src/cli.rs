@@ -16,6 +16,8 @@ mod explain;
 mod extcap;
 #[cfg(feature = "fleet")]
 mod fleet;
+#[cfg(feature = "lab")]
+mod generate;
 mod ids;
 mod intercept;
 mod lend;
@@ -51,6 +53,8 @@ pub use explain::*;
 pub use extcap::*;
 #[cfg(feature = "fleet")]
 pub use fleet::*;
+#[cfg(feature = "lab")]
+pub use generate::*;
 pub use ids::*;
 pub use intercept::*;
 pub use lend::*;
@@ -182,6 +186,9 @@ pub enum Command {
     /// Compare the speed of filter engines: fyke, libpcap, a JIT, compiled C.
     #[cfg(feature = "lab")]
     Bench(BenchArgs),
+    /// Send generated frames at a rate, in network namespaces only.
+    #[cfg(feature = "lab")]
+    Generate(GenerateArgs),
 }
 
 /// User and sandbox of a command once its sockets and files are open.

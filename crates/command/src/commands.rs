@@ -17,6 +17,8 @@ pub mod extcap;
 pub mod fleet;
 #[cfg(any(feature = "fleet", feature = "web"))]
 mod foreign;
+#[cfg(feature = "lab")]
+pub mod generate;
 mod graphs;
 pub mod ids;
 pub mod intercept;

@@ -109,5 +109,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Demo(args) => commands::demo::run(args),
         #[cfg(feature = "lab")]
         Command::Bench(args) => commands::bench::run(args),
+        #[cfg(feature = "lab")]
+        Command::Generate(args) => commands::generate::run(args),
     }
 }

@@ -61,6 +61,66 @@ fn dynamic_takes_rates_and_a_duration() {
 }
 
 #[test]
+fn the_product_follows_ftp_and_sip_beside_background_and_its_sums_close() {
+    if unless_missing(World::create(1, 1), WorldError::is_refused).is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (csv, plots) = (folder.path().join("d.csv"), folder.path().join("plots"));
+    let words = ["--case", "ftp", "--case", "sip", "--rates", "2000,5000", "--seconds", "2"];
+    let more =
+        ["--sessions", "3x4", "--engine", "fyke-track", "--engine", "fyke-track-no-look-back"];
+    let files = ["--csv", csv.to_str().unwrap(), "--plot", plots.to_str().unwrap()];
+    let all = measured("dynamic", &[&words[..], &more, &files].concat());
+    for (engine, looks_back) in [("fyke-track", true), ("fyke-track-no-look-back", false)] {
+        for rate in ["2000/s wanted", "5000/s wanted"] {
+            let of = |case: &str| figure(&all, case, engine, &format!("12 connections, {rate}"));
+            assert_eq!(of("connections captured"), Some(12.0), "{engine} {rate}: {all:?}");
+            let [sent, captured, missed] = ["sent", "captured", "missed"]
+                .map(|what| of(&format!("packets of data connections {what}")).unwrap());
+            assert!(sent > 12.0 * 100.0 && sent == captured + missed, "{sent} {captured} {missed}");
+            assert!(!looks_back || missed == 0.0, "{missed} missed of {sent}");
+            for case in ["wrong verdicts", "updates refused", "frames without an outcome", "lost"] {
+                assert_eq!(of(case), Some(0.0), "{engine} {rate}: {case}");
+            }
+            assert!(of("background reached") > Some(0.0) && of("update p50") > Some(0.0));
+            // Two seconds at 50 calls a second, with 12 packets each.
+            let of = |case: &str| figure(&all, &format!("sip, {case}"), engine, rate);
+            assert_eq!(of("packets of calls sent"), Some(1_200.0), "{all:?}");
+            let missed = of("packets missed").unwrap();
+            assert_eq!(of("packets captured"), Some(1_200.0 - missed), "{engine} {rate}");
+            assert!(!looks_back || missed == 0.0, "{missed} missed");
+            for case in ["frames without an outcome", "lost", "packets captured after the end"] {
+                assert_eq!(of(case), Some(0.0), "{engine} {rate}: {case}");
+            }
+        }
+    }
+    let text = std::fs::read_to_string(csv).unwrap();
+    assert!(text.contains(",\"12 connections, 2000/s wanted\","), "{text}");
+    for name in ["update", "missed", "reached", "sip-update", "sip-missed"] {
+        let svg = std::fs::read_to_string(plots.join(format!("dynamic-rates-{name}.svg")));
+        let svg = svg.unwrap();
+        assert!(svg.contains("2000, 5000") && svg.matches("<polyline").count() == 2, "{svg}");
+    }
+}
+
+#[test]
+fn generate_sweeps_the_sizes_and_draws_a_curve() {
+    if unless_missing(World::create(1, 1), WorldError::is_refused).is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let all = measured("generate", &["--plot", folder.path().to_str().unwrap()]);
+    for engine in ["udp", "tcp", "udp-threads"] {
+        for size in ["64 bytes", "512 bytes", "1520 bytes"] {
+            assert!(figure(&all, "sweep, frames", engine, size) > Some(0.0), "{engine} {size}");
+        }
+    }
+    let svg = std::fs::read_to_string(folder.path().join("generate-frames.svg")).unwrap();
+    assert_eq!(svg.matches("<polyline").count(), 3, "{svg}");
+}
+
+#[test]
 fn live_measures_every_engine_and_edits_lose_nothing() {
     if unless_missing(World::create(1, 1), WorldError::is_refused).is_none() {
         return;
@@ -162,6 +222,9 @@ fn options_that_these_benches_do_not_have_are_refused() {
     for (words, why) in [
         (&["static", "--rounds", "3"][..], "scan, live, share"),
         (&["live", "--trace", "x.pcap"], "--trace"),
+        (&["live", "--sessions", "2x2"], "bench dynamic"),
+        (&["dynamic", "--sessions", "251x1"], "250"),
+        (&["dynamic", "--sessions", "10"], "10x20"),
         (&["scan", "--case", "nothing"], "count, write"),
         (&["scan", "--engine", "nothing"], "tshark"),
         (&["live", "--rounds", "0"], "0"),

@@ -1,21 +1,27 @@
 //! Background traffic: UDP at a constant rate, and TCP streams.
 //!
-//! No program reads the UDP sockets: the kernel drops packets once their queues are full. TCP streams are read.
+//! UDP packets are frames of the generator ([`crate::generate`]) for no device's address (MAC), so no host answers.
+//! TCP streams are real and are read.
 //! Ports are above 20,000 at both ends of the servers' and clients' addresses and never the control port, so the
 //! hosts of the data connections have other traffic too.
 
 use crate::ftp::Stop;
-use crate::net::{self, World};
+use crate::generate::{Counts, Ends, Frames, MAX_THREADS, Order, frame, send};
+use crate::net::sys::send::PacketSender;
+use crate::net::{self, CLIENTS_DEVICE, World};
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Port of the UDP packets, on both ends.
 pub const UDP_PORT: u16 = 20_001;
 const TCP_PORT: u16 = 20_002;
+/// Headers of Ethernet, IPv4 and UDP.
+const HEADERS_LEN: usize = 42;
+/// Packets per second for which one thread is enough.
+const RATE_OF_A_SENDER: u64 = 250_000;
 const TICK: Duration = Duration::from_millis(1);
 const TIME_LIMIT: Duration = Duration::from_millis(100);
 
@@ -24,12 +30,14 @@ const TIME_LIMIT: Duration = Duration::from_millis(100);
 pub struct Options {
     /// UDP packets per second; 0 = no background traffic at all.
     pub packets_per_second: u64,
-    /// Payload of a UDP packet in bytes.
+    /// Payload of a UDP packet in bytes, 18 to 1,400.
     pub payload_bytes: usize,
     /// Number of TCP streams.
     pub streams: usize,
     /// Bytes per second of each stream.
     pub stream_bytes_per_second: u64,
+    /// True to send UDP past the queueing discipline: quicker, but captures on the clients' device do not see it.
+    pub direct: bool,
 }
 
 impl Default for Options {
@@ -39,6 +47,7 @@ impl Default for Options {
             payload_bytes: 200,
             streams: 4,
             stream_bytes_per_second: 250_000,
+            direct: false,
         }
     }
 }
@@ -47,31 +56,31 @@ impl Default for Options {
 pub struct Background {
     stop: Stop,
     threads: Vec<JoinHandle<io::Result<io::Result<()>>>>,
-    sent: Arc<AtomicU64>,
+    counts: Arc<Counts>,
 }
 
 impl Background {
     /// Starts the traffic between the first addresses of both ends.
     pub fn start(world: &World, options: Options, stop: Stop) -> io::Result<Background> {
-        let sent = Arc::new(AtomicU64::new(0));
+        let counts = Arc::<Counts>::default();
         let mut threads = Vec::new();
-        if options.packets_per_second > 0 {
+        if options.packets_per_second > 0 && options.streams > 0 {
             let (ready, is_ready) = std::sync::mpsc::channel();
             let ending = stop.clone();
             threads.push(world.servers.spawn("background-sink", move || {
-                let udp = UdpSocket::bind((net::server_address(0), UDP_PORT));
                 let tcp = TcpListener::bind((net::server_address(0), TCP_PORT));
-                let bound = udp.and_then(|udp| Ok((udp, tcp?)));
                 let _ = ready.send(());
-                sink(bound?, &ending)
+                sink(&tcp?, &ending)
             })?);
             let _ = is_ready.recv();
-            let (ending, counter) = (stop.clone(), Arc::clone(&sent));
-            threads.push(
-                world
-                    .clients
-                    .spawn("background-udp", move || send_udp(&options, &ending, &counter))?,
-            );
+        }
+        if options.packets_per_second > 0 {
+            let order = Order { rate: Some(options.packets_per_second), ..Order::default() };
+            for order in order.divided(senders(options.packets_per_second)) {
+                let (ending, counter) = (stop.clone(), Arc::clone(&counts));
+                let work = move || send_udp(&options, &order, &ending, &counter);
+                threads.push(world.clients.spawn("background-udp", work)?);
+            }
             for _ in 0..options.streams {
                 let ending = stop.clone();
                 threads.push(
@@ -79,12 +88,12 @@ impl Background {
                 );
             }
         }
-        Ok(Background { stop, threads, sent })
+        Ok(Background { stop, threads, counts })
     }
 
     /// UDP packets sent so far.
     pub fn sent(&self) -> u64 {
-        self.sent.load(Ordering::Relaxed)
+        self.counts.frames()
     }
 
     /// Stops the traffic; returns the number of UDP packets sent.
@@ -94,39 +103,31 @@ impl Background {
             let panicked = |_| io::Error::other("a background thread panicked");
             thread.join().map_err(panicked)???;
         }
-        Ok(self.sent.load(Ordering::Relaxed))
+        Ok(self.counts.frames())
     }
 }
 
-/// Sends the packets due in each millisecond; packets that could not be sent in time are skipped.
-fn send_udp(options: &Options, stop: &Stop, sent: &AtomicU64) -> io::Result<()> {
-    let socket = UdpSocket::bind((net::client_address(0), UDP_PORT))?;
-    socket.connect((net::server_address(0), UDP_PORT))?;
-    let payload = vec![b'u'; options.payload_bytes.min(1_400)];
-    let mut last = Instant::now();
-    let mut due = 0.0;
-    while !stop.is_over() {
-        std::thread::sleep(TICK);
-        let now = Instant::now();
-        let elapsed = (now - last).min(TICK * 20);
-        last = now;
-        due += elapsed.as_secs_f64() * options.packets_per_second as f64;
-        while due >= 1.0 {
-            due -= 1.0;
-            match socket.send(&payload) {
-                Ok(_) => {
-                    sent.fetch_add(1, Ordering::Relaxed);
-                }
-                // The device's queue is full: this packet is not sent.
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {}
-                // The other end has already closed.
-                Err(_) if stop.is_over() => return Ok(()),
-                Err(error) => return Err(error),
-            }
-        }
-    }
-    Ok(())
+/// Number of threads that send: more than one where the rate needs more than a processor, and there are more.
+fn senders(packets_per_second: u64) -> usize {
+    let wanted = packets_per_second.div_ceil(RATE_OF_A_SENDER).max(1);
+    let there = std::thread::available_parallelism().map_or(1, usize::from);
+    usize::try_from(wanted).unwrap_or(there).min(there).min(MAX_THREADS)
+}
+
+/// Sends the packets at their rate; packets that could not be sent in time are skipped.
+fn send_udp(options: &Options, order: &Order, stop: &Stop, counts: &Counts) -> io::Result<()> {
+    let sender = match options.direct {
+        true => PacketSender::open(CLIENTS_DEVICE),
+        false => PacketSender::open_queued(CLIENTS_DEVICE),
+    };
+    let ends = Ends {
+        source: SocketAddrV4::new(net::client_address(0), UDP_PORT),
+        destination: SocketAddrV4::new(net::server_address(0), UDP_PORT),
+        mac: None,
+    };
+    let size = HEADERS_LEN + options.payload_bytes.min(1_400);
+    let frames = Frames::of_one(&frame(&ends, false, None, size as u16));
+    send(&sender?, &frames, order, counts, &|| stop.is_over())
 }
 
 fn send_tcp(options: &Options, stop: &Stop) -> io::Result<()> {
@@ -148,8 +149,8 @@ fn send_tcp(options: &Options, stop: &Stop) -> io::Result<()> {
     Ok(())
 }
 
-/// Holds the UDP socket open and reads all streams.
-fn sink((udp, tcp): (UdpSocket, TcpListener), stop: &Stop) -> io::Result<()> {
+/// Reads all streams.
+fn sink(tcp: &TcpListener, stop: &Stop) -> io::Result<()> {
     tcp.set_nonblocking(true)?;
     let mut streams: Vec<TcpStream> = Vec::new();
     let mut buffer = vec![0; 64 * 1024];
@@ -165,7 +166,6 @@ fn sink((udp, tcp): (UdpSocket, TcpListener), stop: &Stop) -> io::Result<()> {
         });
         std::thread::sleep(TICK * 5);
     }
-    drop(udp);
     Ok(())
 }
 

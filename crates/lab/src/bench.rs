@@ -2,8 +2,10 @@
 //!
 //! | module | purpose |
 //! |---|---|
+//! | `printed` | numbers that `fyke` prints at the end of a capture |
 //! | [`measure`] | rounds in which every engine has a turn; medians |
 //! | [`report`] | a measurement, its JSON line, the table for readers, plots |
+//! | `curves` | charts of curves |
 //! | [`traffic`] | the seeded generator of frames |
 //! | [`frames`] | frames in memory, cache- or DRAM-resident, in the form that each engine needs |
 //! | [`engine`] | the trait of a filter engine, and our engines |
@@ -16,6 +18,7 @@
 //! | [`bloom`] | `fyke bench bloom` |
 //! | [`ruler`] | `fyke bench ruler` |
 //! | [`graph`] | `fyke bench graph` |
+//! | [`generate`] | `fyke bench generate` |
 //! | [`list`] | all benches, and what each of them reads |
 //! | [`workers`] | `fyke bench workers` |
 //! | [`live`] | `fyke bench live` |
@@ -31,17 +34,20 @@
 
 pub mod bloom;
 pub mod calls;
+mod curves;
 pub mod demux;
 pub mod dynamic;
 pub mod engine;
 pub mod filters;
 pub mod frames;
+pub mod generate;
 pub mod graph;
 pub mod hash;
 pub mod ids;
 pub mod list;
 pub mod live;
 pub mod measure;
+mod printed;
 pub mod report;
 pub mod ruler;
 pub mod scan;
@@ -72,8 +78,10 @@ pub struct Options {
     pub seed: u64,
     /// Packets of background traffic per second that `dynamic` tries to send; its own rates if empty.
     pub rates: Vec<u64>,
-    /// Duration of the transfers of `dynamic`; its own by default.
+    /// Duration of the traffic of `dynamic`; its own by default.
     pub duration: Option<Duration>,
+    /// FTP servers of `dynamic`, and data connections of each; its own by default.
+    pub sessions: Option<(usize, usize)>,
     /// Number of rounds; the bench's own number by default.
     pub rounds: Option<usize>,
     /// The command `fyke` to run as a process; this process's own file by default.

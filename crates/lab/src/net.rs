@@ -19,6 +19,7 @@ mod netlink;
 #[allow(unsafe_code, reason = "system calls that the standard library lacks")]
 pub mod sys;
 
+pub use link::{LinkState, link_state};
 pub use netlink::NetlinkError;
 
 use nix::errno::Errno;
@@ -34,6 +35,7 @@ pub const CLIENTS_DEVICE: &str = "clients";
 pub const SERVERS_DEVICE: &str = "servers";
 /// Maximum number of addresses of one end.
 pub const MOST_ADDRESSES: u8 = 250;
+const MTU: u32 = 1_500;
 const PREFIX_LEN: u8 = 16;
 const STACK_BYTES: usize = 256 * 1024;
 
@@ -108,6 +110,15 @@ pub struct World {
 impl World {
     /// Creates a world with these numbers of client and server addresses (at most [`MOST_ADDRESSES`] each).
     pub fn create(client_count: usize, server_count: usize) -> Result<World, WorldError> {
+        World::create_with_mtu(client_count, server_count, MTU)
+    }
+
+    /// Creates a world as [`World::create`] does, with another MTU than 1500.
+    pub fn create_with_mtu(
+        client_count: usize,
+        server_count: usize,
+        mtu: u32,
+    ) -> Result<World, WorldError> {
         for given in [client_count, server_count] {
             if given > usize::from(MOST_ADDRESSES) {
                 return Err(WorldError::TooManyAddresses { given });
@@ -116,15 +127,15 @@ impl World {
         let (clients, privilege) = first_namespace()?;
         let servers = Namespace::create().map_err(|source| io_error("make a namespace", source))?;
         let world = World { clients, servers, privilege };
-        world.join(client_count, server_count)?;
+        world.join(client_count, server_count, mtu)?;
         Ok(world)
     }
 
-    fn join(&self, client_count: usize, server_count: usize) -> Result<(), WorldError> {
+    fn join(&self, client_count: usize, server_count: usize, mtu: u32) -> Result<(), WorldError> {
         let servers = self.servers.file.try_clone();
         let servers = servers.map_err(|source| io_error("share a namespace", source))?;
         self.clients.inside(move || -> Result<(), WorldError> {
-            link::make_pair(CLIENTS_DEVICE, SERVERS_DEVICE, &servers)?;
+            link::make_pair(CLIENTS_DEVICE, SERVERS_DEVICE, &servers, mtu)?;
             link::set_up(CLIENTS_DEVICE, (0..client_count).map(client_address), PREFIX_LEN)
         })??;
         self.servers.inside(move || {

@@ -38,6 +38,40 @@ fn static_runs_and_its_engines_agree() {
 }
 
 #[test]
+fn the_time_of_a_packet_is_split_by_instructions() {
+    let cases = vec!["split".to_owned()];
+    let report = statics::run(&Options { cases, ..options() }, &mut |_, _, _| {}).unwrap();
+    assert!(report.measurements.iter().all(|one| one.case == "split"));
+    let of = |engine: &str, setting: &str| {
+        let is_it = |one: &&Measurement| one.engine == engine && one.setting == setting;
+        report.measurements.iter().find(is_it).map(Measurement::figure)
+    };
+    for filter in ["F1", "F2", "F5", "F6"] {
+        let per_packet = format!("{filter}, instructions per packet");
+        for engine in ["reference", "fyke"] {
+            let instructions = of(engine, &per_packet);
+            assert!(instructions.is_some_and(|count| count <= 13.0), "{engine} {instructions:?}");
+            assert!(of(engine, &format!("{filter}, a packet")) > Some(0.0), "{engine} {filter}");
+        }
+        assert!(
+            of("reference", "F6, instructions per packet") > of("reference", &per_packet)
+                || filter == "F6"
+        );
+    }
+    assert!(of("reference", "a no-op instruction").is_some());
+    // Without libpcap, a note is in its place.
+    if report.notes.iter().any(|note| note.contains("without libpcap")) {
+        return;
+    }
+    // The program that accepts everything is one instruction.
+    assert_eq!(of("libpcap", "F1, instructions per packet"), Some(1.0));
+    assert!(
+        of("libpcap", "F6, instructions per packet") > of("libpcap", "F3, instructions per packet")
+    );
+    assert!(of("libpcap", "a no-op instruction").is_some());
+}
+
+#[test]
 fn a_name_that_is_not_there_is_an_error() {
     let no_case = Options { cases: vec!["F9".to_owned()], ..options() };
     let no_engine = Options { engines: vec!["pcap".to_owned()], ..options() };

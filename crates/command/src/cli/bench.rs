@@ -1,6 +1,7 @@
 //! Arguments of `fyke bench`, which compares engines.
 
 use clap::Args;
+use fyke_lab::net::MOST_ADDRESSES;
 use std::path::PathBuf;
 
 /// The benches of `fyke bench`.
@@ -35,6 +36,8 @@ pub enum BenchName {
     Scan,
     /// SIP calls at a rate, followed live; the cost of a frame with many ends expected
     Calls,
+    /// Frames per second that this machine sends, at seven sizes from 64 to 1520 bytes (see fyke generate)
+    Generate,
     /// All benches
     All,
 }
@@ -48,7 +51,8 @@ their verdicts; if they differ, it ends with exit status 1. Figures are medians.
 Examples:
   fyke bench static --smoke                     quick check that everything works (seconds)
   fyke bench static --trace day.pcap --json     full run (minutes); one JSON object per line
-  fyke bench dynamic --case ftp --rate 100000,333000,555000 --seconds 45 --rounds 3 --csv d.csv
+  fyke bench dynamic --case ftp --case sip --rates 100000,250000,333000,555000 --seconds 45 \
+      --sessions 10x20 --rounds 3 --csv d.csv --plot plots
   fyke bench static --case F5 --case F6 --plot plots")]
 pub struct BenchArgs {
     /// Bench to run
@@ -76,13 +80,16 @@ pub struct BenchArgs {
     #[arg(long, value_name = "NAME")]
     pub engine: Vec<String>,
     /// Background traffic to try, in packets per second (dynamic): a setting for each; the reached rate is reported
-    #[arg(long, value_name = "N[,N]", value_delimiter = ',',
+    #[arg(long, visible_alias = "rates", value_name = "N[,N]", value_delimiter = ',',
           value_parser = clap::value_parser!(u64).range(0..=100_000_000))]
     pub rate: Vec<u64>,
-    /// Duration of the transfers in seconds (dynamic)
+    /// FTP servers, and data connections of each that come and go (dynamic); each server has an address of its own
+    #[arg(long, value_name = "NxN", value_parser = sessions)]
+    pub sessions: Option<(usize, usize)>,
+    /// Duration of the traffic in seconds (dynamic)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=3600))]
     pub seconds: Option<u16>,
-    /// Number of rounds (live, share, scan, dynamic); figures are medians over them
+    /// Number of rounds (live, share, scan, dynamic, calls, streams, generate); figures are medians over them
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub rounds: Option<u16>,
     /// Measure the pre-filter in the kernel (bloom): a frame by the tap and at XDP, a rule until it is in force
@@ -97,4 +104,16 @@ pub struct BenchArgs {
     /// Seed of the generated frames
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
+}
+
+/// Reads servers and connections, such as `10x20`.
+fn sessions(text: &str) -> Result<(usize, usize), String> {
+    let number = |text: &str, most| text.parse().ok().filter(|number| (1..=most).contains(number));
+    let most = usize::from(MOST_ADDRESSES);
+    let read = text.split_once('x');
+    let read =
+        read.and_then(|(servers, each)| Some((number(servers, most)?, number(each, 1_000)?)));
+    read.filter(|(servers, each)| servers * each <= 5_000).ok_or_else(|| {
+        format!("expected SERVERSxCONNECTIONS such as 10x20: at most {most} servers, 5000 connections in all")
+    })
 }

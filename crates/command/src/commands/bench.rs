@@ -16,8 +16,9 @@ use std::time::Duration;
 /// Runs the command. The exit status is 1 if the verdicts of two engines differ.
 pub fn run(args: BenchArgs) -> Result<(), Failure> {
     let name = name_of(args.bench);
-    if name != "dynamic" && (!args.rate.is_empty() || args.seconds.is_some()) {
-        let message = "--rate and --seconds are for `fyke bench dynamic`";
+    let of_dynamic = !args.rate.is_empty() || args.seconds.is_some() || args.sessions.is_some();
+    if name != "dynamic" && of_dynamic {
+        let message = "--rates, --seconds and --sessions are for `fyke bench dynamic`";
         return Err(Failure::Usage(message.to_owned()));
     }
     let unwritten = Rc::new(RefCell::new(None));
@@ -30,6 +31,7 @@ pub fn run(args: BenchArgs) -> Result<(), Failure> {
         seed: args.seed,
         rates: args.rate,
         duration: args.seconds.map(|seconds| Duration::from_secs(seconds.into())),
+        sessions: args.sessions,
         rounds: args.rounds.map(usize::from),
         live: args.live,
         command: None,
@@ -96,6 +98,7 @@ fn name_of(bench: BenchName) -> &'static str {
         BenchName::Share => "share",
         BenchName::Scan => "scan",
         BenchName::Calls => "calls",
+        BenchName::Generate => "generate",
         BenchName::All => "",
     }
 }

@@ -12,6 +12,8 @@
 mod frames;
 mod live;
 
+pub(super) use live::{Order, Run, follow};
+
 use super::report::{Measurement, Report};
 use super::{BenchError, Options, Progress};
 

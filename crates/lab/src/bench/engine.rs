@@ -163,6 +163,11 @@ impl Fyke {
         Fyke { name, reader, way: Way::Batches }
     }
 
+    /// Creates the evaluator that interprets frame by frame.
+    pub fn reference(reader: Reader) -> Fyke {
+        Fyke { name: "reference", reader, way: Way::Reference }
+    }
+
     /// Returns the engine once for each SIMD path of the processor.
     pub fn levels(reader: &Reader) -> impl Iterator<Item = Fyke> {
         Level::all().into_iter().map(|level| {
@@ -198,7 +203,7 @@ impl Fyke {
             without("no-simd", Sharing::SingleOperands),
             without("no-tables", Sharing::Instructions),
             single("no-batch", Way::Single),
-            single("reference", Way::Reference),
+            Fyke::reference(reader.clone()),
         ]
     }
 }

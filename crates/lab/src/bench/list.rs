@@ -4,7 +4,8 @@ use super::live::share;
 use super::report::Report;
 use super::{BenchError, Options, Progress};
 use super::{
-    bloom, calls, demux, dynamic, graph, ids, live, ruler, scan, statics, streams, update, workers,
+    bloom, calls, demux, dynamic, generate, graph, ids, live, ruler, scan, statics, streams,
+    update, workers,
 };
 
 /// A bench of `fyke bench`.
@@ -44,14 +45,14 @@ const fn plain(
 }
 
 /// All benches, in the order in which `fyke bench all` runs them.
-pub const BENCHES: [Bench; 14] = [
+pub const BENCHES: [Bench; 15] = [
     Bench {
         reads_trace: true,
         reads_filters: true,
         ..plain("static", statics::run, &[&statics::ENGINES])
     },
     plain("update", update::run, &[&update::ENGINES]),
-    plain("dynamic", dynamic::run, &[&dynamic::ENGINES]),
+    Bench { takes_rounds: true, ..plain("dynamic", dynamic::run, &[&dynamic::ENGINES]) },
     plain("demux", demux::run, &demux::ENGINES),
     Bench {
         takes_live: true,
@@ -74,6 +75,7 @@ pub const BENCHES: [Bench; 14] = [
     Bench { reads_trace: true, takes_rounds: true, ..plain("scan", scan::run, &[&scan::ENGINES]) },
     Bench { takes_rounds: true, ..plain("live", live::run, &[&live::ENGINES]) },
     Bench { takes_rounds: true, ..plain("share", share::run, &[&share::ENGINES]) },
+    Bench { takes_rounds: true, ..plain("generate", generate::run, &[&generate::ENGINES]) },
 ];
 
 /// A question to a bench.

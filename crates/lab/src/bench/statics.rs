@@ -7,11 +7,13 @@
 //! than `Scale::turn`.
 //!
 //! Cases: F1–F6 and D10–D100000 ([`super::filters`]), with ablations; `real`, all texts of a file, from the cache
-//! with frames as they come, and the distribution of the engines' ratios over them (`derived.rs`).
+//! with frames as they come, and the distribution of the engines' ratios over them (`derived.rs`); `split`, the time of
+//! a packet by instructions, and the overhead of interpretation (`split.rs`).
 
 mod compare;
 mod derived;
 mod lineup;
+mod split;
 
 pub use lineup::ENGINES;
 
@@ -167,6 +169,10 @@ pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> 
         progress(&format!("{} on generated frames", case.name), done + index, total);
         bench.case(case, &arena, "synthetic")?;
     }
+    if options.wants_case(split::CASE) {
+        progress(split::CASE, total, total);
+        split::measure(&mut bench)?;
+    }
     progress("done", total, total);
     let texts: Vec<&str> =
         cases.iter().filter(|case| case.kind == Kind::Real).map(Case::name).collect();
@@ -199,7 +205,7 @@ fn cases(
         }
     }
     let mut there: Vec<String> = cases.iter().map(|case| case.name.clone()).collect();
-    there.push(REAL.to_owned());
+    there.extend([REAL.to_owned(), split::CASE.to_owned()]);
     cases.retain(|case| options.wants_case(&case.name));
     if options.wants_case(REAL) || options.real_filters.is_some() {
         match texts_file(options) {
@@ -209,7 +215,7 @@ fn cases(
             )),
         }
     }
-    if cases.is_empty() && !options.wants_case(REAL) {
+    if cases.is_empty() && ![REAL, split::CASE].iter().any(|case| options.wants_case(case)) {
         return Err(BenchError::NothingChosen { there: there.join(", ") });
     }
     Ok(cases)

@@ -8,7 +8,7 @@ use super::tally::Tally;
 use super::{DemoError, Mode, Options, Outcome, TIME_LIMIT, Written};
 use crate::background::Background;
 use crate::ftp::{Exercise, Log, Stop};
-use crate::net::{CLIENTS_DEVICE, Privilege, World};
+use crate::net::{CLIENTS_DEVICE, Namespace, Privilege, World};
 use fyke_capture::{Next, RingOptions, RingSource, Source, open_file};
 use fyke_track::Limits;
 use std::io::{IsTerminal, Write};
@@ -136,9 +136,14 @@ pub(crate) fn read_again(path: &Path) -> Result<Written, DemoError> {
     }
 }
 
-pub(crate) fn ring(retire_ms: u32, block_size: u32, ring_bytes: u32) -> Result<RingSource, String> {
+pub(crate) fn ring(
+    device: &str,
+    retire_ms: u32,
+    block_size: u32,
+    ring_bytes: u32,
+) -> Result<RingSource, String> {
     let options = RingOptions {
-        interface: Some(CLIENTS_DEVICE.to_string()),
+        interface: Some(device.to_owned()),
         block_size,
         block_count: ring_bytes / block_size,
         retire_ms,
@@ -151,8 +156,8 @@ pub(crate) fn ring(retire_ms: u32, block_size: u32, ring_bytes: u32) -> Result<R
 
 fn start_recorder(world: &World, stop: &Stop) -> Result<Started<(Tally, u64)>, DemoError> {
     let stop = stop.clone();
-    start(world, "recording", move |ready| {
-        let mut source = ring(10, 1 << 20, 96 << 20)?;
+    start(&world.clients, "recording", move |ready| {
+        let mut source = ring(CLIENTS_DEVICE, 10, 1 << 20, 96 << 20)?;
         let _ = ready.send(());
         recording::record(&mut source, &stop).map_err(|error| error.to_string())
     })
@@ -166,8 +171,8 @@ fn start_fyke(
 ) -> Result<Started<Captured>, DemoError> {
     let stop = stop.clone();
     let (write, skip_edit) = (options.write.clone(), options.skip_edit);
-    start(world, "fyke", move |ready| {
-        let source = ring(10, 1 << 18, 64 << 20)?;
+    start(&world.clients, "fyke", move |ready| {
+        let source = ring(CLIENTS_DEVICE, 10, 1 << 18, 64 << 20)?;
         let settings =
             Settings { limits: limits(), skip_edit, write: write.as_deref(), live: true, below };
         let fyke = FykeWay::new(&settings).map_err(|error| error.message())?;
@@ -181,8 +186,8 @@ fn start_fyke(
 
 fn start_old_way(world: &World, stop: &Stop, old: OldWay) -> Result<Started<OldWay>, String> {
     let stop = stop.clone();
-    let started = start(world, "the old way", move |ready| {
-        let source = ring(1, 1 << 14, 64 << 20)?;
+    let started = start(&world.clients, "the old way", move |ready| {
+        let source = ring(CLIENTS_DEVICE, 1, 1 << 14, 64 << 20)?;
         old.capture(source, &stop, || {
             let _ = ready.send(());
         })
@@ -190,14 +195,14 @@ fn start_old_way(world: &World, stop: &Stop, old: OldWay) -> Result<Started<OldW
     started.map_err(|error| error.to_string())
 }
 
-/// Starts a thread in the clients' namespace and waits until it captures.
+/// Starts a thread in a namespace and waits until it captures.
 pub(crate) fn start<T: Send + 'static>(
-    world: &World,
+    at: &Namespace,
     part: &'static str,
     work: impl FnOnce(Sender<()>) -> Result<T, String> + Send + 'static,
 ) -> Result<Started<T>, DemoError> {
     let (ready, is_ready) = channel();
-    let thread = world.clients.spawn(part, move || work(ready));
+    let thread = at.spawn(part, move || work(ready));
     let thread = thread.map_err(|error| DemoError::part(part, error))?;
     match is_ready.recv_timeout(OPENING) {
         Ok(()) => Ok(thread),

@@ -11,10 +11,10 @@ use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd};
 
 const NEW_LINK: u16 = 16;
+const GET_LINK: u16 = 18;
 const NEW_ADDRESS: u16 = 20;
 /// `NLM_F_CREATE | NLM_F_EXCL`
 const CREATE: u16 = 0x400 | 0x200;
-const MTU: u32 = 1_500;
 const UP: u32 = 1;
 const AF_INET: u8 = 2;
 
@@ -29,15 +29,15 @@ const OFFLOADS: &[&str] = &[
 ];
 
 /// Creates a veth pair: `name` in the namespace of this thread, `peer` in the other one.
-pub(super) fn make_pair(name: &str, peer: &str, other: &File) -> Result<(), WorldError> {
+pub(super) fn make_pair(name: &str, peer: &str, other: &File, mtu: u32) -> Result<(), WorldError> {
     let namespace = other.as_fd().as_raw_fd() as u32;
     let request = Request::new(NEW_LINK, CREATE, &link_header(0, 0))
         .text(3, name)
-        .put(4, &MTU.to_ne_bytes())
+        .put(4, &mtu.to_ne_bytes())
         .nest(18, &[], |info| {
             info.text(1, "veth").nest(2, &[], |data| {
                 data.nest(1, &link_header(0, 0), |end| {
-                    end.text(3, peer).put(4, &MTU.to_ne_bytes()).put(28, &namespace.to_ne_bytes())
+                    end.text(3, peer).put(4, &mtu.to_ne_bytes()).put(28, &namespace.to_ne_bytes())
                 })
             })
         });
@@ -72,6 +72,50 @@ pub(super) fn set_up(
         route.ask(request).map_err(fail("bring a device up"))?;
     }
     Ok(())
+}
+
+/// State of an interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LinkState {
+    /// Link type, `ARPHRD_…`.
+    pub kind: u16,
+    /// True if it is up.
+    pub is_up: bool,
+    /// Longest packet in bytes, without the header of the link.
+    pub mtu: u32,
+    /// Frames received so far.
+    pub received: u64,
+    /// Frames sent so far.
+    pub sent: u64,
+}
+
+/// Reads the state of an interface in the namespace of the calling thread.
+///
+/// # Errors
+/// [`NetlinkError`], such as an unknown name.
+pub fn link_state(name: &str) -> Result<LinkState, NetlinkError> {
+    const MTU: u16 = 4;
+    const STATISTICS: u16 = 23;
+    let index =
+        nix::net::if_::if_nametoindex(name).map_err(|errno| NetlinkError::Refused(errno.into()))?;
+    let mut route = Netlink::open(Family::Route)?;
+    let answer = route.ask(Request::new(GET_LINK, 0, &link_header(index, 0)))?;
+    let short = || NetlinkError::Answer { len: answer.len() };
+    let header = answer.get(..16).ok_or_else(short)?;
+    let attributes = answer.get(16..).unwrap_or_default();
+    let word = |kind| attribute(attributes, kind)?.try_into().ok().map(u32::from_ne_bytes);
+    let counts = attribute(attributes, STATISTICS).unwrap_or_default();
+    let count = |number: usize| {
+        let bytes = counts.get(8 * number..8 * number + 8)?.try_into().ok()?;
+        Some(u64::from_ne_bytes(bytes))
+    };
+    Ok(LinkState {
+        kind: u16::from_ne_bytes([header[2], header[3]]),
+        is_up: header[8] & UP as u8 != 0,
+        mtu: word(MTU).ok_or_else(short)?,
+        received: count(0).ok_or_else(short)?,
+        sent: count(1).ok_or_else(short)?,
+    })
 }
 
 /// Disables the offloads that change the form of frames.

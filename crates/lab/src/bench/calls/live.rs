@@ -1,9 +1,13 @@
 //! `live`: `fyke track sip` captures calls that begin and end at a rate.
 
 use super::super::live::world::{Folder, Running, SENDER, pin};
+use super::super::printed::{self, Sum};
 use super::super::report::Report;
 use super::super::{BenchError, Options};
 use super::{SIGNALLING, datagram, description, ends, media, message, value};
+use crate::background::{self, Background};
+use crate::demo::live::OrderOnDrop;
+use crate::ftp::Stop;
 use crate::net::sys::send::{MAX_BATCH, PacketSender};
 use crate::net::{CLIENTS_DEVICE, SERVERS_DEVICE, World};
 use fyke_capture::{Next, Source};
@@ -19,6 +23,8 @@ const CASE: &str = "live";
 const AFTER: u8 = 127;
 /// Time from the BYE's answer to the frame that is not part of the call.
 const GONE_MS: u64 = 1_000;
+/// Time that a run takes beyond that of its calls, at most.
+const LIMIT: Duration = Duration::from_secs(60);
 /// Frames of a call, without that one.
 const FRAMES: u64 = 12;
 
@@ -52,40 +58,71 @@ fn call(number: u32) -> Vec<(u64, Vec<u8>)> {
 
 pub(super) fn measure(options: &Options, report: &mut Report) -> Result<(), BenchError> {
     let (rate, calls) = if options.smoke { (50, 25) } else { (500, 10_000) };
-    for (engine, more) in [("fyke", None), ("no-look-back", Some("--no-look-back"))] {
+    for (engine, look_back) in [("fyke", true), ("no-look-back", false)] {
         if !options.wants_engine(engine) {
             continue;
         }
-        let run = run(options, rate, calls, more).map_err(BenchError::Other)?;
+        let order = Order { rate, calls, background: 0 };
+        let run = follow(options, &order, look_back).map_err(BenchError::Other)?;
         let setting = |what: &str| format!("{rate} calls/s, {what}");
         for (what, number, unit) in [
-            ("packets of calls", u64::from(calls) * FRAMES, "packets"),
-            ("missed", run.missed, "packets"),
+            ("packets of calls", order.packets(), "packets"),
+            ("missed", order.packets().saturating_sub(run.captured), "packets"),
             ("captured a second after the end", run.after, "packets"),
         ] {
             report.push(value(CASE, engine, &setting(what), number as f64, unit));
         }
         report.push(value(CASE, engine, &setting("sent"), run.rate, "packets/s"));
         report.push(value(CASE, engine, &setting("processor time"), run.busy, "%"));
-        for (half, us) in [("p50", run.edits_us.0), ("p99", run.edits_us.1)] {
+        for (half, us) in ["p50", "p99"].into_iter().zip(run.edits_us) {
             report.push(value(CASE, engine, &setting(&format!("edit, {half}")), us, "us"));
         }
     }
     Ok(())
 }
 
-/// Result of a run.
-struct Run {
-    missed: u64,
-    after: u64,
-    /// Packets per second that were sent.
-    rate: f64,
-    /// Processor time of the capture, in percent of one.
-    busy: f64,
-    edits_us: (f64, f64),
+/// Calls to send, and background traffic beside them.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::bench) struct Order {
+    /// Calls per second.
+    pub rate: u32,
+    pub calls: u32,
+    /// Background packets per second; 0 for none.
+    pub background: u64,
 }
 
-fn run(options: &Options, rate: u32, calls: u32, more: Option<&str>) -> Result<Run, String> {
+impl Order {
+    /// Packets of all calls, without those after the end of their call.
+    pub(in crate::bench) fn packets(&self) -> u64 {
+        u64::from(self.calls) * FRAMES
+    }
+}
+
+/// Result of a run.
+#[derive(Debug, Clone)]
+pub(in crate::bench) struct Run {
+    /// Packets of calls that were captured.
+    pub captured: u64,
+    /// Packets captured that came after the end of their call.
+    pub after: u64,
+    /// Packets of calls sent per second.
+    pub rate: f64,
+    /// Background packets sent per second.
+    pub background: f64,
+    /// Processor time of the capture, in percent of one.
+    pub busy: f64,
+    /// Median and 99th percentile of the edits.
+    pub edits_us: [f64; 2],
+    /// Counts of the capture.
+    pub sum: Sum,
+}
+
+/// Follows calls by `fyke track sip` as a process.
+pub(in crate::bench) fn follow(
+    options: &Options,
+    order: &Order,
+    look_back: bool,
+) -> Result<Run, String> {
     let text = |error: &dyn std::fmt::Display| error.to_string();
     let world = World::create(1, 1).map_err(|error| text(&error))?;
     let fyke = options.command.clone().map_or_else(std::env::current_exe, Ok);
@@ -95,10 +132,24 @@ fn run(options: &Options, rate: u32, calls: u32, more: Option<&str>) -> Result<R
     let file = folder.file("calls.pcapng");
     let mut command = Command::new(fyke);
     command.env("FYKE_RUNTIME_DIR", folder.file("run"));
-    command.args(["track", "sip", "-Z", "root", "--stats", "-i", SERVERS_DEVICE]).args(more);
+    command.args(["track", "sip", "-Z", "root", "--stats", "-i", SERVERS_DEVICE]);
+    command.args((!look_back).then_some("--no-look-back"));
     command.arg("-w").arg(&file);
     let running = Running::start(&world.servers, command, "listening on")?;
+    let quiet =
+        Stop::after(LIMIT + Duration::from_secs(u64::from(order.calls / order.rate.max(1))));
+    let _ending = OrderOnDrop(&quiet);
+    let background = background::Options {
+        packets_per_second: order.background,
+        payload_bytes: 60,
+        streams: 0,
+        direct: true,
+        ..background::Options::default()
+    };
+    let background = Background::start(&world, background, quiet.clone());
+    let background = background.map_err(|error| text(&error))?;
     let (begin, used) = (Instant::now(), running.processor_time());
+    let Order { rate, calls, .. } = *order;
     let sender = world.clients.spawn("sender", move || {
         pin(SENDER)?;
         send(rate, calls)
@@ -106,13 +157,15 @@ fn run(options: &Options, rate: u32, calls: u32, more: Option<&str>) -> Result<R
     let sender = sender.map_err(|error| text(&error))?;
     let sent = sender.join().map_err(|_| "the sender panicked".to_owned())?;
     let sent = sent.and_then(|sent| sent).map_err(|error| text(&error))?;
-    let busy = (running.processor_time() - used).as_secs_f64() / begin.elapsed().as_secs_f64();
+    let seconds = begin.elapsed().as_secs_f64();
+    let busy = (running.processor_time() - used).as_secs_f64() / seconds;
+    let background = background.finish().map_err(|error| text(&error))? as f64 / seconds;
     sleep(Duration::from_millis(300));
     let printed = running.stop()?;
-    let (kept, after) = captured(&file)?;
-    let missed = (u64::from(calls) * FRAMES).saturating_sub(kept);
-    let edits_us = edits(&printed).unwrap_or_default();
-    Ok(Run { missed, after, rate: sent, busy: busy * 100.0, edits_us })
+    let (captured, after) = captured(&file)?;
+    let edits_us = printed::edits_us(&printed).unwrap_or_default();
+    let sum = printed::sum(&printed).ok_or_else(|| format!("no counts in {printed}"))?;
+    Ok(Run { captured, after, rate: sent, background, busy: busy * 100.0, edits_us, sum })
 }
 
 /// Sends the calls; returns packets per second.
@@ -170,13 +223,6 @@ fn captured(file: &Path) -> Result<(u64, u64), String> {
     }
 }
 
-/// The times of edits that the capture prints, in microseconds: p50, p99.
-fn edits(printed: &str) -> Option<(f64, f64)> {
-    let line = printed.lines().find_map(|line| line.strip_prefix("filter edits took "))?;
-    let mut numbers = line.split(' ').filter_map(|word| word.parse::<f64>().ok());
-    Some((numbers.next()?, numbers.next()?))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -187,7 +233,5 @@ mod tests {
         let after = frames.iter().filter(|(_, frame)| frame[43] == AFTER).count() as u64;
         assert_eq!((frames.len() as u64 - after, after), (FRAMES, 1));
         assert!(frames.is_sorted_by_key(|(ms, _)| *ms));
-        let printed = "x\nfilter edits took 3.5 us (median), 20.0 us (99th percentile)\n";
-        assert_eq!(edits(printed), Some((3.5, 20.0)));
     }
 }

@@ -4,6 +4,7 @@
 //! nothing, and it would deliver a reply over a millisecond later. [`kernel`] keeps one row of a table for each
 //! announced end; an update is one store.
 
+use crate::bench::printed::Sum;
 use crate::demo::expression::Expression;
 use crate::demo::live::limits;
 use crate::demo::tally::Tally;
@@ -42,6 +43,17 @@ pub(super) struct Captured {
     pub lost: u64,
     /// Updates that were refused.
     pub failed: u64,
+    /// Numbers of a process.
+    pub product: Option<Product>,
+}
+
+/// Numbers that a process prints at its end.
+#[derive(Debug, Clone)]
+pub(super) struct Product {
+    /// Median and 99th percentile of the last 4,096 updates, in nanoseconds.
+    pub edits_ns: Option<[f64; 2]>,
+    /// Counts of the capture.
+    pub sum: Sum,
 }
 
 /// Runs fyke with its passes in the kernel. Calls `ready` once the first filter is active.

@@ -2,6 +2,7 @@
 
 use super::world::{CAPTURE, Running, pin};
 use crate::bench::measure::thread_time;
+use crate::bench::printed;
 use crate::net::sys::count::CountingRing;
 use crate::net::{Namespace, SERVERS_DEVICE};
 use crate::peers::libpcap::Libpcap;
@@ -123,7 +124,7 @@ pub(super) fn command(engine: &str, job: &Job) -> Result<Command, String> {
 /// Reads the counts that an engine prints at its end.
 pub(super) fn counts(engine: &str, text: &str) -> Result<Counts, String> {
     let counts = match engine {
-        "fyke" | "serve" => fyke_counts(text),
+        "fyke" | "serve" => printed::sum(text).map(|sum| (sum.accepted, sum.lost())),
         "tcpdump" => {
             let before = |what: &str| text.lines().find_map(|line| line.strip_suffix(what));
             let accepted = before(" packets captured").or(before(" packet captured"));
@@ -147,16 +148,6 @@ pub(super) fn counts(engine: &str, text: &str) -> Result<Counts, String> {
 
 fn number(text: Option<&str>) -> Option<u64> {
     text?.trim().parse().ok()
-}
-
-fn fyke_counts(text: &str) -> Option<(u64, u64)> {
-    let sum = text.lines().find(|line| line.contains(" seen = "))?.split(';').next()?;
-    let words: Vec<&str> = sum.split(' ').collect();
-    let of = |what: &str| {
-        let pairs = words.windows(2).filter(|pair| pair[1] == what);
-        pairs.map(|pair| pair[0].parse::<u64>().unwrap_or(0)).sum::<u64>()
-    };
-    Some((of("accepted"), of("lost")))
 }
 
 /// The plain ring, in a thread of this process.

@@ -9,7 +9,7 @@ use crate::peers::jit::Code;
 use fyke_filter::Predicate;
 use fyke_frame::LinkType;
 
-const SNAPLEN: u32 = 262_144;
+pub(super) const SNAPLEN: u32 = 262_144;
 /// Maximum number of (host, port) pairs for libpcap's compiler: more would take minutes.
 const MAX_COMPILED_PAIRS: usize = 1_000;
 /// Maximum number for engines without tables: more would take microseconds per frame.
@@ -38,7 +38,7 @@ pub const ENGINES: [&str; 17] = [
 
 type Engines = Vec<Box<dyn Engine>>;
 
-fn compiled(case: &str, text: &str) -> Result<Predicate, BenchError> {
+pub(super) fn compiled(case: &str, text: &str) -> Result<Predicate, BenchError> {
     fyke_filter::compile(text, &fyke_filter::Options::default())
         .map_err(|error| BenchError::Text { case: case.to_owned(), message: error.to_string() })
 }

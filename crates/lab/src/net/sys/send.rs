@@ -1,24 +1,40 @@
-//! A packet socket that sends frames in batches, past the queueing discipline.
+//! A packet socket that sends frames in batches.
 
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::Duration;
 
 /// Most frames of one call.
 pub const MAX_BATCH: usize = 64;
+
+/// Longest wait for room in the queue.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// A socket bound to a device.
 pub struct PacketSender(OwnedFd);
 
 impl PacketSender {
-    /// Opens a socket on a device of this thread's namespace.
+    /// Opens a socket on a device of this thread's namespace that sends past the queueing discipline: quicker, but
+    /// captures on the same device do not see the frames.
     ///
     /// # Errors
     /// The error of the system, such as a missing privilege.
     pub fn open(device: &str) -> io::Result<PacketSender> {
+        let sender = PacketSender::open_queued(device)?;
+        super::set(&sender.0, libc::PACKET_QDISC_BYPASS, &1i32)?;
+        Ok(sender)
+    }
+
+    /// Opens a socket as [`PacketSender::open`] does that sends through the queueing discipline: captures on the same
+    /// device see the frames. A call waits at most 100 ms for room.
+    ///
+    /// # Errors
+    /// The error of the system, such as a missing privilege.
+    pub fn open_queued(device: &str) -> io::Result<PacketSender> {
         let socket = super::packet_socket()?;
         super::bind(&socket, device, 0)?;
-        super::set(&socket, libc::PACKET_QDISC_BYPASS, &1i32)?;
+        socket2::SockRef::from(&socket).set_write_timeout(Some(PATIENCE))?;
         Ok(PacketSender(socket))
     }
 

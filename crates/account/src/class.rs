@@ -3,14 +3,16 @@
 //!
 //! Parameters: `expression`, a file, `-` (default) or `udp:HOST:PORT`; `format`, `table` (default for `-`), `csv`
 //! (default for files), `ipfix` (`.ipfix`, `udp:`), `arrow` (`.arrow`) or `arrow-stream` (`.arrows`); `every`,
-//! milliseconds of an interval (the whole run if not given); `filter` and `class`, `VALUE NAME`, may be repeated, a class
-//! also `VALUE NAME PROTOCOL[,PROTOCOL]` for the frames that these trackers recognise; `live=y`, time passes without
-//! frames, and the interface's counters are compared; `nonzero=y`, no rows for filters and classes without frames;
-//! `domain`, the observation domain of IPFIX. Counters: `rows`, `late`, `lost_writes` or `refused_datagrams`.
+//! milliseconds of an interval (the whole run if not given); `filter` and `class`, `VALUE NAME`, may be repeated, a
+//! class also `VALUE NAME PROTOCOL[,PROTOCOL]` for the frames that these trackers recognise; `live=y`, time passes
+//! without frames, and the interface's counters are compared; `nonzero=y`, no rows for filters and classes without
+//! frames; `domain`, the observation domain of IPFIX. Counters: `frames`, `bytes`, `lost` frames, `rows`, `late`
+//! frames, `lost_writes` or `refused_datagrams`.
 //!
 //! Of classes a frame has the first one only. A tracker sees the frames that no class before it has, and recognises
-//! those of the connections that it follows from the frame on that made it sure. Cost: a population count for each filter
-//! that has frames in a batch and one addition for each of these frames; that of trackers is a walk of the headers.
+//! those of the connections that it follows from the frame on that made it sure. Cost: a population count for each
+//! filter that has frames in a batch and one addition for each of these frames; that of trackers is a walk of the
+//! headers.
 
 use crate::counters::Counters;
 use crate::row::{CSV_HEADER, Kind, Row, Tally, Way};
@@ -124,11 +126,9 @@ impl AccountNode {
         let classes = self.classify(arrival, &values);
         // The value 0 is that of all frames.
         let is_filter = |value: u32| value != 0 && !self.classes.contains(&value);
-        let filters: Vec<_> =
-            values.into_iter().filter(|(value, _)| is_filter(*value)).collect();
-        let any = |sets: &[(u32, Mask)]| {
-            sets.iter().fold(Mask::EMPTY, |all, (_, frames)| all | *frames)
-        };
+        let filters: Vec<_> = values.into_iter().filter(|(value, _)| is_filter(*value)).collect();
+        let any =
+            |sets: &[(u32, Mask)]| sets.iter().fold(Mask::EMPTY, |all, (_, frames)| all | *frames);
         let (filtered, classed) = (any(&filters), any(&classes));
         let frames = arrival.batch().frames();
         let tally = |mask: Mask| Tally {
@@ -414,7 +414,10 @@ pub const CLASS: Class = Class {
             name: "class",
             summary: "VALUE NAME of a class, or VALUE NAME PROTOCOLS of trackers; may be repeated",
         },
-        Parameter { name: "live", summary: "y: time passes without frames; counters of interfaces" },
+        Parameter {
+            name: "live",
+            summary: "y: time passes without frames; counters of interfaces",
+        },
         Parameter { name: "nonzero", summary: "y: no rows of filters and classes without frames" },
         Parameter { name: "domain", summary: "observation domain of IPFIX (1)" },
     ],

@@ -1,8 +1,8 @@
 //! Classes of applications: named filter texts and trackers, from a file or built in.
 //!
-//! A line is `NAME: EXPR` in the pcap language, or `NAME: follow PROTOCOL[,PROTOCOL]` for the frames that the trackers of
-//! these protocols recognise; `#` begins a comment. A frame has the first class that it belongs to, so later lines see
-//! what is left by difference. Several lines of one name are one class.
+//! A line is `NAME: EXPR` in the pcap language, or `NAME: follow PROTOCOL[,PROTOCOL]` for the frames that the trackers
+//! of these protocols recognise; `#` begins a comment. A frame has the first class that it belongs to, so later lines
+//! see what is left by difference. Several lines of one name are one class.
 
 use crate::class::check_name;
 use crate::tallies::UNKNOWN;
@@ -11,7 +11,7 @@ use fyke_track::registry;
 /// Most lines of a list.
 pub const MAX_CLASSES: usize = 4_096;
 
-/// What belongs to a class.
+/// The frames that belong to a class.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Members {
     /// The frames that a text of the pcap language accepts.
@@ -74,12 +74,16 @@ pub fn parse(text: &str) -> Result<Vec<ClassLine>, String> {
 
 fn class_line(line: &str) -> Result<ClassLine, String> {
     let Some((name, members)) = line.split_once(':') else {
-        return Err(format!("`{line}`: expected `NAME: EXPR` or `NAME: follow PROTOCOL[,PROTOCOL]`"));
+        return Err(format!(
+            "`{line}`: expected `NAME: EXPR` or `NAME: follow PROTOCOL[,PROTOCOL]`"
+        ));
     };
     let (name, members) = (name.trim(), members.trim());
     check_name(name)?;
     if name == UNKNOWN {
-        return Err(format!("`{UNKNOWN}` is the name of the frames of no class; choose another name"));
+        return Err(format!(
+            "`{UNKNOWN}` is the name of the frames of no class; choose another name"
+        ));
     }
     let members = match members.strip_prefix("follow ") {
         Some(protocols) => {

@@ -1,7 +1,7 @@
 //! The counters of interfaces, read exactly at the ends of intervals.
 //!
-//! A thread sleeps until the next end and reads the counters then, because the packet loop may be late. It is started by
-//! the packet loop, after the process has dropped its rights; it ends when [`Counters`] is dropped.
+//! A thread sleeps until the next end and reads the counters then, because the packet loop may be late. The packet loop
+//! starts it, after the process has dropped its rights; it ends when [`Counters`] is dropped.
 
 use crate::tallies::Readings;
 use fyke_capture::TrafficWatch;

@@ -1,8 +1,8 @@
 //! Accounting: what each interface sent and received, by filter and by class of application, in intervals of time.
 //!
 //! ```text
-//! frame ─▶ demux: a class value for each filter that accepts it ─▶ account ─▶ tallies by interval, interface, direction
-//!                                                                     └─▶ rows: table, CSV, Arrow, IPFIX
+//! frame ─▶ demux: a class value for each filter that accepts it ─▶ account ─▶ tallies of an interval
+//!                                                                                 └─▶ table, CSV, Arrow, IPFIX
 //! ```
 //!
 //! | module | what |

@@ -157,8 +157,13 @@ fn quoted(text: &str, out: &mut String) {
 }
 
 /// flowStartMilliseconds, flowEndMilliseconds, interfaceName, applicationCategoryName (the kind), applicationName.
-const BEGIN: [ipfix::Field; 5] =
-    [(152, 8, None), (153, 8, None), (82, VARIABLE, None), (372, VARIABLE, None), (96, VARIABLE, None)];
+const BEGIN: [ipfix::Field; 5] = [
+    (152, 8, None),
+    (153, 8, None),
+    (82, VARIABLE, None),
+    (372, VARIABLE, None),
+    (96, VARIABLE, None),
+];
 /// packetDeltaCount, octetDeltaCount.
 const COUNTS: [ipfix::Field; 2] = [(2, 8, None), (1, 8, None)];
 /// flowDirection: 0 = received, 1 = sent.
@@ -170,7 +175,9 @@ const DROPPED: ipfix::Field = (133, 8, None);
 const TEMPLATES: &[Template] = &[
     Template {
         number: 260,
-        fields: &[BEGIN[0], BEGIN[1], BEGIN[2], BEGIN[3], BEGIN[4], COUNTS[0], COUNTS[1], DIRECTION],
+        fields: &[
+            BEGIN[0], BEGIN[1], BEGIN[2], BEGIN[3], BEGIN[4], COUNTS[0], COUNTS[1], DIRECTION,
+        ],
     },
     Template {
         number: 261,

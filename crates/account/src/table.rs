@@ -4,8 +4,8 @@ use crate::row::{Kind, Row};
 use fyke_flow::clock;
 use std::fmt::Write;
 
-/// Formats the rows of an interval, with a line on its time and an empty line at the end. The first columns are left out
-/// where they repeat those of the line before.
+/// Formats the rows of an interval, with a line on its time and an empty line at the end. The first columns are left
+/// out where they repeat those of the line before.
 #[must_use]
 pub fn text(rows: &[Row]) -> String {
     let Some(first) = rows.first() else { return String::new() };
@@ -15,9 +15,9 @@ pub fn text(rows: &[Row]) -> String {
     let mut last = ("", "");
     for row in rows {
         let now = (&*row.interface, row.way.word());
-        let seen = rows.iter().find(|of| {
-            of.kind == Kind::Seen && of.interface == row.interface && of.way == row.way
-        });
+        let seen = rows
+            .iter()
+            .find(|of| of.kind == Kind::Seen && of.interface == row.interface && of.way == row.way);
         let share = seen.filter(|_| matches!(row.kind, Kind::Filter | Kind::Class));
         lines.push([
             if now.0 == last.0 { String::new() } else { visible(now.0) },

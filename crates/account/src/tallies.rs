@@ -1,8 +1,8 @@
 //! Frames and bytes of the open intervals, and the rows that become of them.
 //!
-//! An interval begins and ends at multiples of its length since 1970, so those of several machines are the same; the first
-//! begins with the capture, the last ends with it. A frame belongs to the interval of its time. An interval is closed
-//! [`GRACE_NS`] after its end; a frame that is older counts in the oldest open one, and as late. A single frame with a
+//! An interval begins and ends at multiples of its length since 1970, so those of several machines are the same; the
+//! first begins with the capture, the last ends with it. A frame belongs to the interval of its time. An interval is
+//! closed [`GRACE_NS`] after its end; a frame that is older counts in the oldest open one, and as late. A single frame with a
 //! wrong time closes nothing ([`Clock`]). Memory: 16 bytes for each filter that has frames, of each interface,
 //! direction and open interval; at most [`MAX_OPEN`] intervals are open.
 
@@ -262,7 +262,8 @@ impl Account {
         if !self.removed.is_empty() {
             let cells: Vec<&Cell> =
                 self.open.values().flat_map(|interval| interval.cells.values()).collect();
-            let has = |entry: &Entry| cells.iter().any(|cell| cell.entries.contains_key(&entry.value));
+            let has =
+                |entry: &Entry| cells.iter().any(|cell| cell.entries.contains_key(&entry.value));
             self.removed.retain(has);
         }
     }
@@ -319,8 +320,7 @@ impl Account {
     fn named(&self, cell: &Cell) -> Vec<(Kind, Arc<str>, Tally)> {
         let mut all: Vec<(Kind, Arc<str>, Tally)> = Vec::new();
         let mut places: HashMap<(Kind, &str), usize> = HashMap::new();
-        let removed =
-            self.removed.iter().filter(|entry| cell.entries.contains_key(&entry.value));
+        let removed = self.removed.iter().filter(|entry| cell.entries.contains_key(&entry.value));
         let entries: Vec<_> = self.entries.iter().chain(removed).collect();
         for (kind, rest, taken) in
             [(Kind::Filter, OTHER, cell.filtered), (Kind::Class, UNKNOWN, cell.classed)]
@@ -353,7 +353,8 @@ impl Account {
             let interface = self.interface(name);
             let last = self.last.insert(interface, *now);
             for (way, count) in [(Way::Sent, sent(now)), (Way::Received, received(now))] {
-                let seen = self.since.insert((interface, way), Tally::default()).unwrap_or_default();
+                let seen =
+                    self.since.insert((interface, way), Tally::default()).unwrap_or_default();
                 let Some(last) = &last else { continue };
                 let before = if way == Way::Sent { sent(last) } else { received(last) };
                 let counted = count.without(before);

@@ -186,7 +186,9 @@ fn classes_have_each_frame_once_and_the_difference_is_unknown() {
 fn counts_are_those_of_dump() {
     let corpus = Corpus::open();
     let traces = match corpus.shared("traces") {
-        Some(shared) => corpus.traces("").into_iter().filter(|path| path.starts_with(&shared)).collect(),
+        Some(shared) => {
+            corpus.traces("").into_iter().filter(|path| path.starts_with(&shared)).collect()
+        }
         None => corpus.traces(""),
     };
     let folder = tempfile::tempdir().unwrap();
@@ -233,7 +235,12 @@ fn ipfix(bytes: &[u8]) -> Vec<BTreeMap<u16, Vec<u8>>> {
                 }
                 let mut record = BTreeMap::new();
                 for &(element, len) in &templates[&set] {
-                    let len = if len == 0xffff { at += 1; bytes[at - 1].into() } else { len.into() };
+                    let len = if len == 0xffff {
+                        at += 1;
+                        bytes[at - 1].into()
+                    } else {
+                        len.into()
+                    };
                     record.insert(element, bytes[at..at + len].to_vec());
                     at += len;
                 }
@@ -271,9 +278,12 @@ fn ipfix_has_the_rows_of_csv() {
         (interface, kind, name, frames, bytes.unwrap())
     };
     assert_eq!(found, expected.iter().map(of).collect::<Vec<_>>());
-    let Ok(output) = Command::new("tshark").arg("-r").arg(folder.path().join("r.ipfix")).args([
-        "-T", "fields", "-e", "cflow.packets", "-E", "occurrence=a", "-E", "aggregator= ",
-    ]).output() else {
+    let Ok(output) = Command::new("tshark")
+        .arg("-r")
+        .arg(folder.path().join("r.ipfix"))
+        .args(["-T", "fields", "-e", "cflow.packets", "-E", "occurrence=a", "-E", "aggregator= "])
+        .output()
+    else {
         return println!("skipped: no tshark");
     };
     let packets: i64 = String::from_utf8_lossy(&output.stdout)
@@ -391,7 +401,7 @@ fn start(folder: &Path, args: &[&str]) -> Running {
     let mut command = Command::new(FYKE);
     command.current_dir(folder).args(["account", "-i", "v0", "-i", "v1"]).args(args);
     let running = Running::start(&mut command);
-    running.hear("listening on");
+    running.hear("listening on v1");
     running
 }
 

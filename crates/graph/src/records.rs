@@ -196,7 +196,8 @@ impl<R: Exported> Records<R> {
         }
     }
 
-    /// Completes a batch of Arrow that has waited for long enough; messages of IPFIX wait for [`advance`](Self::advance).
+    /// Completes a batch of Arrow that has waited for long enough; messages of IPFIX wait for
+    /// [`advance`](Self::advance).
     pub fn advance_batches(&mut self) {
         if let Target::Arrow(..) = self.target {
             self.advance();
@@ -218,7 +219,7 @@ impl<R: Exported> Records<R> {
         }
     }
 
-    /// True if so many bytes wait that the node has to take no more frames.
+    /// True if the bytes that wait are too many for the node to take more frames.
     pub fn is_full(&mut self) -> bool {
         self.output().is_some_and(|out| out.waiting() >= BUFFER)
     }
@@ -235,9 +236,8 @@ impl<R: Exported> Records<R> {
         }
         let Some(out) = self.output() else { return Ok(true) };
         let drained = out.drain(Some(patience));
-        drained.map_err(|source| {
-            NodeError::new(WriteError::Write { name: self.name.clone(), source })
-        })
+        drained
+            .map_err(|source| NodeError::new(WriteError::Write { name: self.name.clone(), source }))
     }
 
     /// Gives up what the reader does not take.

@@ -52,9 +52,11 @@ fn intervals_begin_at_multiples_and_the_first_and_last_are_shorter() {
         names.into_iter().zip(counts).map(move |((kind, name), n)| (begin, end, kind, name, n))
     };
     // An interval without frames has no rows, but for live captures.
-    let expected = of(1_003, 1_010, [2, 1, 0, 2])
-        .chain(of(1_010, 1_020, [0, 0, 1, 1]))
-        .chain(of(1_020, 1_025, [0, 1, 0, 1]));
+    let expected = of(1_003, 1_010, [2, 1, 0, 2]).chain(of(1_010, 1_020, [0, 0, 1, 1])).chain(of(
+        1_020,
+        1_025,
+        [0, 1, 0, 1],
+    ));
     assert_eq!(rows, expected.collect::<Vec<_>>());
 }
 
@@ -132,8 +134,7 @@ fn differences_are_those_of_the_time_since_the_last_reading() {
 
 #[test]
 fn a_removed_filter_has_a_row_for_its_last_interval() {
-    let mut account =
-        Account::new(Some(10 * S), true, vec![entry(1, Kind::Filter, "a")], None);
+    let mut account = Account::new(Some(10 * S), true, vec![entry(1, Kind::Filter, "a")], None);
     count(&mut account, 1_000, &[1]);
     account.set_entries(vec![entry(2, Kind::Filter, "a"), entry(3, Kind::Filter, "b")]);
     count(&mut account, 1_001, &[2]);

@@ -77,8 +77,8 @@ pub struct AccountArgs {
     /// Read filters from FILE, `NAME: EXPR` a line (`-` = standard input)
     #[arg(short = 'F', long, value_name = "FILE")]
     pub filter_file: Option<PathBuf>,
-    /// Count classes of applications, too: those of FILE, or the built-in ones. A line is `NAME: EXPR`, or `NAME: follow
-    /// PROTOCOL[,PROTOCOL]` for connections that a tracker of `fyke track` recognises
+    /// Count classes of applications, too: those of FILE, or the built-in ones. A line is `NAME: EXPR`, or `NAME:
+    /// follow PROTOCOL[,PROTOCOL]` for connections that a tracker of `fyke track` recognises
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
     pub classes: Option<Option<PathBuf>>,
     /// Print the built-in classes, in the form of a file for --classes
@@ -101,8 +101,8 @@ pub struct AccountArgs {
     /// Observation domain in IPFIX (default: 1)
     #[arg(long, value_name = "N")]
     pub domain: Option<u32>,
-    /// Read expressions by meaning (innermost packet, `outer (...)`; tags do not shift offsets); fragments count for the
-    /// filters of their first fragment
+    /// Read expressions by meaning (innermost packet, `outer (...)`; tags do not shift offsets); fragments count for
+    /// the filters of their first fragment
     #[arg(long)]
     pub scoped: bool,
     /// Stop after this time, such as 1h

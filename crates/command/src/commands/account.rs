@@ -39,6 +39,10 @@ pub fn run(mut args: AccountArgs) -> Result<(), Failure> {
     let privileges = Privileges::prepare(&args.privilege, true)?;
     let doors = if args.no_control { Doors::Closed } else { Doors::Graph };
     let graph = graphs::account(&args, &accounted)?;
+    // Every frame is counted, so filters in the kernel would reject none.
+    let is_plain =
+        |name: &String| !graphs::is_shared(name) && !name.starts_with(super::xdp::PREFIX);
+    args.source.count_all |= is_live && args.source.interface.iter().all(is_plain);
     let Started { mut engine, handle, entered, unseen, kept } =
         graphs::start(&graph, privileges, doors, &args.source, args.stats)?;
     let clients = entered.clients();

@@ -196,7 +196,10 @@ mod tests {
         assert!(groups.iter().map(|(value, _)| *value).eq([7, 9, DENSE, u32::MAX]));
         assert!(groups[1].1.iter().eq([3]));
         let groups: Vec<_> = one.groups(Mask::first(256));
-        assert_eq!(groups.iter().map(|(value, set)| (*value, set.count())).collect::<Vec<_>>(), [(0, 255), (8, 1)]);
+        assert_eq!(
+            groups.iter().map(|(value, set)| (*value, set.count())).collect::<Vec<_>>(),
+            [(0, 255), (8, 1)]
+        );
         assert_eq!((several.value(3), several.of(1000, Mask::first(256)).count()), (7, 0));
         let mut copy = Column::new(true);
         copy.copy(&several, Mask::first(100));

@@ -1,8 +1,8 @@
 //! Records as IPFIX messages (RFC 7011).
 //!
-//! A message has at most [`MESSAGE`] bytes, so that it fits a datagram, unless one record alone is longer. Each one begins
-//! with the templates, because a collector may start, or lose datagrams, at any time; a file repeats them, which RFC
-//! 5655 allows.
+//! A message has at most [`MESSAGE`] bytes, so that it fits a datagram, unless one record alone is longer. Each one
+//! begins with the templates, because a collector may start, or lose datagrams, at any time; a file repeats them, which
+//! RFC 5655 allows.
 
 use super::Exported;
 use std::marker::PhantomData;
@@ -107,7 +107,8 @@ impl<R: Exported> Messages<R> {
             message.extend((fields.len() as u16).to_be_bytes());
             for &(element, len, enterprise) in *fields {
                 let of_enterprise = if enterprise.is_some() { 0x8000 } else { 0 };
-                message.extend([(element | of_enterprise).to_be_bytes(), len.to_be_bytes()].concat());
+                message
+                    .extend([(element | of_enterprise).to_be_bytes(), len.to_be_bytes()].concat());
                 message.extend(enterprise.map(u32::to_be_bytes).into_iter().flatten());
             }
         }

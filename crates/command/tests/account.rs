@@ -235,7 +235,7 @@ fn ipfix(bytes: &[u8]) -> Vec<BTreeMap<u16, Vec<u8>>> {
                 }
                 let mut record = BTreeMap::new();
                 for &(element, len) in &templates[&set] {
-                    let len = if len == 0xffff {
+                    let len: usize = if len == 0xffff {
                         at += 1;
                         bytes[at - 1].into()
                     } else {

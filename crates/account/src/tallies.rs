@@ -2,8 +2,8 @@
 //!
 //! An interval begins and ends at multiples of its length since 1970, so those of several machines are the same; the
 //! first begins with the capture, the last ends with it. A frame belongs to the interval of its time. An interval is
-//! closed [`GRACE_NS`] after its end; a frame that is older counts in the oldest open one, and as late. A single frame with a
-//! wrong time closes nothing ([`Clock`]). Memory: 16 bytes for each filter that has frames, of each interface,
+//! closed [`GRACE_NS`] after its end; a frame that is older counts in the oldest open one, and as late. A single frame
+//! with a wrong time closes nothing ([`Clock`]). Memory: 16 bytes for each filter that has frames, of each interface,
 //! direction and open interval; at most [`MAX_OPEN`] intervals are open.
 
 use crate::row::{Kind, Row, Tally, Way};

@@ -357,7 +357,7 @@ fn a_full_disk_is_named_and_the_counts_are_right() {
         assert_eq!(output.status.code(), Some(1), "{format}: {said}");
         assert!(said.contains("/dev/full: No space left"), "{format}: {said}");
         assert!(said.contains("95 frames, "), "{format}: {said}");
-        assert!(said.contains("rows were not written"), "{format}: {said}");
+        assert!(said.contains("could not be written"), "{format}: {said}");
     }
 }
 

@@ -96,9 +96,12 @@ fn report(view: &GraphView, is_live: bool, stats: bool) {
     };
     note!("{} frames, {} bytes in {} rows{lost}", count("frames"), count("bytes"), count("rows"));
     for (name, text) in [
-        ("late", "frames were older than the open intervals and count in the oldest of these"),
-        ("lost_writes", "rows were not written"),
-        ("refused_datagrams", "datagrams were refused by the system"),
+        (
+            "late",
+            "of the frames were older than the open intervals and count in the oldest of these",
+        ),
+        ("lost_writes", "of the rows (messages of IPFIX) could not be written"),
+        ("refused_datagrams", "of the datagrams were refused by the system"),
     ] {
         if count(name) > 0.0 {
             note!("fyke: {} {text}", count(name));

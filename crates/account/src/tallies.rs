@@ -179,7 +179,8 @@ impl Account {
         let number = self.number(timestamp_ns);
         if number < self.floor {
             // In a live capture, frames that arrive before the counters are first read are early, not late.
-            self.late += u64::from(self.start_ns.is_some_and(|start_ns| timestamp_ns >= start_ns));
+            let is_early = self.live && self.start_ns.is_some_and(|start| timestamp_ns < start);
+            self.late += u64::from(!is_early);
             return self.floor;
         }
         if !self.live {

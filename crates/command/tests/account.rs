@@ -294,6 +294,33 @@ fn ipfix_has_the_rows_of_csv() {
     assert_eq!(packets, sum, "{}", said(&output));
 }
 
+#[test]
+fn a_collector_gets_datagrams_and_filters_come_from_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    capture(folder.path(), "in.pcap", 95);
+    let lines: String = (50..60).map(|port| format!("p{port}: udp port {port}\n")).collect();
+    std::fs::write(folder.path().join("filters.txt"), lines).unwrap();
+    let args = ["-r", "in.pcap", "--every", "20s", "-F", "filters.txt"];
+    let expected = account(folder.path(), &args);
+    assert!((50..55).all(|port| sums(&expected, "filter")[&format!("p{port}")].0 == 10));
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+    let collector = format!("udp:{}", socket.local_addr().unwrap());
+    let output = fyke(folder.path(), &[&["account", "-w", &collector], &args[..]].concat());
+    assert!(output.status.success(), "{}", said(&output));
+    let (mut records, mut datagram) = (0, [0; 2_000]);
+    while records < expected.len() {
+        let len = socket.recv(&mut datagram).unwrap();
+        assert!(len <= 1_400);
+        records += ipfix(&datagram[..len]).len();
+    }
+    assert_eq!(records, expected.len());
+    let follow = "p2p: follow p2p\n";
+    std::fs::write(folder.path().join("filters.txt"), follow).unwrap();
+    let output = fyke(folder.path(), &[&["account"], &args[..]].concat());
+    assert!(said(&output).contains("`follow` is for classes"), "{}", said(&output));
+}
+
 /// Compares files and a stream of Arrow with the CSV, by pyarrow.
 const SCRIPT: &str = r#"
 import csv
@@ -481,6 +508,39 @@ fn edits_are_refused_with_a_reason_and_removed_filters_keep_their_rows() {
     assert_eq!(counts, [50, 50, 100], "{rows:?}");
     let classes = sums(of(&rows, "v1", "received"), "class");
     assert_eq!(classes.values().map(|sum| sum.0).sum::<i64>(), 200, "{classes:?}");
+}
+
+#[test]
+fn with_losses_the_sums_close_and_the_difference_is_what_was_lost() {
+    if !inside("with_losses_the_sums_close_and_the_difference_is_what_was_lost") {
+        return;
+    }
+    veth();
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(FYKE);
+    command.current_dir(folder.path()).args(["account", "-i", "v1", "-B", "512", "--every", "1s"]);
+    let mut running = Running::start(command.args(["-f", "even=udp port 5001", "-w", "r.csv"]));
+    running.hear("listening on");
+    send(1_000, 100);
+    running.settle(1_000);
+    // Nothing is read, so the ring overflows.
+    running.signal("STOP");
+    send(5_000, 1_000);
+    running.signal("CONT");
+    running.settle(6_000);
+    send(1_000, 100);
+    running.settle(7_000);
+    running.signal("INT");
+    assert!(running.end().success(), "{}", running.said());
+    let rows = rows(&std::fs::read_to_string(folder.path().join("r.csv")).unwrap());
+    let [seen, counter, difference, lost] =
+        ["seen", "counter", "difference", "lost"].map(|kind| sums(&rows, kind)[""].0);
+    assert!(lost > 0 && seen >= 2_000, "{rows:?}");
+    assert_eq!((seen + lost, counter, difference), (7_000, 7_000, lost), "{rows:?}");
+    let filters = sums(&rows, "filter");
+    assert_eq!(filters["even"].0 + filters["other"].0, seen);
+    let sum = running.sum();
+    assert_eq!((sum.accepted, sum.lost), (seen as u64, lost as u64));
 }
 
 #[test]

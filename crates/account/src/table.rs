@@ -20,10 +20,10 @@ pub fn text(rows: &[Row]) -> String {
             .find(|of| of.kind == Kind::Seen && of.interface == row.interface && of.way == row.way);
         let share = seen.filter(|_| matches!(row.kind, Kind::Filter | Kind::Class));
         lines.push([
-            if now.0 == last.0 { String::new() } else { visible(now.0) },
+            if now.0 == last.0 { String::new() } else { now.0.to_owned() },
             if now == last { String::new() } else { now.1.to_owned() },
             match row.kind {
-                Kind::Filter | Kind::Class => format!("{} {}", row.kind.word(), visible(&row.name)),
+                Kind::Filter | Kind::Class => format!("{} {}", row.kind.word(), row.name),
                 kind => kind.word().to_owned(),
             },
             row.frames.to_string(),
@@ -48,11 +48,6 @@ pub fn text(rows: &[Row]) -> String {
     }
     out.push('\n');
     out
-}
-
-/// A name without control characters, which a file may have given an interface.
-fn visible(name: &str) -> String {
-    name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 /// A time with milliseconds.

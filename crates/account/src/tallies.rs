@@ -16,6 +16,10 @@ use std::sync::Arc;
 pub const GRACE_NS: u64 = 1_000_000_000;
 /// Most open intervals: frames with times far in the future open some.
 pub const MAX_OPEN: usize = 256;
+/// Most interfaces with rows of their own; a file may describe any number.
+pub const MAX_INTERFACES: usize = 4_096;
+/// Name of all further interfaces.
+pub const FURTHER: &str = "further interfaces";
 /// Name of the frames that no filter accepts.
 pub const OTHER: &str = "other";
 /// Name of the frames of no class.
@@ -77,6 +81,8 @@ pub struct Account {
     /// Filters that were removed, while open intervals may have frames of them.
     removed: Vec<Entry>,
     interfaces: Vec<Arc<str>>,
+    /// Their numbers by name.
+    numbers: HashMap<Arc<str>, usize>,
     open: BTreeMap<u64, Interval>,
     clock: Clock,
     /// Number of the first interval that has not been closed.
@@ -107,6 +113,7 @@ impl Account {
             entries,
             removed: Vec::new(),
             interfaces: Vec::new(),
+            numbers: HashMap::new(),
             open: BTreeMap::new(),
             clock: Clock::default(),
             floor: 0,
@@ -129,11 +136,16 @@ impl Account {
         account
     }
 
-    /// The number of an interface, which is new if its name is.
+    /// The number of an interface, which is new if its name is. Control characters of the name are replaced, and after
+    /// [`MAX_INTERFACES`] names all are one.
     pub fn interface(&mut self, name: &str) -> usize {
-        let known = self.interfaces.iter().position(|known| **known == *name);
-        known.unwrap_or_else(|| {
-            self.interfaces.push(name.into());
+        let visible = |c: char| if c.is_control() { '\u{fffd}' } else { c };
+        let mut name: Arc<str> = name.chars().map(visible).collect::<String>().into();
+        if self.interfaces.len() >= MAX_INTERFACES && !self.numbers.contains_key(&name) {
+            name = FURTHER.into();
+        }
+        *self.numbers.entry(name).or_insert_with_key(|name| {
+            self.interfaces.push(Arc::clone(name));
             self.interfaces.len() - 1
         })
     }

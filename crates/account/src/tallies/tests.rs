@@ -97,6 +97,23 @@ fn open_intervals_are_bounded() {
     assert_eq!(rows + account.finish(None).len(), 1_000);
 }
 
+#[test]
+fn names_of_interfaces_are_bounded_and_have_no_control_characters() {
+    let mut account = Account::new(None, false, Vec::new(), None);
+    for number in 0..2 * MAX_INTERFACES {
+        account.interface(&format!("eth{number}"));
+    }
+    assert_eq!(account.interface("eth7"), 7);
+    assert_eq!(account.interface("eth9999999"), MAX_INTERFACES);
+    assert_eq!(
+        (account.interfaces.len(), &*account.interfaces[MAX_INTERFACES]),
+        (MAX_INTERFACES + 1, FURTHER)
+    );
+    let mut account = Account::new(None, false, Vec::new(), None);
+    let number = account.interface("a\n\u{1b}[2Jb");
+    assert_eq!(&*account.interfaces[number], "a\u{fffd}\u{fffd}[2Jb");
+}
+
 fn traffic(sent_frames: u64, received_frames: u64) -> Readings {
     let traffic = Traffic {
         sent_frames,

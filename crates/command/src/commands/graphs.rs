@@ -780,8 +780,7 @@ pub fn explain(words: &[String]) -> Result<String, Failure> {
         Command::Rules(args) => vec![rules(&args)?],
         Command::Run(args) => args.graph,
         _ => {
-            let message =
-                "this command runs no graph; dump, track, intercept, demux, account, rules and run do";
+            let message = "this command runs no graph; dump, track, intercept, demux, account, rules and run do";
             return Err(Failure::Usage(message.to_owned()));
         }
     };

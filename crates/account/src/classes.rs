@@ -37,9 +37,11 @@ dns: port 53 or tcp port 853 or udp port 5353 or udp port 5355
 web: tcp port 80 or tcp port 443 or udp port 443 or tcp port 8080 or tcp port 8443
 mail: tcp port 25 or tcp port 465 or tcp port 587 or tcp port 110 or tcp port 995 or tcp port 143 or tcp port 993
 voip: follow sip,h323,mgcp,skinny
+voip: port 5060 or port 5061 or tcp port 1720 or udp port 1719 or udp port 2427
 streaming: follow rtsp
+streaming: port 554
 files: follow ftp,tftp
-files: tcp port 20 or tcp port 445 or tcp port 139 or port 2049 or tcp port 873
+files: tcp port 20 or tcp port 21 or udp port 69 or tcp port 445 or tcp port 139 or port 2049 or tcp port 873
 remote: tcp port 22 or tcp port 23 or port 3389 or tcp portrange 5900-5909
 vpn: udp port 500 or udp port 4500 or udp port 1194 or udp port 51820 or ip proto 47 or ip proto 50 or ip proto 51
 directory: port 88 or port 389 or tcp port 636 or udp port 137 or udp port 138 or port 135
@@ -47,6 +49,7 @@ database: tcp port 1433 or tcp port 1521 or tcp port 3306 or tcp port 5432 or tc
 control: udp port 67 or udp port 68 or udp port 123 or udp port 161 or udp port 162 or port 514 or udp port 1900 or \
     udp port 546 or udp port 547 or tcp port 179 or icmp or icmp6 or ip proto 2 or ip proto 89
 chat: follow irc
+chat: tcp port 6667 or tcp port 6697
 p2p: follow p2p
 ";
 

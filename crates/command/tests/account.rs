@@ -551,7 +551,7 @@ fn a_live_account_ends_after_its_duration_with_a_shorter_interval() {
     veth();
     tool("ip link set v1 mtu 9000");
     let folder = tempfile::tempdir().unwrap();
-    let args = ["--every", "1d", "--duration", "2s", "-w", "r.csv", "--workers", "2"];
+    let args = ["--every", "1d", "--duration", "5s", "-w", "r.csv", "--workers", "2"];
     let mut running = start(folder.path(), &args);
     send(200, 100);
     assert!(running.end().success(), "{}", running.said());

@@ -13,9 +13,9 @@ use fyke_capture::Output;
 use std::sync::Arc;
 
 /// Most records of a batch.
-const BATCH: usize = 4_096;
+pub const BATCH: usize = 4_096;
 /// Longest wait of a record for its batch in a stream.
-const WAIT_NS: u64 = 1_000_000_000;
+pub const WAIT_NS: u64 = 1_000_000_000;
 
 enum Writer {
     File(FileWriter<Vec<u8>>),

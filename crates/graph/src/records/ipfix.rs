@@ -8,7 +8,7 @@ use super::Exported;
 use std::marker::PhantomData;
 
 /// Most bytes of a message.
-const MESSAGE: usize = 1_400;
+pub const MESSAGE: usize = 1_400;
 /// Length of the header of a set.
 const SET: usize = 4;
 

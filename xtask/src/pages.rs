@@ -30,6 +30,7 @@ pub const PAGES: &[&str] = &[
     "docs/graphs.md",
     "docs/recipes.md",
     "docs/exit-codes.md",
+    "docs/accounting.md",
 ];
 
 /// Pages with commands that need the libraries, too: tests of these run them, with `--from`.

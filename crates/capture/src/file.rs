@@ -49,11 +49,13 @@ pub struct FileOptions {
     /// True if other threads read the file ahead, and decompress it. They start with the first call of
     /// [`Source::next`]. If false, there are no threads.
     pub read_ahead: bool,
+    /// True if an interface without a name gets the name of the file.
+    pub named: bool,
 }
 
 impl Default for FileOptions {
     fn default() -> FileOptions {
-        FileOptions { look_back_bytes: 0, read_ahead: true }
+        FileOptions { look_back_bytes: 0, read_ahead: true, named: false }
     }
 }
 
@@ -202,6 +204,7 @@ impl FileSource {
             ended: false,
             _reading: reading,
         };
+        source.name_interfaces(0);
         source.find_interfaces()?;
         Ok(source)
     }
@@ -233,7 +236,20 @@ impl FileSource {
         let unparsed = self.buffer.unparsed();
         match &mut self.format {
             Format::Pcap(pcap) => pcap.step(unparsed),
-            Format::Pcapng(pcapng) => pcapng.step(unparsed, &mut self.interfaces),
+            Format::Pcapng(pcapng) => {
+                let known = self.interfaces.len();
+                let step = pcapng.step(unparsed, &mut self.interfaces);
+                self.name_interfaces(known);
+                step
+            }
+        }
+    }
+
+    /// Gives interfaces from this number on the name of the file, if they have none and the options want it.
+    fn name_interfaces(&mut self, from: usize) {
+        let new = self.interfaces.iter_mut().skip(from).filter(|_| self.options.named);
+        for interface in new.filter(|interface| interface.name.is_empty()) {
+            interface.name.clone_from(&self.name);
         }
     }
 

@@ -16,6 +16,7 @@
 //! | [`sink`] | pcap and pcapng files, pipes, rotation; network interfaces | `-w` |
 //! | [`interfaces`] | the interfaces that can be captured from | `-D` |
 //! | [`drops`] | frames that interfaces dropped before any capture saw them | `--stats` |
+//! | [`traffic`] | frames and bytes that interfaces sent and received | `fyke account` |
 //!
 //! A [`Source`] lends batches of frames from its own memory, without copying, and holds some of the frames that it
 //! has lent for [`LookBack`].
@@ -56,6 +57,7 @@ mod socket;
 pub mod source;
 #[allow(unsafe_code, reason = "system calls and the kernel's ring; nothing else in the crate")]
 mod sys;
+pub mod traffic;
 pub mod xdp;
 
 pub use drops::{InterfaceDrops, InterfaceWatch, SoftnetDrops};
@@ -83,9 +85,11 @@ pub use source::{
     DEFAULT_SNAPLEN, DROP_REASONS, HeldFrames, HeldMark, Interface, LinkState, LookBack, NOT_SENT,
     Next, Notice, RING_FULL, SocketFilter, Source, SourceStats,
 };
+pub use sys::drops::Traffic;
 pub use sys::poll::Bell;
 pub use sys::time::processor_time;
 
+pub use traffic::TrafficWatch;
 pub use xdp::{DriverFilter, Redirect, Redirected, XdpOptions, XdpSource};
 
 /// Waits until one of several sources may have frames ([`Source::readiness`]), at most `patience`; true if one may.

@@ -4,6 +4,7 @@
 //! options after the expression, `--` to end options. Exit status: 0 success, 1 failure at run time, 2 error in the
 //! command line or in an expression.
 
+mod account;
 #[cfg(feature = "lab")]
 mod bench;
 mod ctl;
@@ -41,6 +42,7 @@ mod unknown;
 mod web;
 mod written;
 
+pub use account::*;
 #[cfg(feature = "lab")]
 pub use bench::*;
 pub use ctl::*;
@@ -148,6 +150,8 @@ pub enum Command {
     Intercept(Box<InterceptArgs>),
     /// Send each frame to every endpoint with an expression that matches it.
     Demux(DemuxArgs),
+    /// Count the traffic of each interface and direction, by filters and classes of applications, in intervals.
+    Account(Box<AccountArgs>),
     /// Assemble, print, check and run programs of the pseudo machines CSPF, BPF and MPF.
     Machine(MachineArgs),
     /// Match, classify and rewrite packets by patterns over their bytes; anonymise captures.

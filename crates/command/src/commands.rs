@@ -1,5 +1,6 @@
 //! The commands, one file each, and their common parts: failures with exit status, expressions, sources.
 
+pub mod account;
 #[cfg(feature = "lab")]
 pub mod bench;
 mod counts;

@@ -103,6 +103,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Track(args) => commands::track::run(args),
         Command::Intercept(args) => commands::intercept::run(*args),
         Command::Demux(args) => commands::demux::run(args),
+        Command::Account(args) => commands::account::run(*args),
         Command::Machine(args) => commands::machine::run(args),
         Command::Ruler(args) => commands::ruler::run(args),
         #[cfg(feature = "lab")]

@@ -45,9 +45,10 @@ fn the_exit_codes_are_those_of_the_command() {
 }
 
 #[test]
-fn the_recipes_and_graphs_run() {
+fn the_recipes_graphs_and_accounts_run() {
     if can_run() {
         run("docs/recipes.md");
         run("docs/graphs.md");
+        run("docs/accounting.md");
     }
 }

@@ -31,6 +31,23 @@ pub fn is_live(timestamp_ns: u64) -> bool {
     system_ns().checked_sub(timestamp_ns).is_some_and(|age_ns| age_ns <= LIVE_NS)
 }
 
+/// A time as RFC 3339 has it, in UTC, with nanoseconds: `2026-11-28T14:20:10.000000000Z`.
+pub fn date_time(time_ns: u64) -> String {
+    let (seconds, rest) = (time_ns / 1_000_000_000, time_ns % 1_000_000_000);
+    let (day, of_day) = (seconds / 86_400, seconds % 86_400);
+    // Days since the first of March of the year 0; years begin in March, so that the leap day is the last of one.
+    let shifted = day + 719_468;
+    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
+    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let date = of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = era * 400 + year + u64::from(month <= 2);
+    let (hour, minute, second) = (of_day / 3_600, of_day / 60 % 60, of_day % 60);
+    format!("{year:04}-{month:02}-{date:02}T{hour:02}:{minute:02}:{second:02}.{rest:09}Z")
+}
+
 /// Largest step forward that a single packet may cause, in nanoseconds; a larger step is taken only
 /// if the next packet is as late or later.
 const LEAP_NS: u64 = 3_600_000_000_000;
@@ -76,6 +93,17 @@ impl Clock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_are_those_of_the_calendar() {
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00.000000007Z"),
+            (951_825_600, "2000-02-29T12:00:00.000000007Z"),
+            (1_796_081_400, "2026-11-30T23:30:00.000000007Z"),
+        ] {
+            assert_eq!(date_time(seconds * 1_000_000_000 + 7), text);
+        }
+    }
 
     #[test]
     fn live_frames_are_as_recent_as_the_system() {

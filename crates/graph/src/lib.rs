@@ -11,6 +11,7 @@
 //! | [`runtime`] | the running graph: accounting, failures, edits |
 //! | `fits` | the link types of sources, and counters of frames whose link type no text fits |
 //! | [`kept`] | frames kept for questions after the fact |
+//! | [`records`] | records on their way out of a node: lines of text, Arrow, IPFIX |
 //! | [`rules`] | the rules of a Bloom pre-filter, editable from any thread |
 //!
 //! An edit reaches a filter in one of two ways. An edit from outside (the control socket) takes effect at the next
@@ -51,6 +52,7 @@ pub mod node;
 pub mod placement;
 pub mod plan;
 mod programs;
+pub mod records;
 pub mod rules;
 pub mod runtime;
 mod snaplen;

@@ -306,6 +306,12 @@ impl<'a> Arrival<'a> {
         self.classes.value(index)
     }
 
+    /// The class values that frames have, each with these frames of the batch; one value per frame unless the last
+    /// classifying node on the path gives [several](Class::several_classes).
+    pub fn classified(&self) -> Vec<(u32, Mask)> {
+        self.classes.groups(self.mask)
+    }
+
     /// Number of the stream that a piece belongs to, unique in this process; `None` for frames.
     pub fn stream(&self, index: usize) -> Option<NonZeroU64> {
         let (emitted, first) = self.origin?;

@@ -17,7 +17,7 @@ const LEVELS: &[&[&str]] = &[
     &["graph"],
     &["intercept", "serve", "track"],
     // `libpcap` is in bindings/.
-    &["lab", "fyke", "libpcap", "remote"],
+    &["account", "lab", "fyke", "libpcap", "remote"],
     &["command"],
 ];
 

@@ -9,6 +9,10 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 /// `IFLA_STATS64`
 const STATS64: u16 = 23;
 /// Positions of counters in `rtnl_link_stats64`, each of 8 bytes.
+const RX_PACKETS: usize = 0;
+const TX_PACKETS: usize = 1;
+const RX_BYTES: usize = 2;
+const TX_BYTES: usize = 3;
 const RX_DROPPED: usize = 6;
 const RX_MISSED_ERRORS: usize = 15;
 const GET_FLAGS: u32 = 0x25;
@@ -21,8 +25,22 @@ const OFFLOADS: [(u32, &str); 3] = [(0x2b, "gro"), (0x1e, "tso"), (0x23, "gso")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Counters {
     pub(crate) index: u32,
+    pub(crate) traffic: Traffic,
     pub(crate) rx_dropped: u64,
     pub(crate) rx_missed_errors: u64,
+}
+
+/// Frames and bytes that an interface has received and sent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Frames received.
+    pub received_frames: u64,
+    /// Frames sent.
+    pub sent_frames: u64,
+    /// Bytes received.
+    pub received_bytes: u64,
+    /// Bytes sent.
+    pub sent_bytes: u64,
 }
 
 /// An open socket, to ask for counters later, in a sandbox too.
@@ -54,7 +72,13 @@ fn counters(message: &[u8]) -> Option<Counters> {
         bytes.try_into().ok().map(u64::from_ne_bytes)
     };
     let (rx_dropped, rx_missed_errors) = (counter(RX_DROPPED)?, counter(RX_MISSED_ERRORS)?);
-    Some(Counters { index, rx_dropped, rx_missed_errors })
+    let traffic = Traffic {
+        received_frames: counter(RX_PACKETS)?,
+        sent_frames: counter(TX_PACKETS)?,
+        received_bytes: counter(RX_BYTES)?,
+        sent_bytes: counter(TX_BYTES)?,
+    };
+    Some(Counters { index, traffic, rx_dropped, rx_missed_errors })
 }
 
 /// `struct ethtool_value`
@@ -127,6 +151,7 @@ mod tests {
     #[test]
     fn counters_are_read_from_a_message() {
         let mut values = vec![0; 24 * 8];
+        values[TX_BYTES * 8] = 9;
         values[RX_DROPPED * 8] = 5;
         values[RX_MISSED_ERRORS * 8] = 7;
         let mut message = vec![0; 16];
@@ -136,7 +161,8 @@ mod tests {
             message.extend(kind.to_ne_bytes());
             message.extend(value);
         }
-        let expected = Counters { index: 3, rx_dropped: 5, rx_missed_errors: 7 };
+        let traffic = Traffic { sent_bytes: 9, ..Traffic::default() };
+        let expected = Counters { index: 3, traffic, rx_dropped: 5, rx_missed_errors: 7 };
         assert_eq!(counters(&message), Some(expected));
         // A message that is cut has no counters, and is no reason to panic.
         assert!(

@@ -4,10 +4,12 @@
 //! All frames pass through a graph; these commands are short forms of common graphs. `fyke explain --graph -- dump …`
 //! prints the text, and `fyke run` runs it.
 
+mod accounting;
 mod changes;
 mod interception;
 mod reports;
 
+pub use accounting::{ACCOUNT, AccountFilter, Accounted, account, filter_of};
 pub use changes::{check_files, wrong_change};
 pub use interception::intercept;
 pub use reports::{
@@ -31,7 +33,7 @@ use fyke_graph::node::Settings;
 use fyke_graph::{Classes, Engine, GraphHandle, Kept, KeptLimits, Plan};
 use fyke_serve::ServeSpace;
 use fyke_track::{Limits, Tracker};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Milliseconds that frames on their way to a file may wait for a block of the ring to fill. Where few frames pass the
 /// kernel, almost all the time of a capture is that of its wake-ups; where many pass, blocks fill before.
@@ -71,6 +73,7 @@ pub fn classes() -> Classes {
     classes.register(super::xdp::device());
     classes.register(fyke_track::CALLS);
     classes.register(fyke_intercept::CLASS);
+    classes.register(fyke_account::CLASS);
     classes
 }
 
@@ -149,8 +152,7 @@ fn source(
 ) -> Result<String, Failure> {
     check_source(args)?;
     if let Some(files) = &args.read {
-        let files = files.iter().map(|file| Ok(("expression", path(file)?)));
-        return Ok(node("pcapin", &files.collect::<Result<Vec<_>, Failure>>()?));
+        return pcapin(files, false);
     }
     // With several workers each interface is a source of its own, which holds its own frames.
     let apart = args.workers > 1 || by_class;
@@ -186,6 +188,14 @@ fn source(
     }
     let devices: Vec<_> = names.chunks(1).map(device).collect();
     Ok(format!("[{}]", devices.join(" | ")))
+}
+
+/// Builds the source of files; `named` if interfaces without a name get that of their file.
+fn pcapin(files: &[PathBuf], named: bool) -> Result<String, Failure> {
+    let files = files.iter().map(|file| Ok(("expression", path(file)?)));
+    let mut parameters = files.collect::<Result<Vec<_>, Failure>>()?;
+    parameters.push(("named", yes(named)));
+    Ok(node("pcapin", &parameters))
 }
 
 /// Refuses interfaces of which two would capture the same frames.
@@ -763,11 +773,14 @@ pub fn explain(words: &[String]) -> Result<String, Failure> {
             super::read_list(&mut args.source)?;
             vec![demux(&args)?]
         }
+        Command::Account(mut args) => {
+            super::read_list(&mut args.source)?;
+            vec![account(&args, &Accounted::new(&args)?)?]
+        }
         Command::Rules(args) => vec![rules(&args)?],
         Command::Run(args) => args.graph,
         _ => {
-            let message =
-                "this command runs no graph; dump, track, intercept, demux, rules and run do";
+            let message = "this command runs no graph; dump, track, intercept, demux, account, rules and run do";
             return Err(Failure::Usage(message.to_owned()));
         }
     };

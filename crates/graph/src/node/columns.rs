@@ -104,6 +104,18 @@ impl Column {
         one.into_iter().chain(self.touched.iter().filter(has).copied())
     }
 
+    /// The values that frames of `within` have, ascending, each with these frames.
+    pub fn groups(&self, within: Mask) -> Vec<(u32, Mask)> {
+        let mut values = match self.several {
+            true => self.touched.clone(),
+            false => within.iter().map(|index| self.value(index)).collect(),
+        };
+        values.sort_unstable();
+        values.dedup();
+        let groups = values.into_iter().map(|value| (value, self.of(value, within)));
+        groups.filter(|(_, frames)| !frames.is_empty()).collect()
+    }
+
     /// Copies the values of frames from another column.
     pub fn copy(&mut self, other: &Column, frames: Mask) {
         for index in frames.iter() {
@@ -180,6 +192,14 @@ mod tests {
         assert!(several.of(9, Mask::first(100)).iter().eq([3]));
         assert!(several.of(u32::MAX, Mask::first(256)).iter().eq([4]));
         assert!(several.values_of(5).eq([DENSE]) && several.sets.len() < 20);
+        let groups = several.groups(Mask::first(100));
+        assert!(groups.iter().map(|(value, _)| *value).eq([7, 9, DENSE, u32::MAX]));
+        assert!(groups[1].1.iter().eq([3]));
+        let groups: Vec<_> = one.groups(Mask::first(256));
+        assert_eq!(
+            groups.iter().map(|(value, set)| (*value, set.count())).collect::<Vec<_>>(),
+            [(0, 255), (8, 1)]
+        );
         assert_eq!((several.value(3), several.of(1000, Mask::first(256)).count()), (7, 0));
         let mut copy = Column::new(true);
         copy.copy(&several, Mask::first(100));

@@ -11,60 +11,33 @@ mod ipfix;
 
 use crate::node::{Arrival, Class, Counter, Emitted, FrameFlow, MakeError, Node, NodeError, Opens};
 use crate::node::{Parameter, Settings};
-use arrow::Batches;
-use fyke_capture::Output;
-use fyke_flow::{Flows, clock};
+use crate::records::ipfix::Template;
+use crate::records::{Exported, Format, Records};
+use arrow_array::ArrayRef;
+use arrow_schema::Schema;
 use fyke_flow::records::{End, Limits, Packet, Record, Side};
 use fyke_flow::streams::{Event, Flow, Piece};
+use fyke_flow::{Flows, clock};
 use fyke_frame::{Mask, walk};
-use ipfix::Exporter;
-use std::io;
-use std::io::{IsTerminal as _, Write as _};
-use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
-use std::path::Path;
+use std::io::Write as _;
+use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Bytes that wait before the node takes no more frames.
-const BUFFER: usize = 1 << 18;
 const FORMATS: [&str; 4] = ["json", "ipfix", "arrow", "arrow-stream"];
 
-/// Format of the records.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Format {
-    Json,
-    Ipfix,
-    Arrow,
-    ArrowStream,
-}
-
 /// Formats in the order of [`FORMATS`].
-const ALL_FORMATS: [Format; 4] = [Format::Json, Format::Ipfix, Format::Arrow, Format::ArrowStream];
-/// Ends of file names that choose a format.
-const ENDS: [(&str, Format); 4] = [
-    (".ipfix", Format::Ipfix),
-    (".arrow", Format::Arrow),
-    (".feather", Format::Arrow),
-    (".arrows", Format::ArrowStream),
-];
-
-enum Target {
-    Json(Output),
-    Arrow(Box<Batches>, Output),
-    Ipfix(Exporter, Output),
-    Collector(Exporter, UdpSocket),
-}
+const ALL_FORMATS: [Format; 4] = [Format::Text, Format::Ipfix, Format::Arrow, Format::ArrowStream];
 
 /// Records on their way.
-struct Records {
-    target: Target,
+struct Reports {
+    records: Records<Record>,
     /// Number of records, by the reason of their end.
     written: [u64; End::ALL.len()],
-    refused: u64,
 }
 
 struct FlowNode {
     flows: Flows,
-    records: Records,
+    reports: Reports,
     other: u64,
     /// True if the last frames were as recent as the system's clock.
     is_live: bool,
@@ -72,72 +45,28 @@ struct FlowNode {
     connections: Connections,
 }
 
-impl Records {
+impl Exported for Record {
+    fn schema() -> Schema {
+        arrow::schema()
+    }
+
+    fn columns(records: &[Record]) -> Vec<ArrayRef> {
+        arrow::columns(records)
+    }
+
+    fn templates() -> &'static [Template] {
+        ipfix::TEMPLATES
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) -> Option<usize> {
+        Some(ipfix::encode(self, out))
+    }
+}
+
+impl Reports {
     fn add(&mut self, record: &Record) {
         self.written[record.end as usize - 1] += 1;
-        match &mut self.target {
-            Target::Json(out) => {
-                json(record, out.buffer());
-                out.mark(true);
-            }
-            Target::Arrow(batches, out) => batches.add(record, clock::system_ns(), out),
-            Target::Ipfix(exporter, _) | Target::Collector(exporter, _) => {
-                let full = exporter.add(record, clock::system_ns());
-                self.send(full);
-            }
-        }
-    }
-
-    fn send(&mut self, message: Option<Vec<u8>>) {
-        let Some(message) = message else { return };
-        match &mut self.target {
-            Target::Json(_) | Target::Arrow(..) => {}
-            Target::Ipfix(_, out) => {
-                out.buffer().extend(message);
-                out.mark(true);
-            }
-            Target::Collector(_, socket) => {
-                self.refused += u64::from(socket.send(&message).is_err());
-            }
-        }
-    }
-
-    /// Hands over the records that have waited for others for long enough.
-    fn advance(&mut self) {
-        let now_ns = clock::system_ns();
-        match &mut self.target {
-            Target::Json(_) => {}
-            Target::Arrow(batches, out) => batches.advance(now_ns, out),
-            Target::Ipfix(exporter, _) | Target::Collector(exporter, _) => {
-                let message = exporter.take(now_ns);
-                self.send(message);
-            }
-        }
-    }
-
-    /// Hands over all records; there will be no more.
-    fn end(&mut self) {
-        match &mut self.target {
-            Target::Arrow(batches, out) => batches.end(out),
-            _ => self.advance(),
-        }
-    }
-
-    fn output(&mut self) -> Option<&mut Output> {
-        match &mut self.target {
-            Target::Json(out) | Target::Arrow(_, out) | Target::Ipfix(_, out) => Some(out),
-            Target::Collector(..) => None,
-        }
-    }
-
-    fn drain(&mut self, patience: Duration) -> Result<bool, NodeError> {
-        if let Target::Arrow(batches, _) = &mut self.target
-            && let Some(error) = batches.error()
-        {
-            return Err(NodeError::new(error));
-        }
-        let Some(out) = self.output() else { return Ok(true) };
-        out.drain(Some(patience)).map_err(NodeError::new)
+        self.records.add(record);
     }
 }
 
@@ -223,7 +152,7 @@ fn json(record: &Record, out: &mut Vec<u8>) {
 
 impl Node for FlowNode {
     fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
-        let FlowNode { flows, records, other, is_live, connections, .. } = self;
+        let FlowNode { flows, reports, other, is_live, connections, .. } = self;
         let (streams, batch) = (arrival.flows(), arrival.batch());
         let mut next = 0;
         let mut missing = |flows: &mut Flows, connections: &Connections, before: usize| {
@@ -245,7 +174,7 @@ impl Node for FlowNode {
                         connections.note(flow, &packet);
                     }
                     packet.rule = arrival.class(index);
-                    flows.packet(&packet, frame.timestamp_ns, &mut |record| records.add(record));
+                    flows.packet(&packet, frame.timestamp_ns, &mut |record| reports.add(record));
                 }
                 None => *other += 1,
             }
@@ -254,57 +183,45 @@ impl Node for FlowNode {
         if let Some((_, frame)) = arrival.frames().last() {
             *is_live = clock::is_live(frame.timestamp_ns);
         }
-        if let Target::Arrow(..) = records.target {
-            records.advance();
-        }
-        if records.output().is_some_and(|out| out.waiting() >= BUFFER) {
-            records.drain(Duration::ZERO)?;
+        reports.records.advance_batches();
+        if reports.records.is_full() {
+            reports.records.drain(Duration::ZERO)?;
         }
         Ok(arrival.mask())
     }
 
     fn tick(&mut self, _: &mut Emitted) -> Result<(), NodeError> {
-        let FlowNode { flows, records, is_live, .. } = self;
+        let FlowNode { flows, reports, is_live, .. } = self;
         if *is_live {
-            flows.expire(clock::system_ns(), &mut |record| records.add(record));
+            flows.expire(clock::system_ns(), &mut |record| reports.add(record));
         }
-        records.advance();
-        records.drain(Duration::ZERO).map(drop)
+        reports.records.advance();
+        reports.records.drain(Duration::ZERO).map(drop)
     }
 
     fn make_room(&mut self, patience: Duration) -> Result<bool, NodeError> {
-        let is_full = self.records.output().is_some_and(|out| out.waiting() >= BUFFER);
-        if is_full || self.is_finished { self.records.drain(patience) } else { Ok(true) }
+        let records = &mut self.reports.records;
+        if records.is_full() || self.is_finished { records.drain(patience) } else { Ok(true) }
     }
 
     fn give_up(&mut self) {
-        if let Some(out) = self.records.output() {
-            out.give_up();
-        }
+        self.reports.records.give_up();
     }
 
     fn finish(&mut self, _: &mut Emitted) -> Result<(), NodeError> {
-        let FlowNode { flows, records, .. } = self;
-        flows.finish(&mut |record| records.add(record));
-        records.end();
+        let FlowNode { flows, reports, .. } = self;
+        flows.finish(&mut |record| reports.add(record));
+        reports.records.end();
         self.is_finished = true;
         Ok(())
     }
 
     fn counters(&self) -> Vec<Counter> {
-        let Records { target, written, refused } = &self.records;
-        let records = ("records", written.iter().sum());
+        let Reports { records, written } = &self.reports;
+        let all = ("records", written.iter().sum());
         let ends = End::ALL.iter().map(|&end| (end.name(), written[end as usize - 1]));
         let open = [("open", self.flows.open() as u64), ("not_ip", self.other)];
-        let lost = match target {
-            Target::Json(out) | Target::Ipfix(_, out) => ("lost_writes", out.lost()),
-            Target::Arrow(batches, out) => {
-                let waiting = if out.is_closed() { batches.waiting() } else { 0 };
-                ("lost_writes", out.lost() + waiting)
-            }
-            Target::Collector(..) => ("refused_datagrams", *refused),
-        };
-        let all = [records].into_iter().chain(ends).chain(open).chain([lost]);
+        let all = [all].into_iter().chain(ends).chain(open).chain([records.lost()]);
         all.map(|(name, count)| Counter::count(name, count)).collect()
     }
 }
@@ -321,25 +238,9 @@ fn limits(settings: &Settings) -> Result<Limits, MakeError> {
 
 /// Reads the format: that of `format=`, else IPFIX for collectors, else that of the file's name.
 fn format(settings: &Settings) -> Result<Format, MakeError> {
-    let target = settings.text("expression").unwrap_or("-");
-    let is_given = settings.text("format").is_some();
     let chosen = ALL_FORMATS[settings.choice("format", &FORMATS)?];
-    if target.starts_with("udp:") {
-        return match is_given && chosen != Format::Ipfix {
-            true => Err(MakeError::new("format", "a collector gets IPFIX; write others to a file")),
-            false => Ok(Format::Ipfix),
-        };
-    }
-    if is_given {
-        return Ok(chosen);
-    }
-    if target.ends_with(".parquet") {
-        let message = "records are not written as `.parquet`; expected .arrow, .json or .ipfix, \
-            or a format=";
-        return Err(MakeError::new("expression", message));
-    }
-    let by_name = ENDS.iter().find(|(end, _)| target.ends_with(end));
-    Ok(by_name.map_or(Format::Json, |(_, format)| *format))
+    let given = settings.text("format").map(|_| chosen);
+    Format::of(settings.text("expression").unwrap_or("-"), given, ".json")
 }
 
 fn check(settings: &Settings) -> Result<(), MakeError> {
@@ -348,45 +249,14 @@ fn check(settings: &Settings) -> Result<(), MakeError> {
     settings.number_or("domain", 0..=u64::from(u32::MAX), 1).map(drop)
 }
 
-fn collector(end: &str) -> io::Result<UdpSocket> {
-    let not_found = || io::Error::new(io::ErrorKind::NotFound, "udp:HOST:PORT is expected");
-    let address = end.to_socket_addrs()?.next().ok_or_else(not_found)?;
-    let any = if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
-    let socket = UdpSocket::bind(any)?;
-    socket.connect(address)?;
-    socket.set_nonblocking(true)?;
-    Ok(socket)
-}
-
 fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
     let text = settings.text("expression").unwrap_or("-");
     let domain = settings.number_or("domain", 0..=u64::from(u32::MAX), 1)? as u32;
-    let refused = |error: &dyn std::fmt::Display| MakeError::refused("expression", error);
-    let output = || fyke_capture::create_output(Path::new(text), fyke_capture::PRIVATE);
-    let format = format(settings)?;
-    if text == "-" && format != Format::Json && io::stdout().is_terminal() {
-        let message = "this format is not for a terminal; give a file or a pipe, or format=json";
-        return Err(MakeError::new("expression", message));
-    }
-    let target = match (format, text.strip_prefix("udp:")) {
-        (_, Some(end)) => Target::Collector(
-            Exporter::new(domain),
-            collector(end).map_err(|error| refused(&error))?,
-        ),
-        (Format::Ipfix, None) => {
-            Target::Ipfix(Exporter::new(domain), output().map_err(|error| refused(&error))?)
-        }
-        (Format::Arrow | Format::ArrowStream, None) => {
-            let mut out = output().map_err(|error| refused(&error))?;
-            let batches = Batches::new(format == Format::Arrow, &mut out);
-            Target::Arrow(Box::new(batches.map_err(|error| refused(&error))?), out)
-        }
-        (Format::Json, None) => Target::Json(output().map_err(|error| refused(&error))?),
-    };
-    let records = Records { target, written: [0; End::ALL.len()], refused: 0 };
+    let records = Records::open(text, format(settings)?, domain, json)?;
+    let reports = Reports { records, written: [0; End::ALL.len()] };
     Ok(Box::new(FlowNode {
         flows: Flows::new(limits(settings)?),
-        records,
+        reports,
         other: 0,
         is_live: false,
         is_finished: false,

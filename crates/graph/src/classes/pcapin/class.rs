@@ -24,7 +24,7 @@ fn files(settings: &Settings) -> Result<Vec<&Path>, MakeError> {
 
 fn open(settings: &Settings) -> Result<Box<dyn Source>, MakeError> {
     let files = files(settings)?;
-    let options = FileOptions::default();
+    let options = FileOptions { named: settings.flag("named")?, ..FileOptions::default() };
     let source = match files[..] {
         [file] => FileSource::open(file, options).map(|one| Box::new(one) as Box<dyn Source>),
         _ => MergedFiles::open(&files, &options).map(|all| Box::new(all) as Box<dyn Source>),
@@ -38,11 +38,17 @@ pub const CLASS: Class = Class {
     aliases: &["pcap", "file"],
     summary: "frames of the capture file `expression`; of several, merged by time",
     kind: Kind::Source,
-    parameters: &[Parameter {
-        name: "expression",
-        summary: "the file; several are merged by time",
-    }],
-    check: Some(|settings| files(settings).map(drop)),
+    parameters: &[
+        Parameter { name: "expression", summary: "the file; several are merged by time" },
+        Parameter {
+            name: "named",
+            summary: "y: an interface without a name gets the name of its file",
+        },
+    ],
+    check: Some(|settings| {
+        settings.flag("named")?;
+        files(settings).map(drop)
+    }),
     open,
     check_edit: |settings| {
         for file in files(settings)? {
@@ -67,7 +73,8 @@ fn all_interfaces(settings: &Settings) -> Vec<Interface> {
         return Vec::new();
     }
     // No threads: the process may give up its rights after this.
-    let options = FileOptions { read_ahead: false, ..FileOptions::default() };
+    let named = settings.flag("named").unwrap_or(false);
+    let options = FileOptions { read_ahead: false, named, ..FileOptions::default() };
     let Ok(mut source) = MergedFiles::open(&files, &options) else { return Vec::new() };
     // Interfaces after a damaged record are unknown; the source reports the damage when it reads the frames.
     while source.may_have_more_interfaces() && matches!(source.next(), Ok(Next::Frames(..))) {}

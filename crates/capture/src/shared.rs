@@ -415,13 +415,15 @@ impl SharedSource {
         let waiting = self.copied();
         let served = self.server.as_mut().map(|server| server.counts(read, dropped, age));
         let served = served.unwrap_or_default();
+        let cut_off = self.server.as_ref().is_some_and(|server| server.peer.is_cut());
         SourceStats {
             received: read + dropped + served.dropped - waiting,
             delivered: read - self.unreadable - waiting,
             dropped: dropped + served.dropped,
             unreadable: self.unreadable,
             filtered: served.rejected,
-            filtered_uncounted: served.is_partial,
+            filtered_uncounted: served.is_partial || cut_off,
+            cut_off,
             beyond_policy: self.server.as_ref().is_some_and(|server| server.peer.is_restricted()),
             ..SourceStats::default()
         }

@@ -279,6 +279,8 @@ pub struct SourceStats {
     pub filtered_uncounted: bool,
     /// True if that is because the policy of a service does not tell how many frames are beyond it.
     pub beyond_policy: bool,
+    /// True if that is because a service has ended without its last counts.
+    pub cut_off: bool,
 }
 
 impl SourceStats {
@@ -297,6 +299,7 @@ impl SourceStats {
             filtered: self.filtered + other.filtered,
             filtered_uncounted: self.filtered_uncounted | other.filtered_uncounted,
             beyond_policy: self.beyond_policy | other.beyond_policy,
+            cut_off: self.cut_off | other.cut_off,
         }
     }
 }

@@ -213,6 +213,8 @@ fn readers_end_with_the_service_and_a_killed_one_is_reported() {
     service.end();
     assert_eq!(reader.end().code(), Some(1));
     assert!(reader.said().contains("its last frames may be missing"), "{}", reader.said());
+    let partial = "; rejected or lost since the last report of serve:v1: not counted";
+    assert!(reader.said().contains(partial), "{}", reader.said());
     let none = Command::new(FYKE).args(["dump", "-i", "serve:v1"]).output().unwrap();
     assert_eq!(none.status.code(), Some(1));
     let said = String::from_utf8_lossy(&none.stderr);

@@ -149,9 +149,10 @@ pub unsafe extern "C" fn fyke_match(
 }
 
 /// Waits for accepted frames and stores up to `count` of them. Returns their number, 0 if none came within
-/// `timeout_ms` (negative: no limit), FYKE_END at the end of a file or of the service, or −1; a service that was killed
-/// is an error, also in all further calls. One thread at a time may use the frames of a reader; other threads may edit, count and close it
-/// meanwhile: they wait for a twentieth of a second at most, and after `fyke_reader_close` this call returns −1.
+/// `timeout_ms` (negative: no limit), FYKE_END at the end of a file or of the service, or −1; a service that was
+/// killed is an error, also in all further calls. One thread at a time may use the frames of a reader; other threads
+/// may edit, count and close it meanwhile: they wait for a twentieth of a second at most, and after
+/// `fyke_reader_close` this call returns −1.
 ///
 /// # Safety
 /// `frames` has room for `count` elements.

@@ -702,3 +702,32 @@ pub fn connect_source(
     let name = format!("serve:{name}");
     Ok(SharedSource::served(&name, reader, std::sync::Arc::new(connection)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(id: u64, text: &str) -> Text {
+        Text { id, text: text.to_owned() }
+    }
+
+    #[test]
+    fn the_edit_after_a_late_one_brings_the_texts_in_order() {
+        let mut calls = Calls::new();
+        let first = Request::Edit { remove: Vec::new(), add: vec![text(1, "udp")] };
+        calls.owed.push_back(Owed::of(&first));
+        calls.answered(&Response::Edited(Edited::default()));
+        calls.adopt(&[], [(1, "udp")].into_iter());
+        // Given up by its caller, and made later.
+        let late = Request::Edit { remove: vec![1], add: vec![text(2, "tcp")] };
+        calls.owed.push_back(Owed::of(&late));
+        assert_eq!(calls.plan(&[], &[(3, "arp")]), (Vec::new(), vec![text(3, "arp")]));
+        calls.answered(&Response::Edited(Edited::default()));
+        let (gone, missing) = calls.plan(&[], &[(3, "arp")]);
+        assert_eq!((gone, missing), (vec![2], vec![text(1, "udp"), text(3, "arp")]));
+        // One that is refused late has changed nothing.
+        calls.owed.push_back(Owed::of(&first));
+        calls.answered(&Response::Error { message: String::new() });
+        assert_eq!(calls.plan(&[], &[]), (vec![2], vec![text(1, "udp")]));
+    }
+}

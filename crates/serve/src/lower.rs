@@ -2,8 +2,8 @@
 //!
 //! As the kernel does for a device, the service passes a superset of what the reader's nodes need, and these decide
 //! under which epoch a frame is evaluated. An edit reaches the service before it takes effect in the reader, and leaves
-//! it afterwards. A text that the service refuses makes it pass every frame to this reader; the reason is shown. An edit
-//! that the service does not answer in time, or that comes after its end, is refused, and the filters stay.
+//! it afterwards. A text that the service refuses makes it pass every frame to this reader; the reason is shown. An
+//! edit that the service does not answer in time, or that comes after its end, is refused, and the filters stay.
 
 use fyke_capture::{FilterSocket, FrameServer, Interface, SocketFilter};
 use fyke_filter::Options;

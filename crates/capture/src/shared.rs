@@ -124,18 +124,17 @@ struct Server {
     has_texts: bool,
     /// Time after which its frames are not waited for; `None` before a stop.
     deadline: Option<Instant>,
-    /// Its last counts.
-    counted: Option<(Instant, ServerCounts)>,
+    /// Its last counts, and true if it has ended without the last ones.
+    counted: Option<(Instant, ServerCounts, bool)>,
 }
 
 impl Server {
-    /// Its counts, at most this old.
-    fn counts(&mut self, read: u64, lost: u64, age: Duration) -> ServerCounts {
-        let recent = self.counted.filter(|(at, _)| at.elapsed() < age);
-        let (_, counts) = *self
-            .counted
-            .insert(recent.unwrap_or_else(|| (Instant::now(), self.peer.counts(read, lost))));
-        counts
+    /// Its counts, at most this old; true if it has ended without the last ones.
+    fn counts(&mut self, read: u64, lost: u64, age: Duration) -> (ServerCounts, bool) {
+        let recent = self.counted.filter(|(at, ..)| at.elapsed() < age);
+        let ask = || (Instant::now(), self.peer.counts(read, lost), self.peer.is_cut());
+        let (_, counts, is_cut) = *self.counted.insert(recent.unwrap_or_else(ask));
+        (counts, is_cut)
     }
 }
 
@@ -414,8 +413,7 @@ impl SharedSource {
         let (read, dropped) = (self.reader.read(), self.reader.lost() + self.reader.refused());
         let waiting = self.copied();
         let served = self.server.as_mut().map(|server| server.counts(read, dropped, age));
-        let served = served.unwrap_or_default();
-        let cut_off = self.server.as_ref().is_some_and(|server| server.peer.is_cut());
+        let (served, cut_off) = served.unwrap_or_default();
         SourceStats {
             received: read + dropped + served.dropped - waiting,
             delivered: read - self.unreadable - waiting,

@@ -250,6 +250,11 @@ typedef struct fyke_reader_counts {
    Frames that were lost, because the program or the service was too slow.
    */
   uint64_t lost;
+  /*
+   1 if `seen` and `rejected` lack frames that were not counted: the service was killed after its last report, does
+   not tell those beyond its policy, or the kernel has not counted them. Else 0.
+   */
+  uint64_t partial;
 } fyke_reader_counts;
 
 #ifdef __cplusplus
@@ -292,8 +297,8 @@ int fyke_commit(struct fyke_filter *filter);
 int fyke_abort(struct fyke_filter *filter);
 
 /*
- Adds a pass without instructions. Returns its number, from 1. A pass without instructions accepts every frame: begin
- a group first, and no frame sees it before it is complete.
+ Adds a pass without instructions. Returns its number, from 1; of a pass that begins in a group, from 2^30. A pass
+ without instructions accepts every frame: begin a group first, and no frame sees it before it is complete.
  */
 int fyke_new_pass(struct fyke_filter *filter);
 
@@ -437,9 +442,10 @@ int fyke_match(struct fyke_reader *reader,
 
 /*
  Waits for accepted frames and stores up to `count` of them. Returns their number, 0 if none came within
- `timeout_ms` (negative: no limit), FYKE_END at the end of a file or of the service, or −1; a service that was killed
- is an error. One thread at a time may use the frames of a reader; other threads may edit, count and close it
- meanwhile: they wait for a twentieth of a second at most, and after `fyke_reader_close` this call returns −1.
+ `timeout_ms` (negative: no limit), FYKE_END at the end of a file or of the service, or −1; a service that was
+ killed is an error, also in all further calls. One thread at a time may use the frames of a reader; other threads
+ may edit, count and close it meanwhile: they wait for a twentieth of a second at most, and after
+ `fyke_reader_close` this call returns −1.
 
  # Safety
  `frames` has room for `count` elements.
@@ -451,7 +457,8 @@ int fyke_next(struct fyke_reader *reader,
 
 /*
  Makes several changes of the texts of a reader as one edit, all or none. After it, `fyke_next` gives only frames
- that the new texts accept, also of those that had arrived before.
+ that the new texts accept, also of those that had arrived before. If a service does not answer within ten seconds
+ this fails, the texts stay, and the reader continues; the edit may be made again later.
 
  # Safety
  `changes` has `count` elements.
@@ -461,7 +468,7 @@ int fyke_reader_edit(struct fyke_reader *reader,
                      size_t count);
 
 /*
- Returns the counts of a reader: seen = accepted + rejected + lost.
+ Returns the counts of a reader: seen = accepted + rejected + lost; `partial` is 1 if some frames are not counted.
  */
 struct fyke_reader_counts fyke_reader_count(struct fyke_reader *reader);
 

@@ -108,6 +108,9 @@ typedef struct {
 /* Creates a flow; returns its number, or -1. Nothing is read before mapi_connect. */
 int mapi_create_flow(const char *device);
 
+/* Creates a flow on a capture file of a format, MFF_PCAP; mapi_create_offline_flow has MAPI's name. */
+int mapi_create_offline(const char *path, int format);
+
 /* Begins to read, in a thread of the flow. */
 int mapi_connect(int flow);
 
@@ -119,7 +122,8 @@ mapi_results_t *mapi_read_results(int flow, int function);
 struct mapipkt *mapi_get_next_pkt(int flow, int function);
 #define mapi_get_next_packet(flow, function) mapi_get_next_pkt(flow, function)
 
-/* Ends the flow. */
+/* Ends the flow. Returns -1 if there is no such flow, or if it had failed and no call has told that: its source has
+ * ended with an error, or a file of TO_FILE lacks packets. The flow is closed nevertheless. */
 int mapi_close_flow(int flow);
 
 /* Returns the error of this thread's last call that failed, and a packet loop that failed is one. */
@@ -168,7 +172,7 @@ static inline int mapi_apply_function(int flow, const char *function, ...)
 /* Creates a flow on a capture file; the format is found in the file. */
 static inline int mapi_create_offline_flow(const char *path, int format, ...)
 {
-	return format == MFF_PCAP ? mapi_create_flow(path) : -1;
+	return mapi_create_offline(path, format);
 }
 
 typedef void (*mapi_handler)(const struct mapipkt *packet);

@@ -33,8 +33,14 @@ pub fn number_of(id: u64) -> Result<u32, String> {
     u32::try_from(id).map_err(|_| format!("the number of text {id} does not fit into 32 bits"))
 }
 
-fn pass(id: c_int) -> u32 {
-    u32::try_from(id).unwrap_or(0)
+/// Returns the number of a pass.
+fn pass(id: c_int) -> Result<u32, String> {
+    u32::try_from(id).map_err(|_| format!("there is no pass {id}"))
+}
+
+/// Returns the number of a text of a filter.
+fn text_number(id: c_int) -> Result<u64, String> {
+    u64::try_from(id).map_err(|_| format!("there is no text {id}"))
 }
 
 /// Returns a number for C, or −1.
@@ -46,7 +52,11 @@ fn number(number: Option<u32>) -> c_int {
 /// unless `socket` is −1. Returns NULL on failure.
 #[unsafe(no_mangle)]
 pub extern "C" fn fyke_open(socket: c_int) -> *mut FykeFilter {
-    guarded(|| FykeFilter::open(borrow(socket))).map_or(std::ptr::null_mut(), open)
+    let opened = guarded(|| match (borrow(socket), socket) {
+        (None, ..-1) => Err(format!("{socket} is no descriptor")),
+        (socket, _) => FykeFilter::open(socket),
+    });
+    opened.map_or(std::ptr::null_mut(), open)
 }
 
 /// Attaches the filter to a packet socket and replaces the filter that the socket has.
@@ -86,8 +96,8 @@ pub extern "C" fn fyke_abort(filter: *mut FykeFilter) -> c_int {
     status(with(filter, FykeFilter::abort))
 }
 
-/// Adds a pass without instructions. Returns its number, from 1. A pass without instructions accepts every frame: begin
-/// a group first, and no frame sees it before it is complete.
+/// Adds a pass without instructions. Returns its number, from 1; of a pass that begins in a group, from 2^30. A pass
+/// without instructions accepts every frame: begin a group first, and no frame sees it before it is complete.
 #[unsafe(no_mangle)]
 pub extern "C" fn fyke_new_pass(filter: *mut FykeFilter) -> c_int {
     number(with(filter, FykeFilter::new_pass))
@@ -96,14 +106,14 @@ pub extern "C" fn fyke_new_pass(filter: *mut FykeFilter) -> c_int {
 /// Deletes a pass.
 #[unsafe(no_mangle)]
 pub extern "C" fn fyke_del_pass(filter: *mut FykeFilter, id: c_int) -> c_int {
-    status(with(filter, |filter| filter.delete(pass(id))))
+    status(with(filter, |filter| filter.delete(pass(id)?)))
 }
 
 /// Copies a pass; returns the number of the copy. The copy has no link to its original: the papers' tree of copied
 /// passes, where a copy skips what its parent has evaluated, is not built.
 #[unsafe(no_mangle)]
 pub extern "C" fn fyke_dup_pass(filter: *mut FykeFilter, id: c_int) -> c_int {
-    number(with(filter, |filter| filter.duplicate(pass(id))))
+    number(with(filter, |filter| filter.duplicate(pass(id)?)))
 }
 
 /// Sets instruction `index` of a pass (from 0; the number of instructions appends) to a
@@ -117,7 +127,7 @@ pub extern "C" fn fyke_select_op(
     op: u32,
     arg: u32,
 ) -> c_int {
-    status(with(filter, |filter| filter.set_instruction(pass(id), index, (op, arg, &[]))))
+    status(with(filter, |filter| filter.set_instruction(pass(id)?, index, (op, arg, &[]))))
 }
 
 /// The same with all parameters at once, so that no frame sees the operation without them.
@@ -143,7 +153,7 @@ pub unsafe extern "C" fn fyke_set_inst(
             // SAFETY: not NULL, and with this number of elements, as documented.
             _ => unsafe { std::slice::from_raw_parts(values, count) },
         };
-        filter.set_instruction(pass(id), index, (op, arg, values))
+        filter.set_instruction(pass(id)?, index, (op, arg, values))
     }))
 }
 
@@ -155,7 +165,7 @@ pub extern "C" fn fyke_add_param(
     index: usize,
     value: u32,
 ) -> c_int {
-    status(with(filter, |filter| filter.add_value(pass(id), index, value)))
+    status(with(filter, |filter| filter.add_value(pass(id)?, index, value)))
 }
 
 /// Removes a parameter.
@@ -166,7 +176,7 @@ pub extern "C" fn fyke_del_param(
     index: usize,
     value: u32,
 ) -> c_int {
-    status(with(filter, |filter| filter.remove_value(pass(id), index, value)))
+    status(with(filter, |filter| filter.remove_value(pass(id)?, index, value)))
 }
 
 /// Overwrites word `word` (0 = command, 1 to 7 = parameters) of an instruction. The
@@ -179,7 +189,7 @@ pub extern "C" fn fyke_poke_inst(
     word: usize,
     value: u32,
 ) -> c_int {
-    status(with(filter, |filter| filter.poke(pass(id), index, word, value)))
+    status(with(filter, |filter| filter.poke(pass(id)?, index, word, value)))
 }
 
 /// Replaces all texts and passes by a filter text (pcap-filter language, read as for a live
@@ -201,22 +211,23 @@ pub extern "C" fn fyke_add_text(filter: *mut FykeFilter, text: *const c_char) ->
 /// without either, every frame is accepted, and `fyke_set_text` with an empty text does that.
 #[unsafe(no_mangle)]
 pub extern "C" fn fyke_delete_text(filter: *mut FykeFilter, id: c_int) -> c_int {
-    let change = [fyke_filters::Change::Remove(pass(id).into())];
-    status(with(filter, |filter| filter.edit_texts(&change).map(drop)))
+    status(with(filter, |filter| {
+        filter.edit_texts(&[fyke_filters::Change::Remove(text_number(id)?)]).map(drop)
+    }))
 }
 
 /// Returns the frames that a filter text accepted so far; 0 if the text does not exist.
 #[unsafe(no_mangle)]
 pub extern "C" fn fyke_text_accepted(filter: *mut FykeFilter, id: c_int) -> u64 {
     let accepted =
-        |filter: &mut FykeFilter| Ok::<_, String>(filter.accepted_by_text(pass(id).into()));
+        |filter: &mut FykeFilter| Ok::<_, String>(filter.accepted_by_text(text_number(id)?));
     with(filter, accepted).unwrap_or(0)
 }
 
 /// Returns the frames that a pass accepted so far; 0 if the pass does not exist.
 #[unsafe(no_mangle)]
 pub extern "C" fn fyke_accepted(filter: *mut FykeFilter, id: c_int) -> u64 {
-    with(filter, |filter| Ok::<_, String>(filter.accepted_by_pass(pass(id)))).unwrap_or(0)
+    with(filter, |filter| Ok::<_, String>(filter.accepted_by_pass(pass(id)?))).unwrap_or(0)
 }
 
 /// Returns the totals of the filter so far.
@@ -238,7 +249,7 @@ pub unsafe extern "C" fn fyke_print_pass(
     size: usize,
 ) -> c_int {
     let text = with(filter, |filter| {
-        let instructions = filter.instructions(pass(id));
+        let instructions = filter.instructions(pass(id)?);
         let instructions = instructions.ok_or_else(|| format!("there is no pass {id}"))?;
         let lines: Vec<String> = instructions.iter().map(|one| one.to_string()).collect();
         Ok::<_, String>(lines.join("\n"))

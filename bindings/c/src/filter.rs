@@ -335,6 +335,8 @@ impl FykeFilter {
 /// The reason why changes of texts are refused; of several, with the place of the wrong one.
 pub fn refusal(count: usize, refused: fyke_filters::GroupError) -> String {
     let reason = match refused.error {
+        // No change of the group is the reason.
+        FilterError::Space(why) => return why,
         FilterError::LastFilter(id) => format!(
             "text {id} is the last one, and without a text every frame is accepted; an empty text \
              that is set accepts every frame"

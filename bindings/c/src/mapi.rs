@@ -47,6 +47,8 @@ struct Queue {
     bytes: usize,
     ended: bool,
     error: Option<String>,
+    /// True once the program has got the error.
+    is_told: bool,
 }
 
 /// State that the thread of a flow and the program share.
@@ -88,11 +90,19 @@ impl Shared {
                 return Ok(Some(packet));
             }
             if queue.ended || self.stop.load(Ordering::Relaxed) {
-                return queue.error.take().map_or(Ok(None), Err);
+                queue.is_told = true;
+                return queue.error.clone().map_or(Ok(None), Err);
             }
             let waited = self.changed.wait_timeout(queue, LOOK);
             queue = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+
+    /// The error with which the flow has ended, unless the program has got it.
+    pub fn untold(&self) -> Option<String> {
+        let mut queue = self.lock();
+        let is_told = std::mem::replace(&mut queue.is_told, true);
+        queue.error.clone().filter(|_| !is_told)
     }
 
     /// Stores a packet. One of a file waits until there is room; false: there is none.
@@ -223,7 +233,8 @@ fn run(mut reader: FykeReader, mut functions: Vec<(Function, Cells)>, shared: &S
     let mut ending = Ending(shared, Some("the thread of the flow has failed".to_owned()));
     let read = read(&mut reader, &mut functions, shared);
     // All files are complete, whatever the others are.
-    let finished: Vec<_> = functions.into_iter().map(|(function, _)| function.finish()).collect();
+    let finish = |(function, cells): (Function, Cells)| function.finish(&cells);
+    let finished: Vec<_> = functions.into_iter().map(finish).collect();
     let finished: Done<()> = finished.into_iter().collect();
     ending.1 = read.and(finished).err();
 }

@@ -87,6 +87,21 @@ pub extern "C" fn mapi_create_flow(device: *const c_char) -> c_int {
     created.unwrap_or(-1)
 }
 
+/// `MFF_PCAP`.
+const PCAP: c_int = 0;
+
+/// Creates a flow on a capture file.
+#[unsafe(no_mangle)]
+pub extern "C" fn mapi_create_offline(path: *const c_char, format: c_int) -> c_int {
+    let known = guarded(|| match format {
+        PCAP => Ok(()),
+        other => {
+            Err(format!("there is no format {other} of capture files; MFF_PCAP is the only one"))
+        }
+    });
+    known.map_or(-1, |()| mapi_create_flow(path))
+}
+
 /// Most parameters of one kind.
 const MAX_PARAMETERS: usize = 16;
 
@@ -215,7 +230,7 @@ pub extern "C" fn mapi_close_flow(flow: c_int) -> c_int {
         let entry = entry(flow)?;
         flows().remove(&flow);
         lock(&entry.flow).end();
-        Ok::<_, String>(())
+        entry.shared.untold().map_or(Ok(()), Err)
     });
     closed.map_or(-1, |()| 0)
 }

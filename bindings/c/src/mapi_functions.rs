@@ -24,6 +24,8 @@ use crate::mapi_derived::{Cells, Derived, cells};
 use crate::reader::FykeReader;
 use fyke_capture::source::Interface;
 use fyke_capture::{Sink, WriteOptions, create_file, sink::Format};
+use fyke_filter::Options;
+use fyke_filters::Inputs;
 use fyke_frame::{Frame, LinkType, walk};
 use memchr::memmem::Finder;
 use regex_automata::meta::Regex;
@@ -137,7 +139,7 @@ impl Function {
         let size = |value| Ok::<_, String>(number(value, 0, i32::MAX)? as usize);
         let (first, second) = (given.int(0), given.int(1));
         Ok(match name {
-            "BPF_FILTER" => Function::Text(text()?.to_owned()),
+            "BPF_FILTER" => Function::Text(checked(text()?)?),
             "STR_SEARCH" => {
                 let finder = Box::new(Finder::new(text()?).into_owned());
                 Function::Search(finder, size(first)?, size(second)?)
@@ -161,7 +163,7 @@ impl Function {
             "PKTINFO" if first == SIZE => Function::Size,
             "PKTINFO" => return Err(format!("PKTINFO does not know {first}")),
             "GAP" => Function::Gap(None),
-            "TO_FILE" if first == PCAP => Function::File(File::new(text()?, given.number(1))),
+            "TO_FILE" if first == PCAP => Function::File(File::new(text()?, given.number(1))?),
             "TO_FILE" => return Err(format!("TO_FILE has no format {first}")),
             "TO_BUFFER" => Function::Buffer,
             _ => {
@@ -248,22 +250,32 @@ impl Function {
         Ok(true)
     }
 
-    /// Ends it with the flow.
-    pub fn finish(self) -> Done<()> {
-        match self {
-            Function::File(File { sink: Some(sink), .. }) => {
-                sink.finish().map(drop).map_err(|error| format!("TO_FILE: {error}"))
-            }
-            _ => Ok(()),
+    /// Ends it with the flow. The result of a file is then the number of packets that are in it.
+    pub fn finish(self, cells: &Cells) -> Done<()> {
+        let Function::File(File { sink: Some(mut sink), .. }) = self else { return Ok(()) };
+        let flushed = sink.flush();
+        let stats = sink.stats();
+        cells[0].store(stats.frames, Ordering::Relaxed);
+        let finished = flushed.and_then(|()| sink.finish());
+        if finished.is_err() || stats.lost == 0 {
+            return finished.map(drop).map_err(|error| format!("TO_FILE: {error}"));
         }
+        Err(format!("TO_FILE: {} packets could not be written", stats.lost))
     }
 }
 
 impl File {
-    /// A file for `most` packets, or for all if that is 0.
-    fn new(name: &str, most: u64) -> File {
+    /// A file for `most` packets, or for all if that is 0. It is made when the flow is connected.
+    fn new(name: &str, most: u64) -> Done<File> {
+        let folder = Path::new(name).parent().filter(|folder| !folder.as_os_str().is_empty());
+        if name.is_empty() || Path::new(name).is_dir() {
+            return Err(format!("TO_FILE: {name:?} is not the name of a file"));
+        }
+        if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+            return Err(format!("TO_FILE: {name}: there is no folder {}", folder.display()));
+        }
         let most = if most == 0 { u64::MAX } else { most };
-        File { name: name.to_owned(), most, written: 0, sink: None }
+        Ok(File { name: name.to_owned(), most, written: 0, sink: None })
     }
 
     /// Writes a packet, unless it has enough; returns the number of those written, 0 or 1.
@@ -283,6 +295,14 @@ impl File {
         self.written += 1;
         Ok(1)
     }
+}
+
+/// A text that some link type has; that of the source is known when the flow is connected.
+fn checked(text: &str) -> Done<String> {
+    let options = Options { live: true, ..Options::default() };
+    let checked = Inputs { links: Vec::new() }.check(text, &options);
+    checked.map_err(|refused| format!("BPF_FILTER: {}", refused.error))?;
+    Ok(text.to_owned())
 }
 
 /// A regular expression on bytes, of bounded size.

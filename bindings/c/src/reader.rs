@@ -44,6 +44,9 @@ pub struct FykeReaderCounts {
     pub rejected: u64,
     /// Frames that were lost, because the program or the service was too slow.
     pub lost: u64,
+    /// 1 if `seen` and `rejected` lack frames that were not counted: the service was killed after its last report, does
+    /// not tell those beyond its policy, or the kernel has not counted them. Else 0.
+    pub partial: u64,
 }
 
 /// A frame that was copied out of the source.
@@ -88,6 +91,8 @@ pub struct FykeReader {
     accepted: u64,
     rejected: u64,
     ended: bool,
+    /// Reason why the source has failed, for all further calls.
+    failed: Option<String>,
 }
 
 impl Handled for FykeReader {
@@ -106,7 +111,7 @@ fn text(error: impl std::fmt::Display) -> String {
 }
 
 /// Connects to a service; the texts decide there, too.
-fn service(name: &str) -> Result<Opened, String> {
+fn service(name: &str, words: &str) -> Result<Opened, String> {
     let peer = Arc::new(Connection::open(name, None).map_err(text)?);
     let buffers = peer.buffers(Vec::new(), 0).map_err(text)?;
     let hello = peer.hello();
@@ -118,14 +123,16 @@ fn service(name: &str) -> Result<Opened, String> {
     let mut source = SharedSource::served(&format!("{SERVICE}{name}"), buffers, server);
     let lower = Arc::new(Lower::default());
     filters.add_superset(Arc::<Lower>::clone(&lower));
+    // First, so that the service never stores what it rejects.
+    filters.set(words).map_err(text)?;
     source.set_filter(lower).map_err(text)?;
     Ok((Box::new(source), filters, link))
 }
 
-/// Opens a file, an interface or a service.
-fn open_source(name: &str) -> Result<Opened, String> {
+/// Opens a file, an interface or a service, with a text.
+fn open_source(name: &str, words: &str) -> Result<Opened, String> {
     if let Some(service_name) = name.strip_prefix(SERVICE) {
-        return service(service_name);
+        return service(service_name, words);
     }
     let is_interface = || {
         let all = interfaces_available().unwrap_or_default();
@@ -140,16 +147,16 @@ fn open_source(name: &str) -> Result<Opened, String> {
     };
     let link = source.interfaces().first().map_or(LinkType::EN10MB, |one| one.link);
     let filters = FilterSet::new(Options { link, live, ..Options::default() });
+    filters.set(words).map_err(text)?;
     Ok((source, filters, link))
 }
 
 impl FykeReader {
     /// Opens a source with a text.
     pub fn open(source: &str, words: &str) -> Result<FykeReader, String> {
-        let (source, filters, link) = open_source(source)?;
+        let (source, filters, link) = open_source(source, words)?;
         let is_file = !filters.reading().0.live;
-        let reader = FykeReader::over(Some(source), filters, link, words)?;
-        Ok(FykeReader { is_file, ..reader })
+        Ok(FykeReader { is_file, ..FykeReader::over(Some(source), filters, link) })
     }
 
     /// A reader without a source, for frames of a link type that the program has.
@@ -161,21 +168,16 @@ impl FykeReader {
     /// The same by the number of the link type.
     pub fn of_link(link: LinkType, words: &str) -> Result<FykeReader, String> {
         let filters = FilterSet::new(Options { link, ..Options::default() });
-        FykeReader::over(None, filters, link, words)
+        filters.set(words).map_err(text)?;
+        Ok(FykeReader::over(None, filters, link))
     }
 
-    fn over(
-        mut source: Option<Box<dyn Source>>,
-        filters: FilterSet,
-        link: LinkType,
-        words: &str,
-    ) -> Result<FykeReader, String> {
-        filters.set(words).map_err(text)?;
+    fn over(mut source: Option<Box<dyn Source>>, filters: FilterSet, link: LinkType) -> FykeReader {
         if let Some(source) = &mut source {
             source.set_patience(PATIENCE);
         }
         let reader = filters.reader();
-        Ok(FykeReader {
+        FykeReader {
             source,
             filters,
             reader,
@@ -188,7 +190,8 @@ impl FykeReader {
             accepted: 0,
             rejected: 0,
             ended: false,
-        })
+            failed: None,
+        }
     }
 
     /// The link type of the frames; of several, the first.
@@ -255,7 +258,7 @@ impl FykeReader {
                 return Ok(Taken::Frames(count));
             }
             if self.ended {
-                return Ok(Taken::End);
+                return self.failed.clone().map_or(Ok(Taken::End), Err);
             }
             let is_late = is_filled && deadline.is_some_and(|end| Instant::now() >= end);
             if is_late {
@@ -284,6 +287,7 @@ impl FykeReader {
             }
             Err(error) => {
                 self.ended = true;
+                self.failed = Some(error.to_string());
                 return Err(error.to_string());
             }
         };
@@ -347,7 +351,8 @@ impl FykeReader {
         let stats = self.source.as_mut().map(|source| source.stats()).unwrap_or_default();
         let (accepted, rejected) = (self.accepted, self.rejected + stats.filtered);
         let lost = stats.dropped + stats.unreadable;
-        FykeReaderCounts { seen: accepted + rejected + lost, accepted, rejected, lost }
+        let partial = stats.filtered_uncounted.into();
+        FykeReaderCounts { seen: accepted + rejected + lost, accepted, rejected, lost, partial }
     }
 
     /// Frames that a text accepted, of those that the program got.

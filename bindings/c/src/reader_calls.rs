@@ -76,8 +76,14 @@ unsafe fn edit(
     count: usize,
     edit: impl FnOnce(&[Change<'_>]) -> Result<Vec<Option<u64>>, String>,
 ) -> Result<(), String> {
-    if changes.is_null() || count > MAX_CHANGES {
-        return Err(format!("changes are NULL, or more than {MAX_CHANGES}"));
+    if count > MAX_CHANGES {
+        return Err(format!("{count} changes, and at most {MAX_CHANGES} are possible"));
+    }
+    if count == 0 {
+        return Ok(());
+    }
+    if changes.is_null() {
+        return Err("the changes are NULL".to_owned());
     }
     // SAFETY: not NULL, and with this number of elements, as documented.
     let given = unsafe { std::slice::from_raw_parts_mut(changes, count) };
@@ -143,9 +149,10 @@ pub unsafe extern "C" fn fyke_match(
 }
 
 /// Waits for accepted frames and stores up to `count` of them. Returns their number, 0 if none came within
-/// `timeout_ms` (negative: no limit), FYKE_END at the end of a file or of the service, or −1; a service that was killed
-/// is an error. One thread at a time may use the frames of a reader; other threads may edit, count and close it
-/// meanwhile: they wait for a twentieth of a second at most, and after `fyke_reader_close` this call returns −1.
+/// `timeout_ms` (negative: no limit), FYKE_END at the end of a file or of the service, or −1; a service that was
+/// killed is an error, also in all further calls. One thread at a time may use the frames of a reader; other threads
+/// may edit, count and close it meanwhile: they wait for a twentieth of a second at most, and after
+/// `fyke_reader_close` this call returns −1.
 ///
 /// # Safety
 /// `frames` has room for `count` elements.
@@ -199,7 +206,8 @@ unsafe fn take(
 }
 
 /// Makes several changes of the texts of a reader as one edit, all or none. After it, `fyke_next` gives only frames
-/// that the new texts accept, also of those that had arrived before.
+/// that the new texts accept, also of those that had arrived before. If a service does not answer within ten seconds
+/// this fails, the texts stay, and the reader continues; the edit may be made again later.
 ///
 /// # Safety
 /// `changes` has `count` elements.
@@ -213,7 +221,7 @@ pub unsafe extern "C" fn fyke_reader_edit(
     status(with(reader, |reader| unsafe { edit(changes, count, |all| reader.edit(all)) }))
 }
 
-/// Returns the counts of a reader: seen = accepted + rejected + lost.
+/// Returns the counts of a reader: seen = accepted + rejected + lost; `partial` is 1 if some frames are not counted.
 #[unsafe(no_mangle)]
 pub extern "C" fn fyke_reader_count(reader: *mut FykeReader) -> FykeReaderCounts {
     with(reader, |reader| Ok::<_, String>(reader.counts())).unwrap_or_default()

@@ -221,6 +221,10 @@ int main(void)
 		printf("skipped: %s\n", fyke_error(NULL));
 		return 77;
 	}
+	CHECK(!fyke_open(-2) && strstr(fyke_error(NULL), "-2 is no descriptor"));
+	CHECK(fyke_delete_text(f, -1) == -1 && strstr(fyke_error(f), "no text -1"));
+	CHECK(fyke_del_pass(f, -5) == -1 && strstr(fyke_error(f), "no pass -5"));
+	CHECK(fyke_edit_texts(f, NULL, 0) == 0 && fyke_edit_texts(f, NULL, 1) == -1);
 	CHECK(arrives(packets, &tcp) == 2);
 	operations(f, packets, &tcp, &ip6);
 	groups(f, packets, &tcp, &ip6);

@@ -73,12 +73,31 @@ static void samples_and_files(const char *path)
 	CHECK(mapi_loop(flow, buffer, -1, see) == 20 && times == 30 * 1009 + 10 * 435);
 	CHECK(mapi_close_flow(flow) == 0 && mapi_loop(flow, buffer, -1, see) == 0);
 	CHECK(unlink(file) == 0 && mapi_create_offline_flow(path, 9) == -1);
-	/* a file that cannot be made is an error of the connection */
+	CHECK(strstr(mapi_last_error(), "no format 9"));
+	/* a folder that is missing is refused at once; a file that cannot be made is an error of the connection */
 	flow = mapi_create_flow(path);
-	CHECK(mapi_apply_function(flow, "TO_FILE", MFF_PCAP, "/none/such.pcap", 0ULL) == 0);
-	CHECK(mapi_connect(flow) == -1 && strstr(mapi_last_error(), "/none/such.pcap"));
-	CHECK(mapi_connect(flow) == -1 && strstr(mapi_last_error(), "/none/such.pcap"));
+	CHECK(mapi_apply_function(flow, "TO_FILE", MFF_PCAP, "/none/such.pcap", 0ULL) == -1);
+	CHECK(strstr(mapi_last_error(), "/none/such.pcap"));
+	CHECK(mapi_apply_function(flow, "TO_FILE", MFF_PCAP, "/proc/none.pcap", 0ULL) == 0);
+	CHECK(mapi_connect(flow) == -1 && strstr(mapi_last_error(), "/proc/none.pcap"));
+	CHECK(mapi_connect(flow) == -1 && strstr(mapi_last_error(), "/proc/none.pcap"));
 	CHECK(mapi_close_flow(flow) == 0);
+	/* a file without space: none of its packets is written, and the flow has failed */
+	flow = mapi_create_flow(path);
+	written = mapi_apply_function(flow, "TO_FILE", MFF_PCAP, "/dev/full", 0ULL);
+	buffer = mapi_apply_function(flow, "TO_BUFFER");
+	CHECK(written == 0 && buffer == 1 && mapi_connect(flow) == 0);
+	while (mapi_get_next_pkt(flow, buffer))
+		;
+	CHECK(result(flow, written) == 0 && strstr(mapi_last_error(), "TO_FILE"));
+	CHECK(!mapi_get_next_pkt(flow, buffer) && strstr(mapi_last_error(), "TO_FILE"));
+	CHECK(mapi_close_flow(flow) == 0);
+	flow = mapi_create_flow(path);
+	written = mapi_apply_function(flow, "TO_FILE", MFF_PCAP, "/dev/full", 0ULL);
+	CHECK(written == 0 && mapi_connect(flow) == 0);
+	usleep(300000);
+	CHECK(mapi_close_flow(flow) == -1 && strstr(mapi_last_error(), "TO_FILE"));
+	CHECK(mapi_close_flow(flow) == -1 && strstr(mapi_last_error(), "no flow"));
 }
 
 /* Functions on results, on times, on conversations and on expressions. */
@@ -190,10 +209,10 @@ int main(int count, char **arguments)
 	flow = mapi_create_flow(path);
 	buffer = mapi_apply_function(flow, "TO_BUFFER");
 	CHECK(mapi_connect(flow) == 0 && mapi_get_next_pkt(flow, buffer) && mapi_close_flow(flow) == 0);
-	/* errors of texts and devices come with the connection */
+	/* a wrong text is refused at once, and the flow stays; errors of devices come with the connection */
 	flow = mapi_create_flow(path);
-	CHECK(mapi_apply_function(flow, "BPF_FILTER", "tcp prot 7") == 0 && mapi_connect(flow) == -1);
-	CHECK(strstr(mapi_last_error(), "prot") && mapi_close_flow(flow) == 0);
+	CHECK(mapi_apply_function(flow, "BPF_FILTER", "tcp prot 7") == -1);
+	CHECK(strstr(mapi_last_error(), "prot") && mapi_connect(flow) == 0 && mapi_close_flow(flow) == 0);
 	flow = mapi_create_flow("/none/such.pcap");
 	CHECK(mapi_connect(flow) == -1 && mapi_close_flow(flow) == 0);
 	CHECK(mapi_create_flow(NULL) == -1 && mapi_connect(77) == -1 && mapi_close_flow(-1) == -1);

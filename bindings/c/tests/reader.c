@@ -77,7 +77,7 @@ static void of_file(const char *path, const struct frame *tcp, const struct fram
 	r = fyke_reader_open(path, "");
 	for (total = 0; (got = fyke_next(r, frames, 64, -1)) > 0;)
 		total += got;
-	CHECK(got == -1 && total == 999 && *fyke_error(NULL) && fyke_next(r, frames, 1, -1) == FYKE_END);
+	CHECK(got == -1 && total == 999 && *fyke_error(NULL) && fyke_next(r, frames, 1, -1) == -1);
 	fyke_reader_close(r);
 	CHECK(!fyke_reader_open("/none/such.pcap", "") && !fyke_reader_open("serve:none", ""));
 }
@@ -191,14 +191,35 @@ static void of_service(const char *command, const struct frame *tcp, const struc
 	}
 	CHECK(take(r, ip6->length, 10) == 10 && fyke_next(r, &frame, 1, 0) == 0);
 	fyke_reader_counts counts = fyke_reader_count(r);
-	CHECK(counts.accepted == 20 && counts.lost == 0);
+	CHECK(counts.accepted == 20 && counts.lost == 0 && !counts.partial);
 	CHECK(counts.seen == counts.accepted + counts.rejected + counts.lost);
+	/* the service does not answer in time: the old text stays, and the reader continues */
+	fyke_change late[] = { { FYKE_SET, "inbound and tcp port 23", 0 } };
+	kill(service, SIGSTOP);
+	CHECK(fyke_reader_edit(r, late, 1) == -1);
+	CHECK(strstr(fyke_error(NULL), "does not answer within 10 s"));
+	kill(service, SIGCONT);
+	for (int i = 0; i < 10; i++) {
+		send_frame(tcp);
+		send_frame(ip6);
+	}
+	CHECK(take(r, ip6->length, 10) == 10 && fyke_next(r, &frame, 1, 0) == 0);
+	CHECK(fyke_reader_edit(r, late, 1) == 0 && fyke_reader_edit(r, NULL, 0) == 0);
+	for (int i = 0; i < 10; i++) {
+		send_frame(tcp);
+		send_frame(ip6);
+	}
+	CHECK(take(r, tcp->length, 10) == 10);
 	kill(service, SIGKILL);
 	waitpid(service, &status, 0);
 	do
 		got = fyke_next(r, &frame, 1, 1000);
 	while (got >= 0);
 	CHECK(got == -1 && strstr(fyke_error(NULL), "ended"));
+	CHECK(fyke_next(r, &frame, 1, 0) == -1 && strstr(fyke_error(NULL), "ended"));
+	CHECK(fyke_reader_edit(r, changes, 1) == -1 && strstr(fyke_error(NULL), "ended"));
+	counts = fyke_reader_count(r);
+	CHECK(counts.partial && counts.accepted == 40);
 	CHECK(fyke_reader_close(r) == 0);
 }
 

@@ -112,15 +112,15 @@ public:
 	}
 	Instruction &ether_ip_tcudp_src_range(uint16_t low, uint16_t high)
 	{
-		return op(FYKE_PORT_RANGE_SRC, 0, {FYKE_RANGE(low, high)});
+		return op(FYKE_PORT_RANGE_SRC, 0, {range(low, high)});
 	}
 	Instruction &ether_ip_tcudp_dst_range(uint16_t low, uint16_t high)
 	{
-		return op(FYKE_PORT_RANGE_DST, 0, {FYKE_RANGE(low, high)});
+		return op(FYKE_PORT_RANGE_DST, 0, {range(low, high)});
 	}
 	Instruction &ether_ip_tcudp_port_range(uint16_t low, uint16_t high)
 	{
-		return op(FYKE_PORT_RANGE, 0, {FYKE_RANGE(low, high)});
+		return op(FYKE_PORT_RANGE, 0, {range(low, high)});
 	}
 	/* The first one to five words of the payload. */
 	Instruction &tcp_payload(const std::vector<uint32_t> &words)
@@ -177,6 +177,10 @@ public:
 	Instruction &EtherIP_TCPPayload(const std::vector<uint32_t> &words) { return tcp_payload(words); }
 
 private:
+	static uint32_t range(uint16_t low, uint16_t high)
+	{
+		return low | static_cast<uint32_t>(high) << 16;
+	}
 	Instruction &check(int status)
 	{
 		if (status < 0)
@@ -361,9 +365,18 @@ public:
 	}
 	uint64_t text_accepted(uint32_t number) const
 	{
-		return fyke_reader_text_accepted(reader_, number);
+		uint64_t accepted = fyke_reader_text_accepted(reader_, number);
+		if (!reader_)
+			throw Error(nullptr);
+		return accepted;
 	}
-	fyke_reader_counts counts() const { return fyke_reader_count(reader_); }
+	fyke_reader_counts counts() const
+	{
+		fyke_reader_counts counts = fyke_reader_count(reader_);
+		if (!reader_) /* it was moved from; the call has failed */
+			throw Error(nullptr);
+		return counts;
+	}
 
 private:
 	explicit Reader(fyke_reader *reader) : reader_(reader)

@@ -32,7 +32,17 @@ static bool judges_own_frames()
 	} catch (const fyke::Error &) {
 		/* nothing has changed */
 	}
-	return reader.match(frame.data(), frame.size()) && !reader.match(frame.data(), 20);
+	if (!reader.edit({}).empty())
+		return false;
+	if (!reader.match(frame.data(), frame.size()) || reader.match(frame.data(), 20))
+		return false;
+	fyke::Reader other = std::move(reader);
+	try {
+		reader.counts();
+		return false;
+	} catch (const fyke::Error &) {
+		return other.counts().seen == 3;
+	}
 }
 
 /* Every operation in the papers' manner makes an instruction of its own, and so does its negation. */

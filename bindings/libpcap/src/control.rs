@@ -89,7 +89,7 @@ impl Door {
 
     fn answer(&self, request: Request, peer: Option<&Peer>) -> Response {
         let _no_fork = NoFork::begin();
-        match clients::handle(self.0.filters(), request, peer) {
+        match clients::handle(&*self.0, request, peer) {
             Ok(response) => response,
             Err(Request::Show) => self.show(),
             Err(Request::Stats) => Response::Stats(self.0.stats()),

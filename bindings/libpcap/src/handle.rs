@@ -10,7 +10,6 @@ use crate::reading::Form;
 use crate::slots;
 use libc::c_int;
 use std::cell::UnsafeCell;
-use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -140,11 +139,11 @@ impl Handle {
         self.active.get().map(|active| active.twin.0)
     }
 
-    /// Connects to the service; `waker` is the descriptor that `pcap_breakloop` writes to.
+    /// Connects to the service.
     ///
     /// # Errors
     /// The status and the reason.
-    pub fn activate(&self, waker: BorrowedFd<'static>) -> Result<&Active, (c_int, String)> {
+    pub fn activate(&self) -> Result<&Active, (c_int, String)> {
         if self.active.get().is_some() {
             return Err((ERROR_ACTIVATED, "the handle is activated already".to_owned()));
         }
@@ -157,7 +156,7 @@ impl Handle {
         }
         let (snaplen, is_nano) = (settings.snaplen.unsigned_abs(), settings.is_nano);
         let form = Form { snaplen, is_nano };
-        let live = Live::open(&self.name, waker, form).map_err(|error| match error {
+        let live = Live::open(&self.name, form).map_err(|error| match error {
             OpenError::NotThere(text) => (ERROR_NO_SUCH_DEVICE, text),
             OpenError::Refused(text) => (ERROR_PERM_DENIED, text),
             OpenError::Other(text) => (ERROR, text),

@@ -13,20 +13,29 @@ use crate::fork::NoFork;
 use crate::reading::{Form, Reading, Rule, Taken};
 use crate::wakes::Wakes;
 use fyke_capture::{FrameServer, SharedSource, Source};
-use fyke_control::{Accounting, Description, FilterCount, Stats};
+use fyke_control::{Accounting, Description, FilterCount, NOT_COUNTED, Stats};
 use fyke_filter::Options;
-use fyke_filters::{FilterSet, Inputs, Tags};
+use fyke_filters::{
+    Author, Change, Edit, EditLog, Edited, Edits, FilterError, FilterSet, GroupError, Inputs, Tags,
+    UndoError,
+};
 use fyke_frame::LinkType;
 use fyke_machine::bpf::run::Program;
 use fyke_serve::lower::Lower;
 use fyke_serve::{ConnectError, Connection};
+use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 /// Longest wait for a thread that reads, in calls that may run in a signal handler.
 const PATIENCE: Duration = Duration::from_millis(200);
+/// Most programs without a text that an undo can bring back.
+const MAX_REPLACED: usize = 64;
+/// Refusal of a change that the instructions of a program have no place for.
+const NO_TEXT: &str = "the program's own filter is instructions without a text, to which nothing can be added: `set` \
+                       replaces it, and `undo` brings it back";
 
 /// Reasons why there is no capture.
 #[derive(Debug)]
@@ -37,6 +46,15 @@ pub enum OpenError {
     Refused(String),
     /// Anything else.
     Other(String),
+}
+
+/// Reasons why a filter is not set; the one before stays.
+#[derive(Debug)]
+pub enum SetError {
+    /// The text is refused.
+    Text(String),
+    /// The service does not answer, or has ended.
+    Service(String),
 }
 
 impl From<ConnectError> for OpenError {
@@ -81,6 +99,18 @@ impl DerefMut for Locked<'_> {
     }
 }
 
+/// Programs without a text that edits of clients have replaced, by the number of the edit.
+type Replaced = VecDeque<(u64, Arc<Program>)>;
+
+/// Notes that an edit has replaced a program.
+fn note(replaced: &mut Replaced, epoch: u64, program: Option<Arc<Program>>) {
+    let Some(program) = program else { return };
+    replaced.push_back((epoch, program));
+    if replaced.len() > MAX_REPLACED {
+        replaced.pop_front();
+    }
+}
+
 /// A capture.
 #[derive(Debug)]
 pub struct Live {
@@ -88,6 +118,8 @@ pub struct Live {
     filters: FilterSet,
     reading: Mutex<Reading>,
     last: Mutex<Counts>,
+    /// Held during an edit.
+    editing: Mutex<Replaced>,
     /// Descriptors by which a thread waits.
     pub wakes: Wakes,
     description: Description,
@@ -95,11 +127,11 @@ pub struct Live {
 }
 
 impl Live {
-    /// Connects to a service; `waker` ends waiting. From now on it stores every frame, until there is a filter.
+    /// Connects to a service. From now on it stores every frame, until there is a filter.
     ///
     /// # Errors
     /// It is not there, or refuses.
-    pub fn open(name: &str, waker: BorrowedFd<'static>, form: Form) -> Result<Live, OpenError> {
+    pub fn open(name: &str, form: Form) -> Result<Live, OpenError> {
         let system = |error: std::io::Error| OpenError::Other(format!("fyke:{name}: {error}"));
         let peer = Arc::new(Connection::open(name, None)?);
         let reader = peer.buffers(Vec::new(), 0)?;
@@ -116,7 +148,7 @@ impl Live {
         let lower = Arc::new(Lower::default());
         filters.add_superset(Arc::<Lower>::clone(&lower));
         source.set_filter(lower).map_err(system)?;
-        let mut wakes = Wakes::new(waker).map_err(system)?;
+        let mut wakes = Wakes::new().map_err(system)?;
         if let Some(event) = source.event() {
             wakes.add(event).map_err(system)?;
         }
@@ -124,7 +156,27 @@ impl Live {
         let reading = Mutex::new(Reading::new(source, filters.reader(), link, form));
         let description = Description::of_this_process(format!("fyke:{name}"), link.to_string());
         let (last, started) = (Mutex::default(), Instant::now());
-        Ok(Live { peer, filters, reading, last, wakes, description, started })
+        let editing = Mutex::default();
+        Ok(Live { peer, filters, reading, last, editing, wakes, description, started })
+    }
+
+    fn editing(&self) -> MutexGuard<'_, Replaced> {
+        self.editing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The program without a text that decides.
+    fn program(&self) -> Option<Arc<Program>> {
+        self.lock().program(self.filters.epoch())
+    }
+
+    fn not_set(&self, error: &FilterError) -> SetError {
+        match error {
+            FilterError::Space(why) => {
+                let source = &self.description.source;
+                SetError::Service(format!("{source}: {why}; the filter before stays"))
+            }
+            error => SetError::Text(error.to_string()),
+        }
     }
 
     fn lock(&self) -> Locked<'_> {
@@ -209,30 +261,25 @@ impl Live {
     /// Replaces all filters by a text; an empty one accepts every frame.
     ///
     /// # Errors
-    /// The text is refused, or the service is gone.
-    pub fn set_text(&self, text: &str) -> Result<(), String> {
+    /// The text is refused, or the service does not answer; the filters are as before.
+    pub fn set_text(&self, text: &str) -> Result<(), SetError> {
         let _no_fork = NoFork::begin();
-        self.filters.set(text).map_err(|error| error.to_string())?;
-        self.is_there()
+        let _one_at_a_time = self.editing();
+        self.filters.set(text).map(drop).map_err(|error| self.not_set(&error))
     }
 
     /// Replaces all filters by a program, which decides here about every frame of the service.
     ///
     /// # Errors
-    /// The service is gone.
-    pub fn set_program(&self, program: Program) -> Result<(), String> {
+    /// The service does not answer; the filters are as before.
+    pub fn set_program(&self, program: Program) -> Result<(), SetError> {
+        let _no_fork = NoFork::begin();
+        let _one_at_a_time = self.editing();
         // No frame is taken between the edit and the program that belongs to it.
         let mut reading = self.lock();
-        self.filters.set("").map_err(|error| error.to_string())?;
-        reading.set_program(Some((self.filters.epoch(), program)));
-        self.is_there()
-    }
-
-    fn is_there(&self) -> Result<(), String> {
-        match self.peer.is_gone() && !self.peer.is_over() {
-            true => Err(format!("{}: the service has ended", self.description.source)),
-            false => Ok(()),
-        }
+        self.filters.set("").map_err(|error| self.not_set(&error))?;
+        reading.set_program(Some((self.filters.epoch(), Arc::new(program))));
+        Ok(())
     }
 
     /// The counts of libpcap; earlier ones if this call has interrupted a thread that reads.
@@ -279,6 +326,7 @@ impl Live {
             delivered: tally.accepted,
             rejected,
             lost: lost.map(|(name, count)| ((*name).to_owned(), *count)).collect(),
+            rejected_in_kernel: stats.filtered_uncounted.then(|| NOT_COUNTED.to_owned()),
             ..Accounting::default()
         };
         let labels = self.filters.labels();
@@ -297,5 +345,58 @@ impl Live {
             own_filter,
             ..Stats::default()
         }
+    }
+}
+
+/// Edits of clients. A program without a text has no place in the list of texts: only a text that replaces it is
+/// accepted, and an undo of that brings it back.
+impl Edits for Live {
+    fn edit_as(&self, edit: &Edit<'_>) -> Result<Edited, GroupError> {
+        let mut replaced = self.editing();
+        let program = self.program();
+        let replaces = edit.changes.iter().any(|change| matches!(change, Change::Set(_)));
+        if program.is_some() && !replaces {
+            let error = FilterError::Program(NO_TEXT.to_owned());
+            return Err(GroupError { place: 0, error });
+        }
+        let edited = self.filters.edit_as(edit)?;
+        note(&mut replaced, edited.epoch, program);
+        Ok(edited)
+    }
+
+    fn undo(&self, epoch: Option<u64>, author: Author) -> Result<(u64, Edited), UndoError> {
+        let mut replaced = self.editing();
+        let program = self.program();
+        // No frame is taken between the edit and the program that belongs to it.
+        let mut reading = self.lock();
+        let (undone, edited) = self.filters.undo(epoch, author)?;
+        let before = replaced.iter().find(|(epoch, _)| *epoch == undone);
+        let before = before.filter(|_| self.filters.is_empty());
+        reading.set_program(before.map(|(_, program)| (edited.epoch, Arc::clone(program))));
+        note(&mut replaced, edited.epoch, program);
+        Ok((undone, edited))
+    }
+
+    fn log(&self, last: usize) -> EditLog {
+        self.filters.log(last)
+    }
+
+    fn log_pause(&self, paused: bool, author: Author) {
+        self.filters.log_pause(paused, author);
+    }
+
+    fn remarks(&self, ids: &[u64]) -> Vec<String> {
+        self.filters.remarks(ids)
+    }
+
+    fn by_hand(&self, node: Option<&str>) -> Option<Result<FilterSet, String>> {
+        match self.program() {
+            Some(_) => Some(Err(NO_TEXT.to_owned())),
+            None => self.filters.by_hand(node),
+        }
+    }
+
+    fn edited_by_hand(&self, epoch: u64, author: Author, calls: u64) -> u64 {
+        self.filters.edited_by_hand(epoch, author, calls)
     }
 }

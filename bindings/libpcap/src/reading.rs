@@ -173,7 +173,7 @@ pub struct Reading {
     /// Memory for the next batch; `None` while one is evaluated.
     batch: Option<Batch<'static>>,
     /// The program without a text, and the edit that it came with: any later edit replaces it.
-    program: Option<(u64, Program)>,
+    program: Option<(u64, Arc<Program>)>,
     accepted: u64,
     rejected: u64,
     foreign: u64,
@@ -205,8 +205,14 @@ impl Reading {
     }
 
     /// Replaces the program without a text.
-    pub fn set_program(&mut self, program: Option<(u64, Program)>) {
+    pub fn set_program(&mut self, program: Option<(u64, Arc<Program>)>) {
         self.program = program;
+    }
+
+    /// The program without a text that decides at this edit.
+    pub fn program(&self, epoch: u64) -> Option<Arc<Program>> {
+        let (_, program) = self.program.as_ref().filter(|(since, _)| *since == epoch)?;
+        Some(Arc::clone(program))
     }
 
     /// True if a program without a text decides at this edit.
@@ -340,7 +346,7 @@ impl Reading {
             }
         };
         let program = self.program.as_ref().filter(|(epoch, _)| *epoch == self.reader.epoch());
-        let program = program.map(|(_, program)| program);
+        let program = program.map(|(_, program)| &**program);
         let mut places = accepted;
         for place in accepted.iter() {
             let allowed = batch.frames().get(place).and_then(|frame| {

@@ -10,9 +10,8 @@ use crate::handle::Handle;
 use libc::{c_char, c_int, c_uint};
 use rustix::event::EventfdFlags;
 use std::cell::UnsafeCell;
-use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
 
 /// Most handles at a time.
@@ -27,9 +26,10 @@ const NONE: c_int = -1;
 pub struct Slot {
     /// True after `pcap_breakloop`, until a call has returned for it.
     pub breaking: AtomicBool,
-    /// Descriptor that wakes the thread that waits for frames. Once there, it stays, for all handles of this slot:
-    /// another thread may be about to write to it.
+    /// Descriptor of the capture that wakes the thread that waits for frames.
     waker: AtomicI32,
+    /// Number of threads that may be about to write to it.
+    waking: AtomicU32,
     handle: Mutex<Option<Arc<Handle>>>,
     /// True if the last error is that of the twin.
     is_of_twin: AtomicBool,
@@ -54,6 +54,7 @@ impl Slot {
         Slot {
             breaking: AtomicBool::new(false),
             waker: AtomicI32::new(NONE),
+            waking: AtomicU32::new(0),
             handle: Mutex::new(None),
             is_of_twin: AtomicBool::new(false),
             error: Text(UnsafeCell::new([0; ERRBUF_SIZE])),
@@ -86,36 +87,41 @@ impl Slot {
         None
     }
 
-    /// The descriptor that wakes the thread which waits.
-    ///
-    /// # Errors
-    /// The process has too many descriptors.
-    pub fn waker(&self) -> io::Result<BorrowedFd<'static>> {
-        let known = self.waker.load(Ordering::Acquire);
-        let number = match known {
-            NONE => {
-                let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-                let made = rustix::event::eventfd(0, flags)?.into_raw_fd();
-                let stored =
-                    self.waker.compare_exchange(NONE, made, Ordering::AcqRel, Ordering::Acquire);
-                // Of two threads that activate a handle, one fails; its descriptor is lost.
-                stored.map_or_else(|other| other, |_| made)
-            }
-            known => known,
-        };
-        // SAFETY: opened above, and never closed.
-        Ok(unsafe { BorrowedFd::borrow_raw(number) })
+    /// Makes [`break_loop`](Self::break_loop) write to a descriptor, until the handle is closed.
+    pub fn set_waker(&self, waker: RawFd) {
+        self.waker.store(waker, Ordering::SeqCst);
+        if self.breaking.load(Ordering::Acquire) {
+            self.wake();
+        }
     }
 
-    /// Ends the call that reads frames, or the next one. Safe in a signal handler.
-    pub fn break_loop(&self) {
-        self.breaking.store(true, Ordering::Release);
-        let waker = self.waker.load(Ordering::Acquire);
+    /// Forgets the descriptor. Returns false if a thread may still be about to write to it.
+    fn forget_waker(&self) -> bool {
+        self.waker.store(NONE, Ordering::SeqCst);
+        for _ in 0..TRIES {
+            if self.waking.load(Ordering::SeqCst) == 0 {
+                return true;
+            }
+            std::thread::yield_now();
+        }
+        false
+    }
+
+    fn wake(&self) {
+        self.waking.fetch_add(1, Ordering::SeqCst);
+        let waker = self.waker.load(Ordering::SeqCst);
         if waker != NONE {
             let one = 1_u64.to_ne_bytes();
             // SAFETY: eight readable bytes; `write` is safe in a signal handler.
             unsafe { libc::write(waker, one.as_ptr().cast(), one.len()) };
         }
+        self.waking.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Ends the call that reads frames, or the next one. Safe in a signal handler.
+    pub fn break_loop(&self) {
+        self.breaking.store(true, Ordering::Release);
+        self.wake();
     }
 
     /// Stores an error; returns the status.
@@ -169,6 +175,8 @@ pub fn write_error(buffer: *mut c_char, text: &str) {
 /// In a child: descriptors of its own under the same numbers, so that it does not wake the parent.
 extern "C" fn renew_wakers() {
     for slot in &SLOTS {
+        // The other threads are not in this process.
+        slot.waking.store(0, Ordering::SeqCst);
         let waker = slot.waker.load(Ordering::Acquire);
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         if waker == NONE {
@@ -210,12 +218,6 @@ pub fn enter(handle: Handle) -> Option<*mut Pcap> {
         if place.is_none() {
             *place = Some(Arc::new(handle));
             slot.breaking.store(false, Ordering::Relaxed);
-            if slot.waker.load(Ordering::Acquire) != NONE
-                && let Ok(waker) = slot.waker()
-            {
-                // A break of the handle before.
-                let _nothing_there = rustix::io::read(waker, &mut [0_u8; 8]);
-            }
             slot.fail(0, "");
             return Some(slot.address());
         }
@@ -227,9 +229,16 @@ pub fn enter(handle: Handle) -> Option<*mut Pcap> {
 pub fn leave(slot: &Slot) -> Option<Arc<Handle>> {
     // Before the descriptor is forgotten: a thread that waits for frames then finds that the handle is gone.
     slot.break_loop();
+    let is_quiet = slot.forget_waker();
     let handle = slot.take();
-    if handle.is_none() {
-        slot.fail(ERROR, "the handle is closed");
+    match &handle {
+        None => drop(slot.fail(ERROR, "the handle is closed")),
+        Some(handle) if !is_quiet => {
+            if let Some(active) = handle.active() {
+                active.live.wakes.keep_breaker();
+            }
+        }
+        Some(_) => {}
     }
     handle
 }

@@ -1,4 +1,5 @@
-//! The texts of programs that `pcap_compile` has made, by the programs' bytes: `pcap_setfilter` gets the program only.
+//! The texts of programs that `pcap_compile` has made, by the programs' data link type and bytes: `pcap_setfilter` gets
+//! the program only.
 //!
 //! The newest are kept, up to a number of programs and of bytes.
 
@@ -6,6 +7,7 @@ use crate::c::Instruction;
 use crate::fork::NoFork;
 use fyke_filter::Options;
 use fyke_filter::bpf as lowering;
+use libc::c_int;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -36,20 +38,20 @@ fn texts() -> MutexGuard<'static, Texts> {
     TEXTS.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The bytes of a program.
-fn key(program: &[Instruction]) -> Vec<u8> {
+/// The data link type and the bytes of a program: on another type, the same bytes come from another text.
+fn key(program: &[Instruction], link: c_int) -> Vec<u8> {
     let bytes = |one: &Instruction| {
         let [a, b] = one.code.to_ne_bytes();
         let [c, d, e, f] = one.k.to_ne_bytes();
         [a, b, one.jt, one.jf, c, d, e, f]
     };
-    program.iter().flat_map(bytes).collect()
+    link.to_ne_bytes().into_iter().chain(program.iter().flat_map(bytes)).collect()
 }
 
-/// Remembers the text of a program.
-pub fn remember(program: &[Instruction], text: &str, netmask: u32) {
+/// Remembers the text of a program for a data link type.
+pub fn remember(program: &[Instruction], link: c_int, text: &str, netmask: u32) {
     let _no_fork = NoFork::begin();
-    let key = key(program);
+    let key = key(program, link);
     let size = key.len() * 2 + text.len();
     if size > MAX_BYTES {
         return;
@@ -71,10 +73,10 @@ pub fn remember(program: &[Instruction], text: &str, netmask: u32) {
     }
 }
 
-/// The text of a program.
-pub fn of(program: &[Instruction]) -> Option<Text> {
+/// The text of a program for a data link type.
+pub fn of(program: &[Instruction], link: c_int) -> Option<Text> {
     let _no_fork = NoFork::begin();
-    texts().by_program.get(&key(program)).cloned()
+    texts().by_program.get(&key(program, link)).cloned()
 }
 
 /// Compiles a text here: libpcap takes minutes for a long one, and refuses what only a live capture has.
@@ -105,12 +107,13 @@ mod tests {
     #[test]
     fn the_newest_texts_are_kept() {
         for k in 0..MAX_PROGRAMS as u32 + 10 {
-            remember(&program(k), &format!("text {k}"), 0);
+            remember(&program(k), 1, &format!("text {k}"), 0);
         }
-        assert!(of(&program(9)).is_none());
-        assert_eq!(of(&program(10)).unwrap().text, "text 10");
-        remember(&program(10), "another", 7);
-        assert_eq!(of(&program(10)).unwrap().text, "another");
-        assert_eq!(of(&program(10)).unwrap().netmask, 7);
+        assert!(of(&program(9), 1).is_none());
+        assert_eq!(of(&program(10), 1).unwrap().text, "text 10");
+        remember(&program(10), 1, "another", 7);
+        assert!(of(&program(10), 12).is_none());
+        assert_eq!(of(&program(10), 1).unwrap().text, "another");
+        assert_eq!(of(&program(10), 1).unwrap().netmask, 7);
     }
 }

@@ -6,7 +6,8 @@
 use crate::fork;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ pub struct Wakes {
     /// All of the others.
     all: OwnedFd,
     /// Readable after `pcap_breakloop`.
-    broken: BorrowedFd<'static>,
+    broken: Arc<OwnedFd>,
     /// Readable while frames are left.
     ready: OwnedFd,
     /// True if it is readable.
@@ -30,12 +31,13 @@ pub struct Wakes {
 }
 
 impl Wakes {
-    /// Descriptors of our own only; `broken` is the one that `pcap_breakloop` writes to.
+    /// Descriptors of our own only.
     ///
     /// # Errors
     /// The process has too many descriptors.
-    pub fn new(broken: BorrowedFd<'static>) -> io::Result<Wakes> {
+    pub fn new() -> io::Result<Wakes> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let broken = Arc::new(eventfd(0, flags)?);
         let all = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let ready = eventfd(0, flags)?;
         let is_ready = AtomicBool::new(false);
@@ -45,7 +47,7 @@ impl Wakes {
     }
 
     fn add_own(&mut self) -> io::Result<()> {
-        for own in [self.broken, self.ready.as_fd()] {
+        for own in [self.broken.as_fd(), self.ready.as_fd()] {
             epoll::add(
                 &self.all,
                 own,
@@ -72,6 +74,16 @@ impl Wakes {
         self.all.as_fd()
     }
 
+    /// The number of the descriptor that `pcap_breakloop` writes to.
+    pub fn breaker(&self) -> RawFd {
+        self.broken.as_raw_fd()
+    }
+
+    /// Keeps that descriptor open for good: a thread may be about to write to it.
+    pub fn keep_breaker(&self) {
+        std::mem::forget(Arc::clone(&self.broken));
+    }
+
     /// Makes the descriptor readable, or not. For one thread at a time.
     pub fn set_ready(&self, is_ready: bool) {
         if self.is_ready.swap(is_ready, Ordering::Relaxed) == is_ready {
@@ -85,7 +97,7 @@ impl Wakes {
 
     /// Forgets a `pcap_breakloop`.
     pub fn clear_break(&self) {
-        clear(self.broken);
+        clear(self.broken.as_fd());
     }
 
     /// Waits until there may be frames. Returns after signals, and after a time, too.
@@ -93,7 +105,7 @@ impl Wakes {
         let longest = if fork::is_shared() { LONGEST_SHARED } else { LONGEST };
         let patience = patience.map_or(longest, |patience| patience.min(longest));
         // In a child, the descriptor of `pcap_breakloop` is not among the others.
-        let (all, broken) = (&self.all, &self.broken);
+        let (all, broken) = (&self.all, &*self.broken);
         wait_for(
             &mut [PollFd::new(all, PollFlags::IN), PollFd::new(broken, PollFlags::IN)],
             patience,
@@ -102,7 +114,7 @@ impl Wakes {
 
     /// Waits for `pcap_breakloop` only.
     pub fn rest(&self, patience: Duration) {
-        wait_for(&mut [PollFd::new(&self.broken, PollFlags::IN)], patience);
+        wait_for(&mut [PollFd::new(&*self.broken, PollFlags::IN)], patience);
     }
 }
 

@@ -2,6 +2,7 @@
  * itself, on `v0`. Prints errors and returns 1. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
 #include <net/if.h>
@@ -68,6 +69,7 @@ static pcap_t *opened(int snaplen, int precision)
 	CHECK(pcap_set_snaplen(p, snaplen) == 0 && pcap_set_promisc(p, 1) == 0
 		&& pcap_set_timeout(p, 100) == 0);
 	CHECK(pcap_set_buffer_size(p, 1 << 20) == 0 && pcap_set_tstamp_precision(p, precision) == 0);
+	CHECK(pcap_fileno(p) == -1 && pcap_get_selectable_fd(p) == -1);
 	CHECK(pcap_datalink(p) == PCAP_ERROR_NOT_ACTIVATED && pcap_dump_open(p, "/dev/null") == NULL);
 	CHECK(pcap_activate(p) == 0);
 	CHECK(pcap_activate(p) == PCAP_ERROR_ACTIVATED && pcap_set_snaplen(p, 9) == PCAP_ERROR_ACTIVATED);
@@ -148,6 +150,14 @@ static void programs_without_a_text(void)
 	sends(5001, 5);
 	sends(5002, 5);
 	CHECK(reads(5002) == 5);
+
+	/* compiled for another link type: the instructions decide, and reject Ethernet headers */
+	pcap_t *raw = pcap_open_dead(DLT_RAW, 65535);
+	CHECK(raw && pcap_compile(raw, &program, "ip", 1, 0) == 0 && pcap_setfilter(p, &program) == 0);
+	pcap_freecode(&program);
+	pcap_close(raw);
+	sends(5001, 3);
+	CHECK(reads(0) == 0);
 	filter("udp port 5001");
 	CHECK(pcap_compile(p, &program, "udp prot 5001", 1, 0) == -1 && strstr(pcap_geterr(p), "syntax"));
 	CHECK(pcap_compile(p, &program, "ether proto \\rarp", 1, 0) == 0
@@ -300,6 +310,74 @@ static void cuts_times_and_files(const char *name)
 	p = NULL;
 }
 
+static int descriptors(void)
+{
+	DIR *all = opendir("/proc/self/fd");
+	int count = 0;
+
+	CHECK(all);
+	while (readdir(all))
+		count++;
+	closedir(all);
+	return count;
+}
+
+/* A handle that is closed keeps no descriptor. */
+static void closed_handles(void)
+{
+	int before = descriptors();
+
+	for (int i = 0; i < 20; i++) {
+		opened(65535, PCAP_TSTAMP_PRECISION_MICRO);
+		pcap_close(p);
+	}
+	p = NULL;
+	CHECK(descriptors() <= before);
+}
+
+/* Reads this number of frames of a port, which may take long, and no more. */
+static void expects(int port, int count)
+{
+	struct pcap_pkthdr *header;
+	const u_char *data;
+
+	for (int calls = 0; count > 0 && calls < 200; calls++) {
+		int got = pcap_next_ex(p, &header, &data);
+		CHECK(got >= 0 && (got == 0 || port_of(data) == port));
+		count -= got;
+	}
+	CHECK(count == 0 && reads(port) == 0);
+}
+
+/* The service does not answer for longer than an edit waits, and ends in order later. */
+static void while_the_service_stops(pid_t service)
+{
+	struct bpf_program program;
+	struct pcap_pkthdr *header;
+	const u_char *data;
+
+	filter("udp port 5001");
+	sends(5001, 5);
+	usleep(200000);
+	CHECK(pcap_compile(p, &program, "udp port 5002", 1, 0) == 0);
+	CHECK(kill(service, SIGSTOP) == 0 && pcap_setfilter(p, &program) == -1);
+	CHECK(strstr(pcap_geterr(p), "does not answer within 10 s"));
+	CHECK(kill(service, SIGCONT) == 0);
+	expects(5001, 5);
+	sends(5001, 4);
+	sends(5002, 4);
+	expects(5001, 4);
+	CHECK(pcap_setfilter(p, &program) == 0);
+	sends(5001, 4);
+	sends(5002, 4);
+	expects(5002, 4);
+	CHECK(kill(service, SIGINT) == 0);
+	while (pcap_next_ex(p, &header, &data) >= 0)
+		;
+	CHECK(pcap_setfilter(p, &program) == -1 && strstr(pcap_geterr(p), "ended"));
+	pcap_freecode(&program);
+}
+
 static void devices(void)
 {
 	pcap_if_t *all, *one;
@@ -347,6 +425,11 @@ int main(int count, char **words)
 		pcap_close(p);
 		return status == -1 ? 0 : 1;
 	}
+	if (count > 3 && !strcmp(words[2], "while-the-service-stops")) {
+		while_the_service_stops(atoi(words[3]));
+		fprintf(stderr, "ok\n");
+		return 0;
+	}
 	exact_filters_and_counts();
 	programs_without_a_text();
 	waiting();
@@ -354,6 +437,7 @@ int main(int count, char **words)
 	forks();
 	cuts_times_and_files(words[1]);
 	devices();
+	closed_handles();
 	fprintf(stderr, "ok\n");
 	return 0;
 }

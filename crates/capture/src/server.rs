@@ -39,6 +39,11 @@ pub trait FrameServer: Send + Sync + fmt::Debug {
         false
     }
 
+    /// True if the process has ended without its last counts: it may have rejected or lost more frames.
+    fn is_cut(&self) -> bool {
+        false
+    }
+
     /// True if the process gives this source only some frames, whatever the texts say.
     fn is_restricted(&self) -> bool {
         false

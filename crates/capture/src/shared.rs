@@ -125,18 +125,17 @@ struct Server {
     has_texts: bool,
     /// Time after which its frames are not waited for; `None` before a stop.
     deadline: Option<Instant>,
-    /// Its last counts.
-    counted: Option<(Instant, ServerCounts)>,
+    /// Its last counts, and true if it has ended without the last ones.
+    counted: Option<(Instant, ServerCounts, bool)>,
 }
 
 impl Server {
-    /// Its counts, at most this old.
-    fn counts(&mut self, read: u64, lost: u64, age: Duration) -> ServerCounts {
-        let recent = self.counted.filter(|(at, _)| at.elapsed() < age);
-        let (_, counts) = *self
-            .counted
-            .insert(recent.unwrap_or_else(|| (Instant::now(), self.peer.counts(read, lost))));
-        counts
+    /// Its counts, at most this old; true if it has ended without the last ones.
+    fn counts(&mut self, read: u64, lost: u64, age: Duration) -> (ServerCounts, bool) {
+        let recent = self.counted.filter(|(at, ..)| at.elapsed() < age);
+        let ask = || (Instant::now(), self.peer.counts(read, lost), self.peer.is_cut());
+        let (_, counts, is_cut) = *self.counted.insert(recent.unwrap_or_else(ask));
+        (counts, is_cut)
     }
 }
 
@@ -416,7 +415,7 @@ impl SharedSource {
         let (read, dropped) = (self.reader.read(), overwritten + no_room);
         let waiting = self.copied();
         let served = self.server.as_mut().map(|server| server.counts(read, dropped, age));
-        let served = served.unwrap_or_default();
+        let (served, cut_off) = served.unwrap_or_default();
         let mut dropped_by = [0; DROP_REASONS.len()];
         (dropped_by[OVERWRITTEN], dropped_by[NO_ROOM]) = (overwritten, no_room);
         SourceStats {
@@ -426,7 +425,8 @@ impl SharedSource {
             dropped_by,
             unreadable: self.unreadable,
             filtered: served.rejected,
-            filtered_uncounted: served.is_partial,
+            filtered_uncounted: served.is_partial || cut_off,
+            cut_off,
             beyond_policy: self.server.as_ref().is_some_and(|server| server.peer.is_restricted()),
             ..SourceStats::default()
         }

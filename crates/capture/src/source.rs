@@ -317,6 +317,8 @@ pub struct SourceStats {
     pub cuts: u64,
     /// Milliseconds without this connection: the frames of that time are in no count, and how many is not known.
     pub unseen_ms: u64,
+    /// True if that is because a service has ended without its last counts.
+    pub cut_off: bool,
 }
 
 impl SourceStats {
@@ -346,6 +348,7 @@ impl SourceStats {
             beyond_policy: self.beyond_policy | other.beyond_policy,
             cuts: self.cuts + other.cuts,
             unseen_ms: self.unseen_ms + other.unseen_ms,
+            cut_off: self.cut_off | other.cut_off,
         }
     }
 }

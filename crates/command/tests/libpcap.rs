@@ -244,6 +244,56 @@ fn a_program_gets_an_error_when_the_service_is_killed() {
     assert!(running.said().contains("-1: "), "{}", running.said());
 }
 
+#[test]
+fn a_filter_stays_while_the_service_does_not_answer() {
+    let name = "a_filter_stays_while_the_service_does_not_answer";
+    let (folder, at) = folder();
+    let Some(c) = compiled(folder.path(), "program.c") else { return };
+    if !inside(name) {
+        return;
+    }
+    veth();
+    let (pcap, mut service) = (libraries(folder.path()), serve());
+    let (file, pid) = (at("none"), service.child.id().to_string());
+    let words = [c.to_str().unwrap(), file.to_str().unwrap(), "while-the-service-stops", &pid];
+    let mut running = program(&pcap, &words);
+    assert!(running.end().success(), "{}", running.said());
+    assert_eq!(running.said(), "ok\n");
+    assert!(service.end().success(), "{}", service.said());
+}
+
+/// The text has a name of a host, which the service does not take, so the instructions decide in the program.
+#[test]
+fn an_undo_brings_back_a_filter_without_a_text() {
+    let name = "an_undo_brings_back_a_filter_without_a_text";
+    if !is_installed("tcpdump") || !inside(name) {
+        return;
+    }
+    veth();
+    let (folder, at) = folder();
+    let (pcap, _service, file) = (libraries(folder.path()), serve(), at("all.pcap"));
+    let words = ["tcpdump", "-Z", "root", "-U", "-ni", "fyke:v1", "-w", file.to_str().unwrap()];
+    let mut tcpdump = program(&pcap, &[&words[..], &["host localhost or udp port 5001"]].concat());
+    tcpdump.hear("listening on");
+    send(100, 100);
+    tcpdump.settle(100);
+    let mut add = Command::new(FYKE);
+    add.args(["ctl", "--pid", &tcpdump.child.id().to_string(), "add", "udp port 5002"]);
+    let refused = add.env("FYKE_RUNTIME_DIR", runtime()).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && said.contains("instructions without a text"), "{said}");
+    tcpdump.ctl(&["set", "udp port 5002"]);
+    send(100, 100);
+    tcpdump.settle(200);
+    tcpdump.ctl(&["undo"]);
+    send(100, 100);
+    tcpdump.settle(300);
+    tcpdump.signal("INT");
+    assert!(tcpdump.end().success(), "{}", tcpdump.said());
+    let counts = ["udp port 5001", "udp port 5002"].map(|text| frames_with(&file, text));
+    assert_eq!((frames_of(&file), counts), (150, [100, 50]));
+}
+
 /// Arbitrary calls of three threads, with signals and forks, while a second service is killed and started again. The
 /// seed is in the output; `FYKE_SEED` repeats the arguments.
 #[test]

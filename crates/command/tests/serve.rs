@@ -213,6 +213,8 @@ fn readers_end_with_the_service_and_a_killed_one_is_reported() {
     service.end();
     assert_eq!(reader.end().code(), Some(1));
     assert!(reader.said().contains("its last frames may be missing"), "{}", reader.said());
+    let partial = "; rejected or lost since the last report of serve:v1: not counted";
+    assert!(reader.said().contains(partial), "{}", reader.said());
     let none = Command::new(FYKE).args(["dump", "-i", "serve:v1"]).output().unwrap();
     assert_eq!(none.status.code(), Some(1));
     let said = String::from_utf8_lossy(&none.stderr);
@@ -338,16 +340,25 @@ fn a_stopped_service_hangs_no_reader() {
     assert!(reader.end().success(), "{}", reader.said());
     assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
     assert_eq!(reader.sum(), sum(100, 50));
-    // An edit that is not answered ends the reader with an error.
+    // An edit that is not answered is refused, and the reader continues under the old filter.
     service.signal("CONT");
     let mut reader = dump(&["-w", "/dev/null", "udp port 5001"]);
     service.signal("STOP");
     let mut edit = Command::new(FYKE);
     edit.args(["ctl", "--pid", &reader.child.id().to_string(), "add", "udp port 5002"]);
-    // The reader may end before it answers.
-    let _output = edit.env("FYKE_RUNTIME_DIR", runtime()).output().unwrap();
-    assert_eq!(reader.end().code(), Some(1), "{}", reader.said());
+    let output = edit.env("FYKE_RUNTIME_DIR", runtime()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("does not answer within 10 s"), "{said}");
     service.signal("CONT");
+    send(100, 60);
+    reader.settle(100);
+    // The late answer to the first edit does not count for the second one.
+    reader.ctl(&["set", "udp port 5002"]);
+    send(60, 60);
+    reader.settle(160);
+    reader.signal("INT");
+    assert!(reader.end().success(), "{}", reader.said());
+    assert_eq!(reader.sum(), sum(160, 80));
     stopped(service);
 }
 

@@ -39,6 +39,9 @@ pub enum FilterError {
     /// The program that evaluates the texts refuses the change.
     #[error("{0}")]
     Program(String),
+    /// The space below, which would have to let the frames pass, cannot be reached.
+    #[error("{0}")]
+    Space(String),
     /// The edit can no longer be taken back in the way that was planned; plan it again.
     #[error("the filters have changed meanwhile; try again")]
     Changed,

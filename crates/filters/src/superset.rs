@@ -3,7 +3,7 @@
 //! An edit has two steps there. Before readers see it, the lower space *widens*: what the edit adds passes, too. After
 //! readers have seen it, the space *narrows*: what the edit removed passes no longer. So at every moment a frame that
 //! the filters accept under the old or the new state gets through. If the space cannot take a text it passes
-//! everything; nothing is lost, only time.
+//! everything; nothing is lost, only time. A space that cannot be reached refuses the edit.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,6 +24,12 @@ pub trait Superset: Send + Sync + fmt::Debug {
     /// Lets through what the added texts accept, before an edit takes effect. `unfiltered` if the edit leaves no text,
     /// so that every frame is accepted.
     fn widen(&self, added: &[(u64, &str)], unfiltered: bool);
+
+    /// Reason why the last [`widen`](Self::widen) has not reached the space, so that the edit must be refused: frames
+    /// that it accepts would be lost. `None` if it has; a space that passes everything in place of a text has it, too.
+    fn refusal(&self) -> Option<String> {
+        None
+    }
 
     /// Rejects what only removed texts accepted, after the edit has taken effect; `texts` are those in force.
     fn narrow(&self, texts: &dyn Fn() -> Listing, removed: &[u64]);

@@ -202,6 +202,10 @@ impl Superset for Member {
         state.widen(self.number, added.iter().copied(), unfiltered, &*self.shared.lower);
     }
 
+    fn refusal(&self) -> Option<String> {
+        self.shared.lower.refusal()
+    }
+
     fn narrow(&self, texts: &dyn Fn() -> Listing, removed: &[u64]) {
         let state = &mut *self.shared.lock();
         let Some(member) = state.members.get_mut(&self.number) else { return };

@@ -323,7 +323,7 @@ impl FilterSet {
     /// rows `removed` leave the lower spaces afterwards. Returns the result of `edit` and the numbers of the new rows.
     ///
     /// # Errors
-    /// A text is too large for a link type that is new.
+    /// A text is too large for a link type that is new, or a lower space cannot be reached.
     pub fn edit_rows<T>(
         &self,
         link: LinkType,
@@ -340,6 +340,12 @@ impl FilterSet {
         let texts = added.iter().map(|row| row.text.as_str());
         let new: Vec<_> = numbers.iter().copied().zip(texts).collect();
         writer.supersets.iter().for_each(|superset| superset.widen(&new, unfiltered));
+        if let Some(why) = refusal(&writer.supersets) {
+            lock(&self.shared.listed).rows.remove(&numbers);
+            let listing = || lock(&self.shared.listed).listing();
+            writer.supersets.iter().for_each(|superset| superset.narrow(&listing, &numbers));
+            return Err(FilterError::Space(why));
+        }
         let result = edit(&mut writer.passes[index]);
         let epoch = self.shared.publish();
         let _forgotten = {
@@ -433,7 +439,10 @@ impl Shared {
         };
         let supersets = writer.supersets.clone();
         let leaving = self.widen(&supersets, changes, &resolved);
-        let applied = self.apply(&mut writer, group, lowered.fitting(), &resolved);
+        let applied = match refusal(&supersets) {
+            Some(why) => Err(GroupError { place: 0, error: FilterError::Space(why) }),
+            None => self.apply(&mut writer, group, lowered.fitting(), &resolved),
+        };
         let removed = match &applied {
             Ok(_) => leaving,
             Err(_refused) => resolved.added.iter().map(|(id, _)| *id).collect(),
@@ -569,6 +578,11 @@ impl Shared {
         // If no thread can be started, the next edit tries again.
         let _no_thread = std::thread::Builder::new().name("fyke-free".into()).spawn(free);
     }
+}
+
+/// Reason why one of the lower spaces does not let the frames of an edit pass.
+fn refusal(supersets: &[Arc<dyn Superset>]) -> Option<String> {
+    supersets.iter().find_map(|superset| superset.refusal())
 }
 
 /// Makes the pass set for a link type. It does not free the data that a large edit replaced, because a tracker's edit,

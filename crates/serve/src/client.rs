@@ -9,14 +9,14 @@
 
 use crate::message::{Counts, Edited, Hello, Request, Response, Text, VERSIONS};
 use crate::place::{self, PlaceError};
-use crate::wire::{Assembler, BUFFERS, DESCRIPTORS, Incoming, send_json};
+use crate::wire::{Assembler, BUFFERS, DESCRIPTORS, Incoming, send_line};
 use fyke_capture::{FrameServer, Moved, ServerCounts, SharedSource, Source};
 use fyke_graph::Classes;
 use fyke_graph::node::{Class, MakeError, Parameter, Settings};
 use fyke_ring::{Reader, RingError, Sleep};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, Shutdown, recv, shutdown, sockopt};
-use std::collections::VecDeque;
+use rustix::net::{RecvFlags, recv, sockopt};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -34,6 +34,8 @@ const EDIT_LIMIT: Duration = Duration::from_secs(10);
 const MOMENT: Duration = Duration::from_millis(50);
 /// Shortest wait that the system has.
 const GLANCE: Duration = Duration::from_millis(1);
+/// Reason of a request that comes too late.
+const ENDED: &str = "the service has ended";
 /// Shortest time between two requests for counts.
 const COUNTS_PAUSE: Duration = Duration::from_millis(20);
 
@@ -100,13 +102,92 @@ pub enum ConnectError {
     },
 }
 
-/// Requests and responses in flight.
+/// A request that is not answered.
+#[derive(Debug)]
+enum Owed {
+    /// Numbers of texts that it removes, and that it adds.
+    Edit(Vec<u64>, Vec<u64>),
+    Other,
+}
+
+impl Owed {
+    fn of(request: &Request) -> Owed {
+        let ids = |texts: &[Text]| texts.iter().map(|text| text.id).collect();
+        match request {
+            Request::Open { texts, .. } => Owed::Edit(Vec::new(), ids(texts)),
+            Request::Edit { remove, add } => Owed::Edit(remove.clone(), ids(add)),
+            _ => Owed::Other,
+        }
+    }
+}
+
+/// Requests and responses in flight. The service answers requests in their order, so an answer belongs to the oldest
+/// request without one.
 #[derive(Debug)]
 struct Calls {
     assembler: Assembler,
-    /// Responses that were not waited for long enough.
-    owed: usize,
+    /// Requests without an answer, oldest first; those of earlier calls were not waited for long enough.
+    owed: VecDeque<Owed>,
+    /// Rest of a request that the service has not taken.
+    unsent: Vec<u8>,
+    /// Numbers of the texts that the service has, by its answers.
+    there: BTreeSet<u64>,
+    /// Texts by the edits that have succeeded. An edit that is answered too late makes the two differ, until the next
+    /// one.
+    wanted: BTreeMap<u64, String>,
     asked_end: bool,
+}
+
+impl Calls {
+    fn new() -> Calls {
+        Calls {
+            assembler: Assembler::new(MAX_RESPONSE),
+            owed: VecDeque::new(),
+            unsent: Vec::new(),
+            there: BTreeSet::new(),
+            wanted: BTreeMap::new(),
+            asked_end: false,
+        }
+    }
+
+    /// Takes an answer to the oldest request.
+    fn answered(&mut self, response: &Response) {
+        if let (Some(Owed::Edit(remove, add)), Response::Edited(_) | Response::Opened(_)) =
+            (self.owed.pop_front(), response)
+        {
+            self.there.retain(|id| !remove.contains(id));
+            self.there.extend(add);
+        }
+    }
+
+    /// Notes an edit that has succeeded for its caller.
+    fn adopt<'t>(&mut self, removed: &[u64], added: impl Iterator<Item = (u64, &'t str)>) {
+        removed.iter().for_each(|id| drop(self.wanted.remove(id)));
+        self.wanted.extend(added.map(|(id, text)| (id, text.to_owned())));
+    }
+
+    /// The edit of the texts there that makes them those of the caller after its edit.
+    fn plan(&self, removed: &[u64], added: &[(u64, &str)]) -> (Vec<u64>, Vec<Text>) {
+        let stays = |id: &u64| self.wanted.contains_key(id) && !removed.contains(id);
+        let is_added = |id: &u64| added.iter().any(|(new, _)| new == id);
+        let gone = |id: &&u64| removed.contains(id) || !(stays(id) || is_added(id));
+        let gone: Vec<u64> = self.there.iter().filter(gone).copied().collect();
+        let kept = self.wanted.iter().filter(|(id, _)| stays(id) && !is_added(id));
+        let all = kept.map(|(id, text)| (*id, text.as_str())).chain(added.iter().copied());
+        let missing = all.filter(|(id, _)| !self.there.contains(id) || gone.contains(id));
+        let missing = missing.map(|(id, text)| Text { id, text: text.to_owned() }).collect();
+        (gone, missing)
+    }
+}
+
+/// The error of a request that is not answered in time.
+fn late(limit: Duration) -> io::Error {
+    let why = format!("the service does not answer within {} s", limit.as_secs());
+    io::Error::new(ErrorKind::TimedOut, why)
+}
+
+fn is_late(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
 
 /// Last counts of the service.
@@ -170,8 +251,7 @@ impl Connection {
         let (socket, path) = reach(name, user)?;
         let program = std::env::args().next().unwrap_or_default();
         let program = Path::new(&program).file_name().unwrap_or_default().to_string_lossy();
-        let calls = Calls { assembler: Assembler::new(MAX_RESPONSE), owed: 0, asked_end: false };
-        let (calls, last) = (Mutex::new(calls), Mutex::default());
+        let (calls, last) = (Mutex::new(Calls::new()), Mutex::default());
         let (hello, has_graph) = (Hello::default(), AtomicBool::new(false));
         let moved = Mutex::default();
         let mut new = Connection { socket, path, hello, calls, last, moved, has_graph };
@@ -194,7 +274,12 @@ impl Connection {
     /// # Errors
     /// The service refuses, or what it sends are not the buffers of a reader.
     pub fn buffers(&self, texts: Vec<Text>, snaplen: u32) -> Result<Reader, ConnectError> {
-        self.open_buffers(&Request::Open { texts, snaplen, graph: None })
+        let open = Request::Open { texts, snaplen, graph: None };
+        let reader = self.open_buffers(&open)?;
+        if let Request::Open { texts, .. } = &open {
+            lock(&self.calls).adopt(&[], texts.iter().map(|text| (text.id, text.text.as_str())));
+        }
+        Ok(reader)
     }
 
     /// Opens the buffers for the frames that a graph in the service passes.
@@ -253,6 +338,9 @@ impl Connection {
             Err(error) if error.kind() == ErrorKind::InvalidData => {
                 Err(self.foreign(error.to_string()))
             }
+            Err(source) if is_late(&source) => {
+                Err(ConnectError::Call { path, source: late(GREETING_LIMIT) })
+            }
             Err(source) => Err(ConnectError::Call { path, source }),
         }
     }
@@ -262,10 +350,86 @@ impl Connection {
     /// # Errors
     /// `InvalidInput` if the service refuses it, with the reason; else the error of the system.
     pub fn request(&self, request: &Request) -> io::Result<Response> {
-        match self.call(&mut lock(&self.calls), (request, &[]), EDIT_LIMIT, None)? {
-            Response::Error { message } => Err(io::Error::new(ErrorKind::InvalidInput, message)),
-            response => Ok(response),
+        let calls = &mut *lock(&self.calls);
+        match self.call(calls, (request, &[]), EDIT_LIMIT, None) {
+            Ok(Response::Error { message }) => {
+                Err(io::Error::new(ErrorKind::InvalidInput, message))
+            }
+            Ok(response) => {
+                if let Request::Edit { remove, add } = request {
+                    calls.adopt(remove, add.iter().map(|text| (text.id, text.text.as_str())));
+                }
+                Ok(response)
+            }
+            Err(error) if is_late(&error) => Err(late(EDIT_LIMIT)),
+            Err(error) => Err(error),
         }
+    }
+
+    /// Sends what is left of an earlier request.
+    fn flush(&self, calls: &mut Calls, patience: Duration) -> io::Result<()> {
+        if calls.unsent.is_empty() {
+            return Ok(());
+        }
+        let (count, sent) = send_line(self.socket.as_fd(), &calls.unsent, &[], patience);
+        calls.unsent.drain(..count);
+        sent
+    }
+
+    /// Sends a request. One that the service takes in part is sent in whole before the next one.
+    fn send(
+        &self,
+        calls: &mut Calls,
+        (request, lent): (&Request, &[BorrowedFd<'_>]),
+        patience: Duration,
+    ) -> io::Result<()> {
+        self.flush(calls, patience)?;
+        let mut line = serde_json::to_vec(request).map_err(io::Error::other)?;
+        line.push(b'\n');
+        let (count, sent) = send_line(self.socket.as_fd(), &line, lent, patience);
+        if count > 0 && *request != (Request::Resume {}) {
+            calls.owed.push_back(Owed::of(request));
+            calls.unsent = line.split_off(count);
+        }
+        sent
+    }
+
+    /// Waits for the answers to all earlier requests.
+    fn settle(&self, calls: &mut Calls, patience: Duration) -> io::Result<()> {
+        let start = Instant::now();
+        self.flush(calls, patience)?;
+        while !calls.owed.is_empty() {
+            let left = patience.saturating_sub(start.elapsed()).max(GLANCE);
+            if self.receive(calls, left, None)?.is_none() {
+                return Err(ErrorKind::TimedOut.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes an edit. If an answer to an earlier one is late, the texts there are brought in order, too.
+    fn make_edit(&self, removed: &[u64], added: &[(u64, &str)]) -> io::Result<()> {
+        let (calls, start) = (&mut *lock(&self.calls), Instant::now());
+        let is_only_look = removed.is_empty() && added.is_empty();
+        self.settle(calls, if is_only_look { GLANCE } else { EDIT_LIMIT })?;
+        let (remove, add) = calls.plan(removed, added);
+        if !remove.is_empty() || !add.is_empty() {
+            let patience = EDIT_LIMIT.saturating_sub(start.elapsed()).max(GLANCE);
+            let edit = Request::Edit { remove, add };
+            match self.call(calls, (&edit, &[]), patience, None)? {
+                Response::Edited(_) => {}
+                Response::Error { message } => {
+                    return Err(io::Error::new(ErrorKind::InvalidInput, message));
+                }
+                Response::Ended { reason, .. } => {
+                    let why = if reason.is_empty() { ENDED.to_owned() } else { reason };
+                    return Err(io::Error::new(ErrorKind::UnexpectedEof, why));
+                }
+                other => return Err(io::Error::new(ErrorKind::InvalidData, format!("{other:?}"))),
+            }
+        }
+        calls.adopt(removed, added.iter().copied());
+        Ok(())
     }
 
     fn call(
@@ -276,9 +440,9 @@ impl Connection {
         mut descriptors: Option<&mut Vec<OwnedFd>>,
     ) -> io::Result<Response> {
         // A service that has ended cannot be written to, but its last message may be here.
-        let mut sent = send_json(&self.socket, request, lent, patience);
-        calls.owed += usize::from(sent.is_ok());
+        let mut sent = self.send(calls, (request, lent), patience);
         loop {
+            let patience = if sent.is_ok() { patience } else { GLANCE };
             let response = self.receive(calls, patience, descriptors.as_deref_mut())?;
             match response {
                 Some(Response::Moved { from, texts, epoch }) => {
@@ -286,11 +450,10 @@ impl Connection {
                     if request.is_in_force(&texts) {
                         return Ok(Response::Edited(Edited { epoch, from }));
                     }
-                    sent = send_json(&self.socket, request, lent, patience);
-                    calls.owed += usize::from(sent.is_ok());
+                    sent = self.send(calls, (request, lent), patience);
                 }
                 Some(Response::Parting(_)) => {}
-                Some(response) if calls.owed == 0 => return Ok(response),
+                Some(response) if calls.owed.is_empty() => return Ok(response),
                 Some(_) => {}
                 None => return Err(sent.err().unwrap_or(ErrorKind::TimedOut.into())),
             }
@@ -312,7 +475,7 @@ impl Connection {
             Incoming::Closed => {
                 let mut last = lock(&self.last);
                 last.ended |= last.parts;
-                return Err(io::Error::new(ErrorKind::UnexpectedEof, "the service has ended"));
+                return Err(io::Error::new(ErrorKind::UnexpectedEof, ENDED));
             }
             Incoming::TooLong => {
                 return Err(io::Error::new(ErrorKind::InvalidData, "its answer is too long"));
@@ -320,8 +483,9 @@ impl Connection {
         };
         let response: Response = serde_json::from_slice(&message)
             .map_err(|error| io::Error::new(ErrorKind::InvalidData, error.to_string()))?;
-        if let Response::Moved { from, .. } = response {
-            self.go_on(calls, given, from)?;
+        if let Response::Moved { from, texts, .. } = &response {
+            calls.there = texts.iter().copied().collect();
+            self.go_on(calls, given, *from)?;
             return Ok(Some(response));
         }
         descriptors.into_iter().for_each(|all| all.append(&mut given));
@@ -333,16 +497,16 @@ impl Connection {
             }
             Response::Ended { counts, reason } => {
                 // Nothing follows it, so no other response is owed.
-                calls.owed = 0;
+                calls.owed.clear();
                 let reason = Some(reason.clone()).filter(|reason| !reason.is_empty());
                 let at = Some(Instant::now());
                 *last = Last { counts: *counts, at, ended: true, reason, ..Last::default() };
             }
             Response::Counts(counts) => {
-                calls.owed = calls.owed.saturating_sub(1);
+                calls.answered(&response);
                 (last.counts, last.at) = (*counts, Some(Instant::now()));
             }
-            _ => calls.owed = calls.owed.saturating_sub(1),
+            _ => calls.answered(&response),
         }
         Ok(Some(response))
     }
@@ -356,11 +520,11 @@ impl Connection {
         lock(&self.moved).push_back(Moved { packets, index, from });
         lock(&self.last).parts = false;
         // What the process before has not answered is void.
-        calls.owed = 0;
-        send_json(&self.socket, &Request::Resume {}, &[], MOMENT)?;
+        calls.owed.clear();
+        calls.unsent.clear();
+        self.send(calls, (&Request::Resume {}, &[]), MOMENT)?;
         if calls.asked_end {
-            send_json(&self.socket, &Request::End {}, &[], MOMENT)?;
-            calls.owed += 1;
+            self.send(calls, (&Request::End {}, &[]), MOMENT)?;
         }
         Ok(())
     }
@@ -382,11 +546,8 @@ impl Connection {
             return;
         }
         let Some(mut calls) = self.try_calls() else { return };
-        while calls.owed > 0 {
-            match self.receive(&mut calls, GLANCE, None) {
-                Ok(Some(_)) => {}
-                Ok(None) | Err(_) => return,
-            }
+        if self.settle(&mut calls, GLANCE).is_err() {
+            return;
         }
         // If it does not answer in time, the counts are those before.
         let counts = Request::Counts { read, lost };
@@ -403,17 +564,9 @@ impl FrameServer for Connection {
                 .then_some(())
                 .ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, why));
         }
-        let add = added.iter().map(|&(id, text)| Text { id, text: text.to_owned() }).collect();
-        let edit = Request::Edit { remove: removed.to_vec(), add };
-        let error = match self.request(&edit) {
-            Ok(Response::Edited(_)) => return Ok(()),
-            Ok(other) => io::Error::new(ErrorKind::InvalidData, format!("{other:?}")),
-            Err(error) if error.kind() == ErrorKind::InvalidInput => return Err(error),
-            Err(error) => error,
-        };
-        // The service may have made the edit or not: without its answer, the texts there are not known.
-        let _closed_already = shutdown(&self.socket, Shutdown::Both);
-        Err(error)
+        // What the service makes of it later is known by the order of its answers, so the connection stays.
+        self.make_edit(removed, added)
+            .map_err(|error| if is_late(&error) { late(EDIT_LIMIT) } else { error })
     }
 
     fn counts(&self, read: u64, lost: u64) -> ServerCounts {
@@ -430,8 +583,7 @@ impl FrameServer for Connection {
         let Some(mut calls) = self.try_calls() else { return false };
         if !calls.asked_end {
             calls.asked_end = true;
-            let sent = send_json(&self.socket, &Request::End {}, &[], MOMENT);
-            calls.owed += usize::from(sent.is_ok());
+            let _gone_or_busy = self.send(&mut calls, (&Request::End {}, &[]), MOMENT);
         }
         let _none_yet = self.receive(&mut calls, GLANCE, None);
         lock(&self.last).ended
@@ -451,6 +603,10 @@ impl FrameServer for Connection {
             let _none_came = calls.map(|mut calls| self.receive(&mut calls, MOMENT, None));
         }
         lock(&self.last).reason.take()
+    }
+
+    fn is_cut(&self) -> bool {
+        self.is_gone() && !self.is_over()
     }
 
     fn is_restricted(&self) -> bool {
@@ -545,4 +701,33 @@ pub fn connect_source(
     };
     let name = format!("serve:{name}");
     Ok(SharedSource::served(&name, reader, std::sync::Arc::new(connection)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(id: u64, text: &str) -> Text {
+        Text { id, text: text.to_owned() }
+    }
+
+    #[test]
+    fn the_edit_after_a_late_one_brings_the_texts_in_order() {
+        let mut calls = Calls::new();
+        let first = Request::Edit { remove: Vec::new(), add: vec![text(1, "udp")] };
+        calls.owed.push_back(Owed::of(&first));
+        calls.answered(&Response::Edited(Edited::default()));
+        calls.adopt(&[], [(1, "udp")].into_iter());
+        // Given up by its caller, and made later.
+        let late = Request::Edit { remove: vec![1], add: vec![text(2, "tcp")] };
+        calls.owed.push_back(Owed::of(&late));
+        assert_eq!(calls.plan(&[], &[(3, "arp")]), (Vec::new(), vec![text(3, "arp")]));
+        calls.answered(&Response::Edited(Edited::default()));
+        let (gone, missing) = calls.plan(&[], &[(3, "arp")]);
+        assert_eq!((gone, missing), (vec![2], vec![text(1, "udp"), text(3, "arp")]));
+        // One that is refused late has changed nothing.
+        calls.owed.push_back(Owed::of(&first));
+        calls.answered(&Response::Error { message: String::new() });
+        assert_eq!(calls.plan(&[], &[]), (vec![2], vec![text(1, "udp")]));
+    }
 }

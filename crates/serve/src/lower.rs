@@ -2,7 +2,8 @@
 //!
 //! As the kernel does for a device, the service passes a superset of what the reader's nodes need, and these decide
 //! under which epoch a frame is evaluated. An edit reaches the service before it takes effect in the reader, and leaves
-//! it afterwards. A text that the service refuses makes it pass every frame to this reader; the reason is shown.
+//! it afterwards. A text that the service refuses makes it pass every frame to this reader; the reason is shown. An
+//! edit that the service does not answer in time, or that comes after its end, is refused, and the filters stay.
 
 use fyke_capture::{FilterSocket, FrameServer, Interface, SocketFilter};
 use fyke_filter::Options;
@@ -15,6 +16,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Number of the text that accepts every frame.
 const EVERY_FRAME: u64 = u64::MAX;
+/// Refusal of edits of a service that does not exist any more.
+const ENDED: &str = "the service has ended";
 
 /// Services for sources `serve:NAME`, and another space for all other sources.
 pub struct ServeSpace<S>(pub S);
@@ -63,6 +66,10 @@ struct State {
     for_good: Option<&'static str>,
     /// Reason why the service does not have the texts.
     refused: Option<String>,
+    /// Reason why it has not made the last edit: it does not answer, or has ended.
+    unmade: Option<String>,
+    /// True after an edit without an answer, which it may make later.
+    is_unsure: bool,
 }
 
 impl State {
@@ -84,11 +91,12 @@ impl State {
             let missing: Vec<_> = missing.map(|(&id, text)| (id, &**text)).collect();
             let gone = self.there.keys().filter(|id| !only_add && !target.contains_key(id));
             let gone: Vec<u64> = gone.copied().collect();
-            if missing.is_empty() && gone.is_empty() {
+            if missing.is_empty() && gone.is_empty() && !self.is_unsure {
                 return;
             }
             match server.edit(&gone, &missing) {
                 Ok(()) => {
+                    self.is_unsure = false;
                     gone.iter().for_each(|id| drop(self.there.remove(id)));
                     let missing: Vec<_> = missing.iter().map(|(id, _)| *id).collect();
                     self.there.extend(
@@ -98,8 +106,15 @@ impl State {
                     );
                     return;
                 }
-                // The second round asks for every frame. If the service is gone, the source ends.
-                Err(error) => self.refused = Some(first_line(&error.to_string())),
+                // The second round asks for every frame.
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                    self.refused = Some(first_line(&error.to_string()));
+                }
+                Err(error) => {
+                    self.unmade = Some(first_line(&error.to_string()));
+                    self.is_unsure = true;
+                    return;
+                }
             }
         }
     }
@@ -123,18 +138,32 @@ impl Lower {
 impl Superset for Lower {
     fn widen(&self, added: &[(u64, &str)], unfiltered: bool) {
         let state = &mut *self.lock();
+        state.unmade = None;
         state.wanted.extend(added.iter().map(|&(id, text)| (id, Arc::from(text))));
         state.unfiltered |= unfiltered;
         state.sync(true);
+        if state.unmade.is_none() && state.server.as_ref().is_some_and(|server| server.is_gone()) {
+            state.unmade = Some(ENDED.to_owned());
+        }
+    }
+
+    fn refusal(&self) -> Option<String> {
+        self.lock().unmade.clone()
     }
 
     fn narrow(&self, texts: &dyn Fn() -> Listing, _removed: &[u64]) {
         let state = &mut *self.lock();
         state.wanted = texts();
         state.unfiltered = state.wanted.is_empty();
+        if state.unmade.take().is_some() {
+            // The edit was refused for it; the next one brings the texts there in order.
+            return;
+        }
         // The refused text may be gone.
         state.refused = None;
         state.sync(false);
+        // Without its answer there are texts too many there.
+        state.unmade = None;
     }
 
     fn open_for_good(&self, reason: &'static str) {
@@ -154,7 +183,10 @@ impl SocketFilter for Lower {
         state.server = Some(server);
         state.sync(false);
         match state.there.is_empty() {
-            true => Err(io::Error::other(state.refused.clone().unwrap_or_default())),
+            true => {
+                let why = state.unmade.take().or_else(|| state.refused.clone());
+                Err(io::Error::other(why.unwrap_or_default()))
+            }
             false => Ok(()),
         }
     }
@@ -189,13 +221,17 @@ impl LowerFilter for Lower {
 mod tests {
     use super::*;
     use fyke_capture::ServerCounts;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     /// A service that refuses texts with `wrong`, and writes down its texts after each edit.
     #[derive(Debug, Default)]
-    struct Peer(Mutex<BTreeMap<u64, String>>, Mutex<Vec<String>>);
+    struct Peer(Mutex<BTreeMap<u64, String>>, Mutex<Vec<String>>, AtomicBool);
 
     impl FrameServer for Peer {
         fn edit(&self, removed: &[u64], added: &[(u64, &str)]) -> io::Result<()> {
+            if self.2.load(Ordering::Relaxed) {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "no answer"));
+            }
             if added.iter().any(|(_, text)| text.contains("wrong")) {
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, "wrong\n^"));
             }
@@ -248,6 +284,24 @@ mod tests {
         let seen = peer.1.lock().unwrap().clone();
         assert_eq!(seen, ["udp", "udp|tcp", "tcp", "tcp|", "", "arp"]);
         assert_eq!(lower.passes_all(), None);
+    }
+
+    #[test]
+    fn an_edit_without_an_answer_is_refused_and_the_texts_stay() {
+        let (lower, peer) = (Lower::default(), Arc::new(Peer::default()));
+        lower.widen(&[(1, "udp")], false);
+        lower.take_server(Arc::clone(&peer) as _).unwrap();
+        peer.2.store(true, Ordering::Relaxed);
+        lower.widen(&[(2, "tcp")], false);
+        assert_eq!(lower.refusal().unwrap(), "no answer");
+        narrow(&lower, &[(1, "udp")]);
+        assert_eq!((lower.refusal(), lower.passes_all()), (None, None));
+        peer.2.store(false, Ordering::Relaxed);
+        lower.widen(&[(3, "arp")], false);
+        assert_eq!(lower.refusal(), None);
+        narrow(&lower, &[(1, "udp"), (3, "arp")]);
+        let seen = peer.1.lock().unwrap().clone();
+        assert_eq!(seen, ["udp", "udp|arp"]);
     }
 
     #[test]

@@ -138,30 +138,39 @@ pub fn send(
     descriptors: &[BorrowedFd<'_>],
     patience: Duration,
 ) -> io::Result<()> {
-    sockopt::set_socket_timeout(
-        &socket,
-        Timeout::Send,
-        Some(patience.max(Duration::from_millis(1))),
-    )?;
     let line: Vec<u8> = message.iter().copied().chain([b'\n']).collect();
-    let packets: Vec<&[u8]> = line.chunks(MAX_PACKET).collect();
-    let last = packets.len() - 1;
-    for (number, packet) in packets.into_iter().enumerate() {
+    send_line(socket.as_fd(), &line, descriptors, patience).1
+}
+
+/// Sends a line, or the rest of one, as [`send`] does; returns the number of bytes that were sent.
+pub(crate) fn send_line(
+    socket: BorrowedFd<'_>,
+    line: &[u8],
+    descriptors: &[BorrowedFd<'_>],
+    patience: Duration,
+) -> (usize, io::Result<()>) {
+    let limit = Some(patience.max(Duration::from_millis(1)));
+    if let Err(error) = sockopt::set_socket_timeout(socket, Timeout::Send, limit) {
+        return (0, Err(error.into()));
+    }
+    let mut sent = 0;
+    for packet in line.chunks(MAX_PACKET) {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
         let mut rights = SendAncillaryBuffer::new(&mut space);
-        if number == last && !descriptors.is_empty() {
+        if sent + packet.len() == line.len() && !descriptors.is_empty() {
             rights.push(SendAncillaryMessage::ScmRights(descriptors));
         }
         loop {
-            let sent = sendmsg(&socket, &[IoSlice::new(packet)], &mut rights, SendFlags::NOSIGNAL);
-            match sent {
+            let done = sendmsg(socket, &[IoSlice::new(packet)], &mut rights, SendFlags::NOSIGNAL);
+            match done {
                 Ok(_) => break,
                 Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
+                Err(error) => return (sent, Err(error.into())),
             }
         }
+        sent += packet.len();
     }
-    Ok(())
+    (sent, Ok(()))
 }
 
 /// Sends a message of serde; see [`send`].

@@ -4,6 +4,7 @@ use super::{Call, active, call};
 use crate::c::{ERROR, Instruction, NETMASK_UNKNOWN, Pcap, Program};
 use crate::forward::real;
 use crate::handle::Active;
+use crate::live::SetError;
 use crate::texts;
 use fyke_filter::Options;
 use fyke_machine::bpf::Dialect;
@@ -73,7 +74,7 @@ pub unsafe extern "C" fn pcap_compile(
         Call::Ours(slot, handle) => (slot, handle),
         Call::Real => {
             let status = whole(pcap);
-            remember(status, program, text, netmask);
+            remember(status, program, (text, netmask, link_of(pcap)));
             return status;
         }
         Call::Wrong => return ERROR,
@@ -94,7 +95,7 @@ pub unsafe extern "C" fn pcap_compile(
         };
         // A text for a live capture, such as `inbound`: the twin is none.
         let status = if status != 0 && here() { 0 } else { status };
-        remember(status, program, text, netmask);
+        remember(status, program, (text, netmask, active.live.dlt()));
         status
     })
 }
@@ -105,11 +106,21 @@ fn options(active: &Active, netmask: u32) -> Options {
     Options { netmask, snaplen, ..active.live.options() }
 }
 
-fn remember(status: c_int, program: *const Program, text: *const c_char, netmask: u32) {
+/// The data link type of a handle of the system's libpcap.
+fn link_of(pcap: *mut Pcap) -> c_int {
+    real!(pcap_datalink(pcap => *mut Pcap) -> c_int, ERROR)
+}
+
+/// Remembers the text of a program, with its netmask and data link type.
+fn remember(
+    status: c_int,
+    program: *const Program,
+    (text, netmask, link): (*const c_char, u32, c_int),
+) {
     if status == 0
         && let (Some(instructions), Some(text)) = (instructions(program), text_of(text))
     {
-        texts::remember(instructions, text, netmask);
+        texts::remember(instructions, link, text, netmask);
     }
 }
 
@@ -128,7 +139,7 @@ pub unsafe extern "C" fn pcap_compile_nopcap(
 ) -> c_int {
     let status = real!(pcap_compile_nopcap(snaplen => c_int, link => c_int, program => *mut Program,
         text => *const c_char, optimize => c_int, netmask => u32) -> c_int, ERROR);
-    remember(status, program, text, netmask);
+    remember(status, program, (text, netmask, link));
     status
 }
 
@@ -163,10 +174,13 @@ fn set(active: &Active, given: &[Instruction]) -> Result<(), String> {
     // The service reads texts with the netmask of its interface.
     let fits =
         |text: &texts::Text| !text.text.contains("broadcast") || u32::from_be(text.netmask) == own;
-    if let Some(text) = texts::of(given).filter(fits)
-        && active.live.set_text(&text.text).is_ok()
-    {
-        return Ok(());
+    if let Some(text) = texts::of(given, active.live.dlt()).filter(fits) {
+        match active.live.set_text(&text.text) {
+            Ok(()) => return Ok(()),
+            Err(SetError::Service(why)) => return Err(why),
+            // The instructions decide.
+            Err(SetError::Text(_)) => {}
+        }
     }
     let instruction = |one: &Instruction| fyke_machine::bpf::Instruction {
         code: one.code,
@@ -175,7 +189,8 @@ fn set(active: &Active, given: &[Instruction]) -> Result<(), String> {
         k: one.k,
     };
     let program = run::Program::new(given.iter().map(instruction).collect(), Dialect::Bpf);
-    active.live.set_program(program.map_err(|error| format!("the filter: {error}"))?)
+    let set = active.live.set_program(program.map_err(|error| format!("the filter: {error}"))?);
+    set.map_err(|(SetError::Service(why) | SetError::Text(why))| why)
 }
 
 /// As in libpcap.

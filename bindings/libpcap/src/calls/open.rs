@@ -98,12 +98,9 @@ pub unsafe extern "C" fn pcap_activate(pcap: *mut Pcap) -> c_int {
         Call::Real => return real!(pcap_activate(pcap => *mut Pcap) -> c_int, ERROR),
         Call::Wrong => return ERROR,
     };
-    let activated = || {
-        let waker = slot.waker().map_err(|error| (ERROR, error.to_string()))?;
-        handle.activate(waker)
-    };
-    ours(slot, || match activated() {
+    ours(slot, || match handle.activate() {
         Ok(active) => {
+            slot.set_waker(active.live.wakes.breaker());
             active.live.arm();
             control::begin(&active.live);
             0

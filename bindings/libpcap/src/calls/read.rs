@@ -337,6 +337,10 @@ pub unsafe extern "C" fn pcap_getnonblock(pcap: *mut Pcap, errbuf: *mut c_char) 
 
 fn descriptor(pcap: *mut Pcap) -> Option<c_int> {
     match call(pcap) {
+        // libpcap has no status of its own for it here.
+        Call::Ours(slot, handle) if handle.active().is_none() => {
+            Some(slot.fail(ERROR, "the handle is not activated"))
+        }
         Call::Ours(slot, handle) => {
             Some(active(slot, &handle, |active| active.live.wakes.fd().as_raw_fd()))
         }

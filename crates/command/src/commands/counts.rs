@@ -19,6 +19,8 @@ const MAX_COUNTERS: usize = 40;
 
 /// Part of the words for frames that the policy of a service rejects.
 const BEYOND: &str = " beyond the policy of ";
+/// The same for a service that has ended without its last counts.
+const SINCE: &str = " since the last report of ";
 
 /// Returns the counts of the frames of all sources.
 pub fn accounting(view: &GraphView) -> Accounting {
@@ -52,8 +54,13 @@ fn of_outcome(view: &GraphView, outcome: &Outcome) -> Accounting {
     }
 }
 
-/// Frames that no count has: those that the kernel rejects or, for a reader of a service, those beyond its policy.
+/// Frames that no count has: those that the kernel rejects or, for a reader of a service, those beyond its policy, or
+/// after its last report.
 fn not_counted(view: &GraphView) -> String {
+    let cut = view.sources.iter().find(|source| source.stats.cut_off);
+    if let Some(one) = cut.and_then(|source| source.interfaces.first()) {
+        return format!("{NOT_COUNTED}{SINCE}{}", one.name);
+    }
     let restricted = view.sources.iter().find(|source| source.stats.beyond_policy);
     let name = restricted.and_then(|source| source.interfaces.first());
     name.map_or(NOT_COUNTED.to_owned(), |one| format!("{NOT_COUNTED}{BEYOND}{}", one.name))
@@ -115,9 +122,14 @@ pub fn sum(accounting: &Accounting, late: u64, after: u64) -> String {
     text += " + ";
     text += &if lost.is_empty() { "0 lost".to_owned() } else { lost.join(" + ") };
     if let Some(count) = rejected_in_kernel {
-        text += &match count.split_once(BEYOND) {
-            Some((count, service)) => format!("; rejected by the policy of {service}: {count}"),
-            None => format!("; rejected in the kernel: {count}"),
+        text += &match (count.split_once(BEYOND), count.split_once(SINCE)) {
+            (Some((count, service)), _) => {
+                format!("; rejected by the policy of {service}: {count}")
+            }
+            (_, Some((count, service))) => {
+                format!("; rejected or lost since the last report of {service}: {count}")
+            }
+            _ => format!("; rejected in the kernel: {count}"),
         };
     }
     if let Some(not_seen) = &accounting.not_seen {

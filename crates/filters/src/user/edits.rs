@@ -324,7 +324,7 @@ impl FilterSet {
         if !was_unfiltered {
             lock(&self.shared.listed).journal.keep(id);
         } else if let Err(error) = edit(&[Change::Set("")], Condition::Only(id))
-            && !matches!(error, FilterError::Changed)
+            && !matches!(error, FilterError::Changed | FilterError::Space(_))
         {
             lock(&self.shared.listed).journal.keep(id);
         }

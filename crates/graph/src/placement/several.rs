@@ -53,6 +53,10 @@ impl Superset for Several {
         self.each().for_each(|filter| filter.widen(added, unfiltered));
     }
 
+    fn refusal(&self) -> Option<String> {
+        self.each().find_map(|filter| filter.refusal())
+    }
+
     fn narrow(&self, texts: &dyn Fn() -> Listing, removed: &[u64]) {
         self.each().for_each(|filter| filter.narrow(texts, removed));
     }

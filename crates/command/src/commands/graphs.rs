@@ -6,6 +6,7 @@
 
 mod changes;
 mod interception;
+mod payload;
 mod reports;
 
 pub use changes::{check_files, wrong_change};
@@ -381,43 +382,6 @@ fn file_of_dump(args: &DumpArgs, file: &Path, snaplen: Option<String>) -> Result
     ))
 }
 
-/// Builds the nodes of `--payload`: streams, and the pattern that they have to match. Frames of a file wait for the
-/// verdict as long as there is room; those of a capture also for a limited time, since they wait for each other.
-fn payload(args: &DumpArgs) -> Result<Option<String>, Failure> {
-    let Some(pattern) = args.payload.clone() else { return Ok(None) };
-    let connections = ("connections", Some(CONNECTIONS.to_string()));
-    let mut parameters = Vec::new();
-    for part in args.streams.iter().flat_map(|text| text.split(',')) {
-        let Some((name, value)) = part.split_once('=') else {
-            let message = format!("--streams: `{part}`: expected NAME=VALUE, as in gap=2");
-            return Err(Failure::Usage(message));
-        };
-        if name == "payload" || !name.chars().all(|one| one.is_ascii_alphanumeric()) {
-            return Err(Failure::Usage(format!(
-                "--streams: `{name}`: expected a parameter of the class tcp (fyke run --classes tcp), but not payload"
-            )));
-        }
-        parameters.push((name, Some(value.to_owned())));
-    }
-    if parameters.iter().all(|(name, _)| *name != "connections") {
-        parameters.push(connections);
-    }
-    let streams = node("tcp", &parameters);
-    let is_live = args.source.read.is_none();
-    let wait = if is_live { LIVE_WAIT_SECONDS } else { FILE_WAIT_SECONDS };
-    let rules = node(
-        "ruler",
-        &[
-            ("pattern", Some(pattern)),
-            ("stream", yes(true)),
-            ("conversation", yes(args.conversation)),
-            ("wait", args.conversation.then(|| wait.to_string())),
-            ("waiting", args.conversation.then(|| WAITING_BYTES.to_string())),
-        ],
-    );
-    Ok(Some(format!("{streams} > {{{PAYLOAD}}}{rules}")))
-}
-
 /// Builds the graph of `fyke track`.
 pub fn track(args: &TrackArgs) -> Result<String, Failure> {
     let live = args.source.read.is_none();
@@ -658,7 +622,7 @@ fn direction(given: Direction) -> Option<String> {
 
 /// Builds the limit of `fyke dump`: a batch is not cut after streams, which are put together once.
 fn limit_of_dump(args: &DumpArgs, frames: u64) -> String {
-    let cut = args.payload.is_some().then(|| "n".to_owned());
+    let cut = (!args.payload.is_empty()).then(|| "n".to_owned());
     node("limit", &[("expression", Some(frames.to_string())), ("cut", cut)])
 }
 

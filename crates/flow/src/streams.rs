@@ -235,7 +235,7 @@ impl Streams {
     fn take(&mut self, place: u32, from: usize, segment: &Segment<'_>, now_ns: u64, on: On<'_>) {
         let (bytes, segments) = (self.limits.direction_bytes, self.handling.direction_segments);
         if segment.flags & RST != 0 {
-            // Its bytes are no part of the stream (RFC 9293, 3.5.2).
+            // Its bytes are no part of the stream (RFC 9293, 3.5.3).
             self.counters.dropped_bytes += u64::from(segment.payload_len);
             self.reset(place, from, segment, on);
         } else {

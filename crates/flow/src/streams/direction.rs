@@ -149,7 +149,7 @@ impl Head {
         }
     }
 
-    /// Distance of the oldest number that a receiver acknowledges still: the beginning. Connections that were first
+    /// Distance of the oldest number that a receiver acknowledges as a rule: the beginning. Connections that were first
     /// seen after their beginning may have more in flight.
     #[inline]
     fn oldest(self) -> i64 {

@@ -122,15 +122,14 @@ impl Direction<'_> {
         self.rest.late.get_or_insert_default().doubts.rival = Some(sequence.wrapping_add(1));
     }
 
-    /// True if an acknowledgement is none that the receiver of this direction gives: of bytes that were never sent, or
-    /// of bytes before the beginning.
+    /// True if an acknowledgement is of bytes that were never sent. An old one is none: Linux reads what comes with it.
     pub fn never_sent(&self, number: u32) -> bool {
         if self.head.flags & (BEGUN | OVER | TWO) != BEGUN {
             return false;
         }
         let far = self.head.distance(number);
         let sent = self.rest.late.as_ref().map_or(0, |late| late.sent());
-        far < self.head.oldest() || self.head.next.saturating_add_signed(far) > sent.max(self.head.next)
+        far > 0 && self.head.next.saturating_add_signed(far) > sent
     }
 
     /// Keeps the number of a segment without bytes.

@@ -516,7 +516,8 @@ impl Streams {
     fn pass_settled(&mut self, place: u32, from: usize, segment: &Segment<'_>, on: On<'_>) {
         if segment.flags & (FIN | RST) == 0 {
             // The connection continues, so a SYN before was none of it.
-            let known = self.table.at_mut(place).filter(|known| known.rests[from].rival().is_some());
+            let known =
+                self.table.at_mut(place).filter(|known| known.rests[from].rival().is_some());
             known.into_iter().for_each(|known| {
                 known.change(from, |direction| direction.forget());
             });

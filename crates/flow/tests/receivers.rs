@@ -272,4 +272,3 @@ fn overlaps_are_decided_as_linux_does() {
         }
     }
 }
-

@@ -387,7 +387,8 @@ fn rewritten_and_late_frames_are_counted_once() {
         };
         let first = [segment(100, b"PASS a\r"), segment(107, b"")];
         // Another one waits for its end, so that late frames precede frames with new bytes.
-        let second = [segment(107, b"PASS b"), segment(113, b"c"), segment(114, b"\r"), segment(115, b"")];
+        let second =
+            [segment(107, b"PASS b"), segment(113, b"c"), segment(114, b"\r"), segment(115, b"")];
         first.into_iter().chain(second).collect()
     }
     let folder = tempfile::tempdir().unwrap();

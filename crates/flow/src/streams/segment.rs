@@ -1,9 +1,9 @@
 //! A TCP segment as a stream needs it.
 
 use fyke_frame::checksum;
-use fyke_frame::walk::{Layers, Protocol};
 use fyke_frame::walk::view::TcpView;
 use fyke_frame::walk::view::tcp_flags::ACK;
+use fyke_frame::walk::{Layers, Protocol};
 use std::net::{IpAddr, SocketAddr};
 
 const TCP: u8 = 6;

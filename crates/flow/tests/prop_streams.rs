@@ -191,6 +191,11 @@ fn hostile_segments_are_bounded_and_events_consistent() {
             if random.chance(2) {
                 std::mem::swap(&mut one.source, &mut one.destination);
             }
+            // Acknowledgements of what was sent, was not, and of bytes far away.
+            let base = [0, u32::MAX - 500, 1 << 31][random.below(3)];
+            let base = if random.chance(9) { base } else { 0 };
+            let number = base.wrapping_add(random.below(1_500) as u32);
+            one.acknowledged = (flags & ACK != 0 && random.chance(2)).then_some(number);
             if random.chance(7) {
                 streams.datagram(17, one.source, one.destination, now_ns, &mut on);
             }
@@ -206,6 +211,7 @@ fn hostile_segments_are_bounded_and_events_consistent() {
         }
         streams.finish_events(&mut |_, event| on(event));
         assert_eq!((streams.len(), streams.held_bytes()), (0, 0));
+        assert!(streams.counters().doubtful > 0 && streams.counters().outside > 0);
     });
 }
 

@@ -169,12 +169,41 @@ fn parameters_of_streams_are_given_with_streams() {
         ("gap=x", "x is not a whole number"),
         ("unknown=1", "unknown"),
         ("payload=y", "--streams: `payload`"),
+        ("nothing=1", "--streams: `nothing`: unknown parameter; expected one of: policy, "),
         ("gap=1) > (tofile", "1) > (tofile is not"),
+        ("gap=-1", "--streams: gap: -1 is not"),
+        ("gap=2,gap=3", "--streams: gap: given twice"),
+        ("midstream=", "--streams: midstream: it has no value"),
+        ("policy=linux@10.0.0.1/8", "--streams: policy: linux@10.0.0.1/8"),
     ] {
         let output = dump(&["-r", "in.pcap", "--payload", "\"evil\"", "--streams", given]);
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.code() == Some(2) && said.contains(expected), "{given}: {said}");
     }
+    // Parameters may be given apart.
+    assert_eq!(count(&frames, &["--streams", "gap=1", "--streams", "checksum=y"]).0, "1");
+}
+
+#[test]
+fn wrong_patterns_are_refused() {
+    let say = |patterns: &[&str]| {
+        let all = patterns.iter().flat_map(|pattern| ["--payload", pattern]);
+        let output = dump(&["-r", "in.pcap"].into_iter().chain(all).collect::<Vec<_>>());
+        assert_eq!(output.status.code(), Some(2), "{patterns:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    for (pattern, expected) in [
+        ("", "--payload: the pattern is empty"),
+        ("\"a\") => accept; * (\"GET\"", "pattern:1: a `)` without its `(`"),
+        ("\"a\" => accept; \"GET\"", "pattern:1: the pattern ends before this"),
+        ("(\"a\"", "pattern:1: a `(` without its `)`"),
+        ("\"a\"\n| nothing", "pattern:2: "),
+    ] {
+        let said = say(&[pattern]);
+        assert!(said.contains(expected), "{pattern}: {said}");
+    }
+    let said = say(&["\"a\"", "\"b\""]);
+    assert!(said.contains("--payload: given twice"), "{said}");
 }
 
 #[test]

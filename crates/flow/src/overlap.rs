@@ -131,6 +131,47 @@ impl Pieces {
         overlap
     }
 
+    /// Number of bytes that are there with another value.
+    pub fn contradicting(&self, start: u64, bytes: &[u8]) -> u64 {
+        let end = start + bytes.len() as u64;
+        let mut count = 0;
+        for (&at, piece) in self.pieces.range(..end).rev() {
+            let piece_end = at + piece.bytes.len() as u64;
+            if piece_end <= start {
+                break;
+            }
+            let (low, high) = (at.max(start), piece_end.min(end));
+            let new = &bytes[(low - start) as usize..(high - start) as usize];
+            let old = &piece.bytes[(low - at) as usize..];
+            count += new.iter().zip(old).filter(|(new, old)| new != old).count() as u64;
+        }
+        count
+    }
+
+    /// Moves the pieces that begin before an offset to others, which keep their own bytes; true if there are any.
+    pub fn move_before(&mut self, limit: u64, to: &mut Pieces) -> bool {
+        let mut has_moved = false;
+        while let Some(at) = self.first().filter(|at| *at < limit)
+            && let Some(Piece { bytes, time_ns }) = self.remove(at)
+        {
+            to.insert(at, &bytes, time_ns, |_, _| false);
+            has_moved = true;
+        }
+        has_moved
+    }
+
+    /// Removes the pieces that end at an offset or before it; returns their number of bytes.
+    pub fn drop_before(&mut self, limit: u64) -> u64 {
+        let mut dropped = 0;
+        while let Some((&at, piece)) = self.pieces.first_key_value()
+            && at + piece.bytes.len() as u64 <= limit
+        {
+            dropped += piece.bytes.len() as u64;
+            self.remove(at);
+        }
+        dropped
+    }
+
     /// Appends all bytes from offset 0 to `len` if none is missing; false else.
     pub fn join(&self, len: u64, out: &mut Vec<u8>) -> bool {
         let start = out.len();

@@ -27,6 +27,7 @@ mod limits;
 mod policy;
 mod segment;
 mod table;
+mod unusual;
 
 pub use limits::{Counters, Handling, Limits};
 pub use policy::{Policies, Policy, PolicyError};
@@ -195,16 +196,17 @@ impl Streams {
         self.clock.advance(timestamp_ns);
         let found = found.or_else(|| self.table.find(self.table.hash(&key), &key));
         let (place, flow) = self.open((found, &key), from, segment, timestamp_ns, on)?;
+        if segment.flags & (SYN | FIN | RST | ACK) != ACK && self.is_refused(place, from, segment) {
+            self.counters.ignored += 1;
+            return Some(flow);
+        }
         let known = self.table.at_mut(place)?;
         if let Some(number) = segment.acknowledged
             && !known.heads[1 - from].is_settled()
             && known.heads[1 - from].learns_from(number)
-            && known.change(1 - from, |direction| direction.acknowledge(number))
+            && self.learn(place, from, (segment, number), timestamp_ns, on)
         {
-            self.work(place, 1 - from, on, |direction, counters, _, give| {
-                direction.skip_received(timestamp_ns, counters, give);
-            });
-            self.note_end(place);
+            return Some(flow);
         }
         let known = self.table.at_mut(place)?;
         if let Some(offset) = known.heads[from].take_next(segment) {
@@ -232,16 +234,24 @@ impl Streams {
     /// Takes a segment that is early, repeated, or a beginning or an end.
     fn take(&mut self, place: u32, from: usize, segment: &Segment<'_>, now_ns: u64, on: On<'_>) {
         let (bytes, segments) = (self.limits.direction_bytes, self.handling.direction_segments);
-        self.work(place, from, on, |direction, counters, handling, give| {
-            direction.take(segment, now_ns, handling, counters, give);
-            while direction.held_bytes() > bytes || direction.holds_more_than(segments) {
-                direction.skip(now_ns, counters, give);
-            }
-        });
         if segment.flags & RST != 0 {
+            // Its bytes are no part of the stream (RFC 9293, 3.5.3).
+            self.counters.dropped_bytes += u64::from(segment.payload_len);
             self.reset(place, from, segment, on);
+        } else {
+            self.work(place, from, on, |direction, counters, handling, give| {
+                direction.take(segment, now_ns, handling, counters, give);
+                while direction.held_bytes() > bytes || direction.holds_more_than(segments) {
+                    direction.skip(now_ns, counters, give);
+                }
+            });
         }
         self.note_end(place);
+        self.make_room(now_ns, on);
+    }
+
+    /// Skips gaps until all directions hold no more than the limit.
+    fn make_room(&mut self, now_ns: u64, on: On<'_>) {
         while self.held_bytes > self.limits.bytes
             && let Some(&(_, _, place, from)) = self.waiting.first()
         {
@@ -257,6 +267,11 @@ impl Streams {
         let known = self.table.at(place)?;
         let forward = known.forward() == from;
         Some(Flow { number: place + 1, connection: known.number, forward })
+    }
+
+    /// Counts a fragment that its receiver ignores.
+    pub fn ignore_fragment(&mut self) {
+        self.counters.damaged += 1;
     }
 
     /// Finds or makes the flow of a datagram of any protocol between these ends. The flow has no pieces.
@@ -362,11 +377,15 @@ impl Streams {
         on: On<'_>,
     ) -> Option<(u32, Flow)> {
         let opens = segment.flags & (SYN | RST) == SYN;
+        let mut answered = None;
         if let Some(place) = found
             && let Some(known) = self.table.at_mut(place)
         {
             let silent = now_ns.saturating_sub(known.last_ns) > self.limits.idle_ns;
-            let renews = opens && renews(known, from, segment);
+            if opens {
+                answered = unusual::answered(known, from, segment);
+            }
+            let renews = opens && (answered.is_some() || unusual::renews(known, from, segment));
             if renews && !silent && !self.handling.renewal {
                 self.counters.ignored += 1;
                 return None;
@@ -387,7 +406,7 @@ impl Streams {
             // The same ports, but a new connection.
             self.end(place, on);
         }
-        let is_useless = segment.payload_len == 0 || segment.flags & RST != 0;
+        let is_useless = segment.payload_len == 0 || segment.flags & (RST | ACK) != ACK;
         if !opens && (is_useless || !self.handling.midstream) {
             self.counters.ignored += u64::from(!is_useless);
             return None;
@@ -397,6 +416,11 @@ impl Streams {
         let both_syn = segment.flags & (SYN | ACK) == SYN | ACK;
         let first = if both_syn { 1 - from } else { from };
         let place = self.insert((self.table.hash(key), key), first, now_ns, on);
+        if let Some((number, known)) = answered.zip(self.table.at_mut(place)) {
+            let policy = self.handling.policies.of(segment.source);
+            known.heads[first].begin(number);
+            known.change(first, |direction| direction.set_policy(policy));
+        }
         Some((place, Flow { number: place + 1, connection: self.number(), forward: !both_syn }))
     }
 
@@ -491,6 +515,12 @@ impl Streams {
     /// Handles a segment of a settled direction: only its end matters.
     fn pass_settled(&mut self, place: u32, from: usize, segment: &Segment<'_>, on: On<'_>) {
         if segment.flags & (FIN | RST) == 0 {
+            // The connection continues, so a SYN before was none of it.
+            let known =
+                self.table.at_mut(place).filter(|known| known.rests[from].rival().is_some());
+            known.into_iter().for_each(|known| {
+                known.change(from, |direction| direction.forget());
+            });
             return;
         }
         let both = segment.flags & RST != 0;
@@ -603,15 +633,6 @@ impl Streams {
         self.table.remove(place);
         on(Event::Removed { flow: place + 1, connection });
     }
-}
-
-/// True if a SYN begins another connection between the ends of a known one.
-fn renews(known: &Connection, from: usize, segment: &Segment<'_>) -> bool {
-    let over = known.is_over();
-    let other = known.heads[from].begins_elsewhere(segment.sequence);
-    // A client that was refused may try again with the same number.
-    let again = over && segment.flags & ACK == 0;
-    again || other && (over || segment.flags & ACK == 0)
 }
 
 #[cfg(test)]

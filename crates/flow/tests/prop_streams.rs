@@ -2,7 +2,7 @@
 //! contradict each other, at every edge of the sequence space.
 
 use fyke_flow::streams::{Event, Handling, Limits, Policies, Policy, Segment, Streams};
-use fyke_frame::walk::view::tcp_flags::{ACK, FIN, RST, SYN};
+use fyke_frame::walk::view::tcp_flags::{ACK, FIN, PSH, RST, SYN, URG};
 use fyke_testkit::random::rounds;
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -116,6 +116,20 @@ fn streams_are_those_of_a_model_that_keeps_every_byte() {
                 let start = random.below(40);
                 let bytes = vec![b'a' + number as u8; 1 + random.below(12)];
                 let sequence = base.wrapping_add(start as u32);
+                // Receivers refuse segments without ACK, also the end of a stream.
+                if random.chance(9) {
+                    let flags = [0, PSH, FIN, FIN | PSH | URG][random.below(4)];
+                    streams.segment(&segment(1, sequence, flags, b"decoy"), 0, &mut give);
+                }
+                // A reset elsewhere, and its bytes, change nothing.
+                if random.chance(9) {
+                    let reset = base.wrapping_add(model.next as u32).wrapping_sub(1);
+                    streams.segment(&segment(1, reset, RST | ACK, b"decoy"), 0, &mut give);
+                }
+                // So does a SYN after the first bytes.
+                if random.chance(9) && model.next > 0 {
+                    streams.segment(&segment(1, sequence, SYN | ACK, b"decoy"), 0, &mut give);
+                }
                 streams.segment(&segment(1, sequence, ACK, &bytes), 0, &mut give);
                 model.take(policy, start, &bytes);
             }
@@ -177,6 +191,11 @@ fn hostile_segments_are_bounded_and_events_consistent() {
             if random.chance(2) {
                 std::mem::swap(&mut one.source, &mut one.destination);
             }
+            // Acknowledgements of what was sent, was not, and of bytes far away.
+            let base = [0, u32::MAX - 500, 1 << 31][random.below(3)];
+            let base = if random.chance(9) { base } else { 0 };
+            let number = base.wrapping_add(random.below(1_500) as u32);
+            one.acknowledged = (flags & ACK != 0 && random.chance(2)).then_some(number);
             if random.chance(7) {
                 streams.datagram(17, one.source, one.destination, now_ns, &mut on);
             }
@@ -192,6 +211,7 @@ fn hostile_segments_are_bounded_and_events_consistent() {
         }
         streams.finish_events(&mut |_, event| on(event));
         assert_eq!((streams.len(), streams.held_bytes()), (0, 0));
+        assert!(streams.counters().doubtful > 0 && streams.counters().outside > 0);
     });
 }
 
@@ -218,12 +238,15 @@ fn settled_directions_give_no_more_pieces() {
     streams.settle(flow.number, flow.connection, true, 2);
     give(&mut streams, &segment(1, 16, ACK, b"three"));
     give(&mut streams, &back(70, b"back"));
-    let again = give(&mut streams, &segment(1, 900, SYN, b""));
+    // The other end has to answer the SYN of a new connection.
+    assert_eq!(give(&mut streams, &segment(1, 900, SYN, b"")), flow);
+    let answer = Segment { acknowledged: Some(901), flags: SYN | ACK, ..back(7_000, b"") };
+    let again = give(&mut streams, &answer);
     assert!(again.connection > flow.connection);
     // A vote about the connection before does nothing.
     streams.settle(flow.number, flow.connection, true, 1);
     give(&mut streams, &segment(1, 901, ACK, b"new"));
-    assert_eq!(got, ["", "one", "two", "", "back", "", "new"]);
+    assert_eq!(got, ["", "one", "two", "", "back", "", "", "new"]);
     assert_eq!(streams.counters().settled, 1);
 }
 

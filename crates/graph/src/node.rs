@@ -403,7 +403,7 @@ impl<'a> Arrival<'a> {
         let mut late = *frame;
         late.meta.late = true;
         self.emitted.push(self.source, &late);
-        self.emitted.late += 1;
+        self.emitted.mark_late();
     }
 
     /// As [`emit_late`](Self::emit_late), with what [`credit`](Self::credit) returns for the frame.
@@ -481,8 +481,6 @@ pub struct Emitted {
     bytes: Vec<u8>,
     frames: Vec<Stored>,
     classes: Vec<u32>,
-    /// Number of these frames that the node first rejected.
-    pub(crate) late: u64,
 }
 
 #[derive(Debug)]
@@ -491,6 +489,8 @@ struct Stored {
     /// Stream, if the frame is a piece of one.
     stream: Option<NonZeroU64>,
     flow: FrameFlow,
+    /// True if the node first rejected it.
+    is_late: bool,
     /// The pass that accepted it, if known.
     credit: Option<Credit>,
     at: usize,
@@ -515,13 +515,27 @@ impl Emitted {
         self.store(source, frame, classes, (None, FrameFlow::None));
     }
 
-    /// Adds a copy of a frame of a flow that the node first rejected and passes now, with its class value; of all
-    /// frames of a collection or of none.
+    /// Adds a copy of a frame of a flow that the node first rejected and passes now, with its class value.
     pub fn push_late(&mut self, source: u32, frame: &Frame<'_>, class: u32, flow: FrameFlow) {
         let mut late = *frame;
         late.meta.late = true;
         self.store(source, &late, &[class], (None, flow));
-        self.late += 1;
+        self.mark_late();
+    }
+
+    /// Notes that the node first rejected the last frame.
+    fn mark_late(&mut self) {
+        self.frames.last_mut().into_iter().for_each(|stored| stored.is_late = true);
+    }
+
+    /// True if the node first rejected a frame.
+    pub(crate) fn is_late(&self, index: usize) -> bool {
+        self.frames.get(index).is_some_and(|stored| stored.is_late)
+    }
+
+    /// True if the node first rejected one of the frames.
+    pub(crate) fn has_late(&self) -> bool {
+        self.frames.iter().any(|stored| stored.is_late)
     }
 
     /// Adds a piece of a stream ([`Arrival::stream`]), with its class value.
@@ -543,6 +557,7 @@ impl Emitted {
             source,
             stream,
             flow,
+            is_late: false,
             credit: None,
             at,
             len: frame.data.len(),
@@ -560,7 +575,6 @@ impl Emitted {
         let (base, classes) = (self.bytes.len(), self.classes.len());
         self.bytes.append(&mut other.bytes);
         self.classes.append(&mut other.classes);
-        self.late += std::mem::take(&mut other.late);
         let moved = other.frames.drain(..).map(|stored| Stored {
             at: stored.at + base,
             classes_end: stored.classes_end + classes,
@@ -581,7 +595,6 @@ impl Emitted {
         self.bytes.clear();
         self.frames.clear();
         self.classes.clear();
-        self.late = 0;
     }
 
     /// Returns a frame and its source.
@@ -625,13 +638,16 @@ impl Emitted {
         self.frames.is_empty()
     }
 
-    /// Returns the next batch from index `from`, with frames of one source and link type, and that source.
+    /// Returns the next batch from index `from`, with frames of one source and link type that are all new or all
+    /// late, and that source.
     pub(crate) fn batch(&self, from: usize) -> (Batch<'_>, u32) {
         let mut batch = Batch::new();
         let source = self.frames.get(from).map_or(0, |stored| stored.source);
         let indices = (from..self.frames.len()).take(BATCH_CAPACITY);
-        for (frame, frame_source) in indices.filter_map(|index| self.get(index)) {
-            if frame_source != source || batch.push(frame).is_err() {
+        for index in indices {
+            let Some((frame, its_source)) = self.get(index) else { break };
+            let is_other = its_source != source || self.is_late(index) != self.is_late(from);
+            if is_other || batch.push(frame).is_err() {
                 break;
             }
         }

@@ -21,9 +21,9 @@ const PACKETS: u64 = 1 << 63;
 /// Limits of waiting frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// Most bytes in all.
+    /// Most bytes in all, with those for each frame.
     pub bytes: usize,
-    /// Most bytes of one flow.
+    /// Most bytes of one flow, with those for each frame.
     pub flow_bytes: usize,
     /// Longest wait, in nanoseconds.
     pub wait_ns: u64,
@@ -37,7 +37,10 @@ pub const PARAMETERS: [Parameter; 4] = [
     },
     Parameter { name: "wait", summary: "longest wait of a frame, in seconds (10)" },
     Parameter { name: "waiting", summary: "most bytes of frames that wait (67108864)" },
-    Parameter { name: "flow_waiting", summary: "most bytes of one flow that wait (4194304)" },
+    Parameter {
+        name: "flow_waiting",
+        summary: "most bytes of one flow that wait, and about 300 for each frame (4194304)",
+    },
 ];
 
 /// True if frames shall wait.

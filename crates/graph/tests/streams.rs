@@ -131,6 +131,15 @@ fn streams_are_wanted_from_tcp_only() {
         let said = refusal(text);
         assert!(said.contains("takes pieces of streams") && said.contains("(tcp)"), "{said}");
     }
+    // No segment is in a piece.
+    for text in ["(tcp, payload=y) > (tcp)", "(tcp, payload=y) > (accept) > (tcp, payload=y)"] {
+        let said = refusal(text);
+        assert!(said.contains("takes frames, and pieces come here"), "{said}");
+    }
+    for value in ["midstream=", "policy=\"linux@10.0.0.1:0\"", "policy=\"linux@10.0.0.1/8\""] {
+        let text = format!("(pcapin, a.pcap) > (tcp, {value})");
+        assert!(Plan::new(&[&text], &Classes::new()).is_err(), "{text}");
+    }
     let text = "(pcapin, a.pcap) > (tcp) > (accept) > (strsearch, needle, stream=y)";
     assert!(Plan::new(&[text], &Classes::new()).is_ok());
     let said = refusal("(tcp) > (snap, 60) > (accept) > (strsearch, needle, stream=y)");
@@ -365,4 +374,74 @@ fn rewriting_with_a_key_file_is_the_same_in_every_run() {
     let text = format!("(pcapin, a.pcap) > (ruler, anonymise.rul, filter=ethernet{with})");
     let error = Plan::new(&[&text], &Classes::new()).map(drop).unwrap_err().to_string();
     assert!(error.contains("64 hexadecimal digits") && !error.contains("secret"), "{error}");
+}
+
+/// A frame with new bytes leaves in place of the one that arrived, and the frames behind it in its batch leave late:
+/// each is counted once.
+#[test]
+fn rewritten_and_late_frames_are_counted_once() {
+    fn login() -> Vec<Vec<u8>> {
+        let segment = |sequence: u32, payload: &[u8]| {
+            let packet = Packet::ethernet().ipv4([10, 0, 0, 1], [10, 0, 0, 2]).tcp(4000, 21);
+            packet.seq_ack(sequence, 0).flags(0x18).payload(payload).build()
+        };
+        let first = [segment(100, b"PASS a\r"), segment(107, b"")];
+        // Another one waits for its end, so that late frames precede frames with new bytes.
+        let second =
+            [segment(107, b"PASS b"), segment(113, b"c"), segment(114, b"\r"), segment(115, b"")];
+        first.into_iter().chain(second).collect()
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let rules = folder.path().join("hide.rul");
+    let text = "filter hide\nbefore:* \"PASS \" word:[^\\r\\n]{1,64} rest:** => \
+                before \"PASS \" fill(word, \"x\") hide(rest);\n* => accept;";
+    std::fs::write(&rules, text).unwrap();
+    let graph = format!("{{t}}(tcp) > {{r}}(ruler, {}, stream=y)", rules.display());
+    let (indices, view) = written(&graph, login);
+    assert_eq!(indices.len(), 6);
+    let counts = view.node("r").unwrap().counts;
+    assert_eq!((counts.arrived, counts.passed + counts.emitted), (6, 6), "{counts:?}");
+    assert!(counts.taken == counts.emitted && counts.emitted > 0 && counts.late > 0, "{counts:?}");
+    assert_eq!(view.nodes.last().unwrap().counts.passed, 6);
+}
+
+/// With `checksum=y`, segments and fragments of packets with a damaged IPv4 header are ignored, as receivers do.
+#[test]
+fn damaged_ip_headers_are_ignored() {
+    fn damaged() -> Vec<Vec<u8>> {
+        let ip = || Packet::ethernet().ipv4([10, 0, 0, 1], [10, 0, 0, 2]);
+        let segment = |sequence: u32, payload: &[u8]| {
+            let packet = ip().tcp(4000, 80).seq_ack(sequence, 0).flags(0x18);
+            packet.payload(payload).build()
+        };
+        let spoil = |mut frame: Vec<u8>| {
+            // The identification.
+            frame[18] ^= 0x40;
+            frame
+        };
+        let whole = segment(103, b"dle and what follows it");
+        let part = |at: usize, end: usize, data: &[u8]| {
+            let packet = ip().fragment(7, at as u16, 34 + end < data.len());
+            packet.ip_payload(6, &data[34 + at..34 + end]).build()
+        };
+        let decoy = segment(103, b"xxx and what follows it");
+        let len = whole.len() - 34;
+        vec![
+            segment(100, b"nee"),
+            spoil(segment(103, b"xxx")),
+            spoil(part(24, len, &decoy)),
+            spoil(part(0, 24, &decoy)),
+            part(24, len, &whole),
+            part(0, 24, &whole),
+        ]
+    }
+    for (checks, damaged_frames) in [("", 0.0), (", checksum=y", 3.0)] {
+        for form in ["", ", payload=y"] {
+            let graph = format!("{{t}}(tcp{checks}{form}) > {{s}}(strsearch, needle, stream=y)");
+            let view = run(&graph, damaged);
+            assert_eq!(counter(&view, "t", "damaged"), damaged_frames, "{graph}");
+            let is_found = view.node("s").unwrap().counts.passed > 0;
+            assert_eq!(is_found, damaged_frames > 0.0, "{graph}");
+        }
+    }
 }

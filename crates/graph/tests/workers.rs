@@ -170,17 +170,29 @@ fn edits_reach_all_workers_and_lose_nothing() {
     assert!(view.node("f4").is_some() && view.node("f1").is_none() && view.node("count").is_none());
 }
 
-/// Connections in a tunnel between two of many routers. Every third segment is in the first fragment of the tunnel's
-/// packet; later fragments do not contain the inner header. No connection ends before the graph does.
+/// Connections in a tunnel between two of many routers. Every third segment is in two fragments of the tunnel's packet;
+/// the second one does not contain the inner header. No connection ends before the graph does.
 fn tunnelled(frames: &mut MemorySource) {
     for number in 0..3_000u32 {
         let (pair, turn) = ((number % 97) as u8, number / 97);
-        let outer = Packet::ethernet().ipv4([192, 0, 2, pair], [192, 0, 2, 200 - pair]);
-        let outer = if turn % 3 == 1 { outer.fragment(number as u16, 0, true) } else { outer };
-        let segment = outer.gre().ipv4([10, 0, 0, pair], [10, 0, 1, pair]).tcp(1_000, 80);
+        let outer = || Packet::ethernet().ipv4([192, 0, 2, pair], [192, 0, 2, 200 - pair]);
+        let segment = outer().gre().ipv4([10, 0, 0, pair], [10, 0, 1, pair]).tcp(1_000, 80);
         let segment = segment.seq_ack(100 + 3 * turn, 0).flags(0x18).payload(b"abc").build();
+        let all = match turn % 3 {
+            1 => {
+                let (id, packet) = (number as u16, &segment[34..]);
+                let part = |at: usize, end: usize| {
+                    let outer = outer().fragment(id, at as u16, end < packet.len());
+                    outer.ip_payload(47, &packet[at..end]).build()
+                };
+                vec![part(0, 32), part(32, packet.len())]
+            }
+            _ => vec![segment],
+        };
         let timestamp_ns = 1_700_000_000_000_000_000 + u64::from(number) * 1_000_000;
-        frames.push(&Frame { timestamp_ns, ..Frame::new(LinkType::EN10MB, &segment) });
+        for data in &all {
+            frames.push(&Frame { timestamp_ns, ..Frame::new(LinkType::EN10MB, data) });
+        }
     }
     frames.repeat(1);
 }
@@ -235,7 +247,9 @@ fn tcp_streams_are_the_same_with_any_number_of_workers() {
     let value = |name: &str| times.iter().find(|one| one.name == name).unwrap().value;
     // Each connection ends with an empty piece with the time of its last segment.
     assert!(value("pieces") > 2_000.0 && value("earliest") >= 1.7e18, "{times:?}");
-    assert_eq!(streams.iter().find(|one| one.name == "connections").unwrap().value, 97.0);
+    let counted = |name: &str| streams.iter().find(|one| one.name == name).unwrap().value;
+    assert_eq!((counted("connections"), counted("delivered_bytes")), (97.0, 9_000.0));
+    assert!(counted("packets_of_fragments") > 900.0);
     for workers in [2, 3, 5] {
         assert_eq!(run(workers), (streams.clone(), times.clone()), "{workers} workers");
     }

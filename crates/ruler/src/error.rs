@@ -86,6 +86,14 @@ impl Error {
         self
     }
 
+    /// Counts lines from the one after `before`, at most `lines`.
+    pub(crate) fn after_lines(mut self, before: usize, lines: usize) -> Error {
+        if self.0.line > 0 {
+            self.0.line = self.0.line.saturating_sub(before).clamp(1, lines);
+        }
+        self
+    }
+
     /// The message in one line.
     pub fn message(&self) -> &str {
         &self.0.message

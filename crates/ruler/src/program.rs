@@ -12,6 +12,7 @@
 //! ```
 
 use crate::error::{Error, Span, Text};
+use crate::lex::{Token, lex};
 use crate::node::Node;
 use crate::parse::Loader;
 
@@ -34,6 +35,36 @@ impl Program {
         let ast = crate::parse::parse(&mut texts, load)?;
         let filters = crate::resolve::resolve(&texts, &ast)?;
         Ok(Program { texts, filters })
+    }
+
+    /// Parses a pattern as a program with one rule, which accepts texts that contain it.
+    ///
+    /// # Errors
+    /// The first error, with its location in the pattern; also if the text continues after the pattern.
+    pub fn of_pattern(pattern: &str) -> Result<Program, Error> {
+        let name = "pattern";
+        let own = [Text { name: name.to_owned(), text: pattern.to_owned() }];
+        let mut open = Vec::new();
+        for (token, span) in lex(&own, 0)? {
+            let problem = match token {
+                Token::Sign("(") => {
+                    open.push(span);
+                    continue;
+                }
+                Token::Sign(")") if open.pop().is_none() => "a `)` without its `(`",
+                Token::Sign("=>" | ";") => "the pattern ends before this; rules are for a file",
+                _ => continue,
+            };
+            return Err(Error::new(&own, span, problem));
+        }
+        if let Some(span) = open.pop() {
+            return Err(Error::new(&own, span, "a `(` without its `)`"));
+        }
+        let text = format!("filter payload * (\n{pattern}\n) * => accept;");
+        let no_files = |_: &str| Err("a pattern cannot include files".to_owned());
+        let lines = pattern.matches('\n').count() + 1;
+        let parsed = Program::parse(name, &text, &no_files);
+        parsed.map_err(|error| error.after_lines(1, lines))
     }
 
     /// Parses a program that includes only built-in texts.

@@ -99,18 +99,19 @@ pub struct DumpArgs {
     /// packets one by one. They are accepted from the frame on with which the match is known; after a lost segment
     /// that may be a later one than the frame with PATTERN. PATTERN as in '"GET /" [a-z]{1,8}'
     /// (docs/ruler-language.md)
-    #[arg(long, value_name = "PATTERN")]
+    #[arg(long, value_name = "PATTERN", action = clap::ArgAction::Append)]
     #[arg(help_heading = "Filter")]
-    pub payload: Option<String>,
+    pub payload: Vec<String>,
     /// With --payload: accept the frames of the connection before the match too, up to 4 MiB for each and 256 MiB in
-    /// all, and in a capture up to 30 seconds. Not with --workers
+    /// all, in a capture up to 30 seconds; a frame counts about 300 bytes more than its length. Not with --workers
     #[arg(long, requires = "payload")]
     #[arg(help_heading = "Filter")]
     pub conversation: bool,
-    /// With --payload: parameters of the class tcp (fyke run --classes tcp), as in policy=linux,gap=2,checksum=y
-    #[arg(long, value_name = "PARAMETERS", requires = "payload")]
+    /// With --payload: parameters of the class tcp (fyke run --classes tcp), as in policy=linux,gap=2,checksum=y;
+    /// may be given several times
+    #[arg(long, value_name = "PARAMETERS", requires = "payload", action = clap::ArgAction::Append)]
     #[arg(help_heading = "Filter")]
-    pub streams: Option<String>,
+    pub streams: Vec<String>,
     /// Print what Wireshark's dissectors say: tshark reads the accepted frames (with -v: all details)
     #[arg(long, conflicts_with = "count")]
     #[arg(help_heading = "Lines")]

@@ -7,6 +7,7 @@
 mod accounting;
 mod changes;
 mod interception;
+mod payload;
 mod reports;
 
 pub use accounting::{ACCOUNT, AccountFilter, Accounted, account, filter_of};
@@ -334,7 +335,7 @@ pub fn dump(args: &DumpArgs, dissector: Option<&Path>) -> Result<String, Failure
     chain.extend(args.source.read.is_none().then(|| rules_node(&own_rules(args.rules))));
     chain.push(format!("{{{FILTER}}}{filter}"));
     chain.extend(args.direction.and_then(direction));
-    chain.extend(payload(args)?);
+    chain.extend(payload::payload(args)?);
     chain.extend(args.count_limit.map(|frames| limit_of_dump(args, frames)));
     let mut ends = Vec::new();
     if let Some(file) = &args.write {
@@ -389,43 +390,6 @@ fn file_of_dump(args: &DumpArgs, file: &Path, snaplen: Option<String>) -> Result
             ("mode", (args.file_mode != "600").then(|| args.file_mode.clone())),
         ],
     ))
-}
-
-/// Builds the nodes of `--payload`: streams, and the pattern that they have to match. Frames of a file wait for the
-/// verdict as long as there is room; those of a capture also for a limited time, since they wait for each other.
-fn payload(args: &DumpArgs) -> Result<Option<String>, Failure> {
-    let Some(pattern) = args.payload.clone() else { return Ok(None) };
-    let connections = ("connections", Some(CONNECTIONS.to_string()));
-    let mut parameters = Vec::new();
-    for part in args.streams.iter().flat_map(|text| text.split(',')) {
-        let Some((name, value)) = part.split_once('=') else {
-            let message = format!("--streams: `{part}`: expected NAME=VALUE, as in gap=2");
-            return Err(Failure::Usage(message));
-        };
-        if name == "payload" || !name.chars().all(|one| one.is_ascii_alphanumeric()) {
-            return Err(Failure::Usage(format!(
-                "--streams: `{name}`: expected a parameter of the class tcp (fyke run --classes tcp), but not payload"
-            )));
-        }
-        parameters.push((name, Some(value.to_owned())));
-    }
-    if parameters.iter().all(|(name, _)| *name != "connections") {
-        parameters.push(connections);
-    }
-    let streams = node("tcp", &parameters);
-    let is_live = args.source.read.is_none();
-    let wait = if is_live { LIVE_WAIT_SECONDS } else { FILE_WAIT_SECONDS };
-    let rules = node(
-        "ruler",
-        &[
-            ("pattern", Some(pattern)),
-            ("stream", yes(true)),
-            ("conversation", yes(args.conversation)),
-            ("wait", args.conversation.then(|| wait.to_string())),
-            ("waiting", args.conversation.then(|| WAITING_BYTES.to_string())),
-        ],
-    );
-    Ok(Some(format!("{streams} > {{{PAYLOAD}}}{rules}")))
 }
 
 /// Builds the graph of `fyke track`.
@@ -668,7 +632,7 @@ fn direction(given: Direction) -> Option<String> {
 
 /// Builds the limit of `fyke dump`: a batch is not cut after streams, which are put together once.
 fn limit_of_dump(args: &DumpArgs, frames: u64) -> String {
-    let cut = args.payload.is_some().then(|| "n".to_owned());
+    let cut = (!args.payload.is_empty()).then(|| "n".to_owned());
     node("limit", &[("expression", Some(frames.to_string())), ("cut", cut)])
 }
 

@@ -5,9 +5,12 @@
 //! [`Head`] of its direction alone, 13 bytes, which are in the connection's first cache line; all
 //! else is in the [`Rest`]. A direction that waits has a box with the held pieces besides.
 
+mod doubts;
+
 use super::{Counters, Handling, Policy, Segment};
 use crate::overlap::Pieces;
-use fyke_frame::walk::view::tcp_flags::{FIN, RST, SYN};
+use doubts::{Doubts, NEAR};
+use fyke_frame::walk::view::tcp_flags::{ACK, FIN, PSH, RST, SYN};
 
 /// Largest distance of a segment from the next byte: larger than any receive window in use.
 const WINDOW: i64 = 1 << 26;
@@ -67,6 +70,20 @@ struct Late {
     received: u64,
     /// Time since which bytes have been missing.
     since: Option<u64>,
+    /// Segments that the receiver may have refused.
+    doubts: Doubts,
+}
+
+impl Late {
+    /// Offset up to which bytes, or an end, would have to be skipped.
+    fn next_known(&self) -> Option<u64> {
+        self.held.first().or(self.fin.map(|(end, _)| end))
+    }
+
+    /// Memory in use by the estimate.
+    fn memory(&self) -> usize {
+        self.held.memory() + self.doubts.memory()
+    }
 }
 
 /// Receives pieces: the number of missing bytes before it, its offset, and the bytes.
@@ -119,20 +136,37 @@ impl Head {
         i64::from(sequence.wrapping_sub(next) as i32)
     }
 
-    /// True if the receiver may have told something new: that it has bytes which are missing here, or which SYN counts.
+    /// True if an acknowledgement is unusual: the receiver has bytes which are missing here, tells which SYN counts, or
+    /// the number is none that a receiver gives.
     #[inline]
     pub fn learns_from(self, number: u32) -> bool {
         match self.flags & (BEGUN | OVER | TWO) {
-            BEGUN => self.distance(number) > 0,
+            BEGUN => {
+                let far = self.distance(number);
+                far > 0 || far < self.oldest()
+            }
             others => others & TWO != 0,
         }
+    }
+
+    /// Distance of the oldest number that a receiver acknowledges as a rule: the beginning. Connections that were first
+    /// seen after their beginning may have more in flight.
+    #[inline]
+    fn oldest(self) -> i64 {
+        -(self.next.clamp(1 << 20, WINDOW as u64) as i64)
+    }
+
+    /// Begins with a known number.
+    pub fn begin(&mut self, sequence: u32) {
+        self.base = sequence;
+        self.flags |= BEGUN;
     }
 
     /// Takes a segment that is next in order while nothing waits and nothing is missing before it; returns its offset.
     #[inline]
     pub fn take_next(&mut self, segment: &Segment<'_>) -> Option<u64> {
         let is_next = self.flags == BEGUN
-            && segment.flags & (SYN | FIN | RST) == 0
+            && segment.flags & (SYN | FIN | RST | ACK) == ACK
             && segment.sequence == self.base.wrapping_add(self.next as u32)
             && segment.payload.len() == segment.payload_len as usize;
         if !is_next {
@@ -144,10 +178,16 @@ impl Head {
     }
 }
 
+/// True if the first captured segment of a direction is a keep-alive: a byte before the next one, which the receiver
+/// has. A byte of its own would be pushed.
+fn is_keep_alive(segment: &Segment<'_>) -> bool {
+    segment.payload == [0] && segment.payload_len == 1 && segment.flags & (PSH | FIN) == 0
+}
+
 impl Rest {
     /// Memory in use by the estimate.
     pub fn held_bytes(&self) -> usize {
-        self.late.as_ref().map_or(0, |late| late.held.memory())
+        self.late.as_ref().map_or(0, |late| late.memory())
     }
 
     /// Time since which bytes have been missing.
@@ -208,10 +248,11 @@ impl<'c> Direction<'c> {
             return false;
         }
         let far = self.head.distance(number);
-        if far <= 0 {
-            return false;
-        }
-        self.note_received(far)
+        let is_far = far > WINDOW || far < self.head.oldest();
+        let agrees = is_far && self.note_far_acknowledgement(number);
+        // Of the last held bytes, the end is beyond the window.
+        let skips = (1..=WINDOW + NEAR).contains(&far) && self.note_received(far);
+        agrees || skips
     }
 
     /// Of two SYNs with different numbers, the receiver knows which one counts.
@@ -223,9 +264,6 @@ impl<'c> Direction<'c> {
     }
 
     fn note_received(&mut self, far: i64) -> bool {
-        if far > WINDOW {
-            return false;
-        }
         let late = self.rest.late.get_or_insert_default();
         late.received = late.received.max(self.head.next + far as u64);
         late.since.is_some()
@@ -233,11 +271,17 @@ impl<'c> Direction<'c> {
 
     /// Skips missing bytes that the receiver has: the capture lacks them, and the sender will not repeat them.
     pub fn skip_received(&mut self, now_ns: u64, counters: &mut Counters, on: On<'_>) {
-        while let Some(late) = &self.rest.late
-            && let Some(to) = late.held.first().or(late.fin.map(|(end, _)| end))
-            && to <= late.received
-        {
-            self.skip(now_ns, counters, on);
+        self.resume(now_ns, counters, on);
+        while let Some(late) = &mut self.rest.late {
+            let (received, passed) = (late.received, self.head.next);
+            if received > passed && late.admit(received) {
+                self.drain(on);
+                self.judge(now_ns, passed, counters);
+            } else if late.next_known().is_some_and(|to| to <= received) {
+                self.skip(now_ns, counters, on);
+            } else {
+                return;
+            }
         }
     }
 
@@ -252,18 +296,21 @@ impl<'c> Direction<'c> {
     ) {
         let syn = segment.flags & SYN != 0;
         let sequence = segment.sequence.wrapping_add(u32::from(syn));
-        let says = syn || segment.payload_len > 0 || segment.flags & FIN != 0;
-        if !says {
-            return;
-        }
         let len = u64::from(segment.payload_len);
         if self.head.is_over() {
-            counters.repeated_bytes += len;
+            // Bytes after the end are new ones, which no receiver reads.
+            let before = u64::try_from(-self.head.distance(sequence)).unwrap_or(0).min(len);
+            counters.repeated_bytes += before;
+            counters.dropped_bytes += len - before;
+            return;
+        }
+        if !(syn || len > 0 || segment.flags & FIN != 0) {
+            self.note_sent(segment.sequence);
             return;
         }
         if !self.head.has_begun() {
-            self.head.base = sequence;
-            self.head.flags |= BEGUN;
+            let before = !syn && is_keep_alive(segment);
+            self.head.begin(sequence.wrapping_add(u32::from(before)));
         }
         if syn && self.head.next == 0 && sequence != self.head.base {
             self.head.flags |= TWO;
@@ -271,6 +318,8 @@ impl<'c> Direction<'c> {
         let far = self.head.distance(sequence);
         if !(-WINDOW..=WINDOW).contains(&far) {
             counters.outside += 1;
+            self.note_far(segment);
+            self.resume(now_ns, counters, on);
             return;
         }
         // Bytes before the next one were delivered already, or are before the beginning.
@@ -370,33 +419,43 @@ impl<'c> Direction<'c> {
     fn judge(&mut self, now_ns: u64, passed: u64, counters: &mut Counters) {
         let next = self.head.next;
         let Some(late) = &mut self.rest.late else { return };
+        if late.fin.is_some() {
+            self.head.flags |= FINAL;
+        }
         if late.fin.is_some_and(|(end, _)| next >= end) {
             self.head.flags |= OVER;
             // Bytes held after the end are dropped.
             counters.dropped_bytes += self.abandon();
             return;
         }
-        if late.held.is_empty() && late.fin.is_none() {
+        if next != passed {
+            counters.repeated_bytes += late.doubts.pass(next);
+        }
+        if late.held.is_empty() && late.fin.is_none() && !late.doubts.wait() {
             late.since = None;
-            if late.received <= next {
+            if late.received <= next && late.doubts.are_over(next) {
                 self.rest.late = None;
             }
             return;
         }
         // The bytes before the first one that waits have been missing since it arrived, not since the gap before.
         let time_ns = late.held.first_time_ns().or(late.fin.map(|(_, time_ns)| time_ns));
+        let time_ns = time_ns.or(late.doubts.time_ns());
         late.since = late.since.filter(|_| next == passed).or(time_ns).or(Some(now_ns));
     }
 
     /// Skips the bytes that are missing before the first held piece, or before the end.
     pub fn skip(&mut self, now_ns: u64, counters: &mut Counters, on: On<'_>) {
         let Some(late) = &mut self.rest.late else { return };
-        let Some(to) = late.held.first().or(late.fin.map(|(end, _)| end)) else {
+        late.admit(late.next_known().unwrap_or(u64::MAX));
+        let Some(to) = late.next_known() else {
             self.rest.late = None;
             return;
         };
         let passed = self.head.next;
-        self.lose(to.saturating_sub(passed), counters);
+        if to > passed {
+            self.lose(to - passed, counters);
+        }
         self.drain(on);
         self.judge(now_ns, passed, counters);
     }
@@ -405,7 +464,7 @@ impl<'c> Direction<'c> {
     pub fn abandon(&mut self) -> u64 {
         self.head.flags |= OVER;
         let late = self.rest.late.take();
-        late.map_or(0, |late| late.held.byte_count())
+        late.map_or(0, |late| late.held.byte_count() + late.doubts.byte_count())
     }
 
     /// Drops the held bytes and waits for nothing; returns their number. The direction has not ended.

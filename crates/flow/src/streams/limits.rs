@@ -36,7 +36,8 @@ pub struct Handling {
     pub policies: Policies,
     /// True if a connection without a captured SYN begins with its first segment; else its segments are ignored.
     pub midstream: bool,
-    /// True if a SYN with another number begins a new connection of the same ends; else it is ignored.
+    /// True if a SYN with another number begins a new connection of the same ends: at once if the known one has ended
+    /// or only one end of it was seen, else if the other end answers it. False: it is ignored.
     pub renewal: bool,
     /// Most segments that one direction holds.
     pub direction_segments: usize,
@@ -100,17 +101,19 @@ pub struct Counters {
     pub missing_bytes: u64,
     /// Bytes of early segments, which are copied.
     pub copied_bytes: u64,
-    /// Held bytes that were dropped, after a reset or with their connection.
+    /// Bytes that no receiver reads: after the end of their direction, or in a reset.
     pub dropped_bytes: u64,
     /// Directions of which the readers have seen enough.
     pub settled: u64,
     /// Segments with a number too far from the expected one.
     pub outside: u64,
+    /// Segments that acknowledge what was not sent: their bytes wait until the receiver acknowledges them.
+    pub doubtful: u64,
     /// Early segments that were refused because they do not follow the held ones, or for lack of room.
     pub refused: u64,
-    /// Segments of unknown connections, and SYNs of known ones, that were ignored.
+    /// Segments of unknown connections, SYNs of known ones, and segments without ACK, that were ignored.
     pub ignored: u64,
-    /// Segments with a wrong checksum that were ignored.
+    /// Segments and fragments with a wrong checksum that were ignored.
     pub damaged: u64,
     /// Fragments of segments, and of tunnels' packets around segments, which are not reassembled here.
     pub fragments: u64,

@@ -20,14 +20,14 @@ pub enum Policy {
     /// Keep new bytes if they begin before the old ones.
     Bsd,
     /// Keep new bytes if they begin before the old ones, or begin at the same offset and end after
-    /// them.
+    /// them; believes a reset with the expected number only: Linux since 3.6, measured with 6.18.
     Linux,
     /// As BSD.
     Windows,
     /// Keep new bytes if they cover the old ones, or begin inside them and end after them.
     Solaris,
     /// Keep new bytes if they begin before the old ones, or begin at the same offset and end with
-    /// or after them.
+    /// or after them; believes any reset within a window.
     OldLinux,
     /// As First.
     Vista,
@@ -121,7 +121,7 @@ impl Policy {
     pub(super) fn believes_reset(self, far: i64) -> bool {
         match self {
             Policy::Hpux11 => far >= 0,
-            Policy::Linux | Policy::OldLinux | Policy::Solaris => (0..1 << 20).contains(&far),
+            Policy::OldLinux | Policy::Solaris => (0..1 << 20).contains(&far),
             _ => far == 0,
         }
     }
@@ -211,7 +211,13 @@ impl Policies {
             return Err(wrong("more than 256 entries"));
         }
         let (network, port) = split_port(receiver.trim());
-        let port = port.map(|port| port.parse().map_err(|_| wrong("not a port"))).transpose()?;
+        let port = match port {
+            None => None,
+            Some(port) => {
+                let port = port.parse().ok().filter(|port| *port > 0);
+                Some(port.ok_or_else(|| wrong("not a port from 1 to 65535"))?)
+            }
+        };
         let (address, prefix) = match network.split_once('/') {
             None => (network, None),
             Some((address, prefix)) => (address, Some(prefix)),
@@ -225,6 +231,9 @@ impl Policies {
                 prefix.ok_or_else(|| wrong("not a prefix length"))?
             }
         };
+        if !is_network(network, prefix) {
+            return Err(wrong("the address has bits after its prefix"));
+        }
         self.receivers.push(Receivers { network, prefix, port, policy });
         Ok(())
     }
@@ -234,6 +243,16 @@ impl Policies {
         let found = self.receivers.iter().find(|entry| entry.contain(receiver));
         found.map_or(self.default, |entry| entry.policy)
     }
+}
+
+/// True if an address has no bits after its prefix.
+fn is_network(address: IpAddr, prefix: u8) -> bool {
+    let (bits, len) = match address {
+        IpAddr::V4(address) => (u128::from(u32::from(address)), 32),
+        IpAddr::V6(address) => (u128::from(address), 128),
+    };
+    let host = len - u32::from(prefix);
+    bits & 1_u128.checked_shl(host).map_or(u128::MAX, |one| one - 1) == 0
 }
 
 /// Splits `ADDRESS:PORT` and `[ADDRESS]:PORT`; an IPv6 address without brackets has no port.
@@ -282,6 +301,10 @@ mod tests {
             "linux@10.0.0.300",
             "linux@10.0.0.0/33",
             "linux@10.0.0.1:http",
+            "linux@10.0.0.1:0",
+            "linux@10.0.0.1:65536",
+            "linux@10.0.0.1/8",
+            "linux@2001:db8::1/32",
             "linux@[::1",
             "linux@[::1]x",
             "linux@::1/129",

@@ -1,12 +1,14 @@
 //! A TCP segment as a stream needs it.
 
 use fyke_frame::checksum;
-use fyke_frame::walk::Layers;
 use fyke_frame::walk::view::TcpView;
 use fyke_frame::walk::view::tcp_flags::ACK;
+use fyke_frame::walk::{Layers, Protocol};
 use std::net::{IpAddr, SocketAddr};
 
 const TCP: u8 = 6;
+/// Length of an IPv4 header without options.
+const IPV4_HEADER: usize = 20;
 
 /// A TCP segment.
 #[derive(Debug, Clone, Copy)]
@@ -59,8 +61,19 @@ impl<'a> Segment<'a> {
         })
     }
 
-    /// True if the segment of the innermost packet is complete and its checksum is wrong.
+    /// True if the checksum of an IPv4 header is wrong, that of a packet around the innermost one included.
+    pub fn has_damaged_header(layers: &Layers<'_>) -> bool {
+        layers.iter().filter(|layer| layer.protocol == Protocol::Ipv4).any(|layer| {
+            let header = layers.data().get(layer.header_range());
+            header.is_some_and(|header| header.len() >= IPV4_HEADER && checksum(&[header]) != 0)
+        })
+    }
+
+    /// True if the segment of the innermost packet is complete and its checksum is wrong, or that of an IPv4 header.
     pub fn is_damaged(layers: &Layers<'_>) -> bool {
+        if Segment::has_damaged_header(layers) {
+            return true;
+        }
         let Some(scope) = layers.innermost_level() else { return false };
         let (Some(ip), Some(tcp)) = (scope.ip(), scope.tcp()) else { return false };
         let (header, payload) = (tcp.header(), tcp.payload());

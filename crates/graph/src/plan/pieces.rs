@@ -44,6 +44,12 @@ impl Builder<'_> {
                 return Err(error.expected("streams before it: `… > (tcp) > …`"));
             }
             let settings = &node.settings;
+            let makes = (node.class.emits_pieces)(settings) || (node.class.gives_streams)(settings);
+            if makes && fed == Some(Form::Pieces) {
+                let message = format!("{} takes frames, and pieces come here", node.text);
+                let error = self.at_node(texts, place, index, message);
+                return Err(error.expected("a graph with one `tcp` on this path"));
+            }
             let is_waiting = (node.class.wants_pieces)(settings) && (node.class.replaces)(settings);
             if is_waiting && fed == Some(Form::Pieces) {
                 let message = format!("{} lets frames wait, and pieces come here", node.text);

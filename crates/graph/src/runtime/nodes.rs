@@ -667,16 +667,16 @@ impl Nodes {
         while let Some(index) = self.emitting.pop_from(next) {
             next = index;
             let emitted = std::mem::take(&mut self.slots[index].emitted);
-            let late = emitted.late > 0;
             // If another path leads to an end, the first outcome of a frame may have been a better one.
-            let counted = late && self.is_only_way(index);
+            let is_counted = emitted.has_late() && self.is_only_way(index);
             let mut from = 0;
             while !self.ended {
                 let (batch, source) = emitted.batch(from);
                 if batch.is_empty() {
                     break;
                 }
-                let first = Some((&emitted, from));
+                let (first, late) = (Some((&emitted, from)), emitted.is_late(from));
+                let counted = is_counted && late;
                 from += batch.len();
                 let interfaces = self.interfaces.remove(&source).unwrap_or_default();
                 let interfaces_of = interfaces.as_slice();

@@ -5,11 +5,12 @@
 //! | interfaces | each worker: a ring of each ([`super::rings`]) | none; a lock while the front evaluates a batch |
 //! | files, rings of others | the thread of the engine, which distributes parcels | a hash and a copy of each frame |
 //!
-//! Parcels are distributed by a hash of the innermost pair of addresses (for fragments, their own pair). Both
-//! directions have the same hash, and fragments that of their first one. So the segments of a connection stay on one
-//! worker, in order, whichever tunnels carry them. Nodes without state, or with the state of a conversation
-//! ([`Class::parallel`]), are made once per worker. All others exist once, with a lock ([`super::once`]), so that the
-//! whole graph has one file or one top list. Counts are added when a view is requested.
+//! Parcels are distributed by a hash of the outermost pair of addresses, as the kernel distributes the frames of
+//! interfaces: all fragments have it, those of a tunnel's packets included. Both directions have the same hash. So the
+//! segments of a connection stay on one worker, in order, unless tunnels between other ends carry some of them. Nodes
+//! without state, or with the state of a conversation ([`Class::parallel`]), are made once per worker. All others exist
+//! once, with a lock ([`super::once`]), so that the whole graph has one file or one top list. Counts are added when a
+//! view is requested.
 //!
 //! Edits reach every worker between two parcels, so each frame runs through one graph. The planner refuses two kinds
 //! of nodes: nodes with results that depend on the order of all frames ([`Class::ordered`]) and, with parcels, nodes
@@ -383,13 +384,10 @@ fn deliver(nodes: &mut Nodes, parcel: &Parcel) {
     }
 }
 
-/// Addresses that all frames of a conversation share, in both directions and in all fragments: those of the innermost
-/// packet, or of the outermost packet that is a fragment, because later fragments do not contain the inner headers.
+/// Addresses that all frames of a conversation share, in both directions and in all fragments: those of the outermost
+/// packet, because later fragments of a tunnel's packet do not contain the inner headers.
 fn ends(frame: &Frame<'_>) -> Option<(std::net::IpAddr, std::net::IpAddr)> {
-    let layers = walk(frame);
-    let fragmented =
-        layers.levels().find(|level| level.fragment().is_some_and(|fragment| !fragment.is_whole()));
-    let ip = fragmented.and_then(|level| level.ip()).or_else(|| layers.innermost_ip())?;
+    let ip = walk(frame).outermost_ip()?;
     let (source, destination) = (ip.source(), ip.destination());
     Some((source.min(destination), source.max(destination)))
 }

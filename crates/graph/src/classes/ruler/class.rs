@@ -75,10 +75,7 @@ impl Node for Rules {
 
 fn program(settings: &Settings) -> Result<Program, MakeError> {
     if let Some(pattern) = settings.text("pattern") {
-        let text = format!("filter payload\n* ({pattern}\n) * => accept;");
-        let no_files = |_: &str| Err("a pattern cannot include files".to_owned());
-        return Program::parse("pattern", &text, &no_files)
-            .map_err(|error| MakeError::new("pattern", error));
+        return Program::of_pattern(pattern).map_err(|error| MakeError::new("pattern", error));
     }
     let name = settings.required("expression")?;
     let path = Path::new(name);

@@ -72,6 +72,7 @@ impl Table {
             ("dropped_bytes", counters.dropped_bytes),
             ("settled", counters.settled),
             ("outside", counters.outside),
+            ("doubtful", counters.doubtful),
             ("refused", counters.refused),
             ("ignored", counters.ignored),
             ("damaged", counters.damaged),
@@ -90,6 +91,8 @@ enum Found<'a> {
     Segment(Segment<'a>),
     /// A segment with a wrong checksum.
     Damaged(Segment<'a>),
+    /// A fragment with a wrong checksum of a header.
+    DamagedFragment,
     /// A fragment of an IP packet.
     Fragment,
     /// Another packet with ports.
@@ -97,7 +100,7 @@ enum Found<'a> {
     Other,
 }
 
-/// Reads a frame; with `checks`, also the checksum of a segment.
+/// Reads a frame; with `checks`, also the checksums of a segment and of IPv4 headers.
 fn read<'a>(frame: &Frame<'a>, checks: bool) -> Found<'a> {
     let layers = walk(frame);
     if let Some(segment) = Segment::of(&layers) {
@@ -107,7 +110,10 @@ fn read<'a>(frame: &Frame<'a>, checks: bool) -> Found<'a> {
         };
     }
     if Fragment::of(&layers).is_some() {
-        return Found::Fragment;
+        return match checks && Segment::has_damaged_header(&layers) {
+            true => Found::DamagedFragment,
+            false => Found::Fragment,
+        };
     }
     let has_ports = layers.innermost_level().is_some_and(|scope| scope.ports().is_some());
     let packet = Packet::of(frame, &layers).filter(|_| has_ports);
@@ -164,8 +170,14 @@ impl Tcp {
                         }));
                         FrameFlow::Stream(flow)
                     }
-                    Found::Fragment | Found::Other => FrameFlow::Part(packet),
+                    Found::Fragment | Found::DamagedFragment | Found::Other => {
+                        FrameFlow::Part(packet)
+                    }
                 }
+            }
+            Found::DamagedFragment => {
+                streams.ignore_fragment();
+                FrameFlow::Unknown
             }
             Found::Other => FrameFlow::None,
         }

@@ -119,13 +119,16 @@ impl Node for Pieces {
             if let Some(segment) = Segment::of(&layers) {
                 arrival.take(index);
                 give(&segment, &layers);
-            } else if Fragment::of(&layers).is_some()
-                && let Some(whole) = reassembler.add(frame, &layers)
-                && let layers = walk(&whole)
-                && let Some(segment) = Segment::of(&layers)
-            {
-                arrival.take(index);
-                give(&segment, &layers);
+            } else if Fragment::of(&layers).is_some() {
+                if checks && Segment::has_damaged_header(&layers) {
+                    streams.ignore_fragment();
+                } else if let Some(whole) = reassembler.add(frame, &layers)
+                    && let layers = walk(&whole)
+                    && let Some(segment) = Segment::of(&layers)
+                {
+                    arrival.take(index);
+                    give(&segment, &layers);
+                }
             }
         }
         arrival.emit_all(&mut self.pieces);

@@ -13,8 +13,20 @@ fn flag(settings: &Settings, name: &'static str, default: bool) -> Result<bool, 
     if settings.text(name).is_none() { Ok(default) } else { settings.flag(name) }
 }
 
+/// Refuses parameters without a value.
+fn check_values(settings: &Settings) -> Result<(), MakeError> {
+    let empty = settings.pairs().iter().find(|(_, value)| value.is_empty());
+    let Some((name, _)) = empty else { return Ok(()) };
+    let known = super::CLASS.parameters.iter().find(|known| known.name == name);
+    match known {
+        Some(known) => Err(MakeError::new(known.name, "it has no value; leave it out")),
+        None => Ok(()),
+    }
+}
+
 /// Reads limits and treatment; the profile has the defaults.
 pub(super) fn read(settings: &Settings) -> Result<(Limits, Handling), MakeError> {
+    check_values(settings)?;
     let (defaults, handling) = match settings.choice("profile", &["default", "thesis"])? {
         0 => (Limits { connections: CONNECTIONS, ..Limits::default() }, Handling::default()),
         _ => Handling::thesis(),

@@ -20,3 +20,8 @@ pub const NO_RULES: &str = "this fyke has no rules of Snort and Suricata; `fyke 
 /// Refusal of a fyke that keeps no frames.
 pub const NO_FRAMES: &str =
     "this fyke keeps no frames: try and why are for `fyke dump`, `track`, `demux` and `run`";
+
+/// A number of edits in words.
+pub fn counted(edits: u64) -> String {
+    if edits == 1 { "1 edit".to_owned() } else { format!("{edits} edits") }
+}

@@ -384,11 +384,12 @@ impl Engine {
     /// The counts now, including those of filters if `filters` is set; `None` if these are not available at once. If
     /// nothing waits for them, those of sources may be older.
     fn look(&mut self, filters: bool, is_awaited: bool) -> Option<GraphView> {
-        let Counted { mut nodes, outcomes, mut by_interface, texts: accepted } =
-            match &mut self.crew {
-                Some(crew) => crew.view(filters)?,
-                None => self.nodes.counted(filters)?,
-            };
+        let counted = match &mut self.crew {
+            Some(crew) => crew.view(filters)?,
+            None => self.nodes.counted(filters)?,
+        };
+        let Counted { mut nodes, outcomes, mut by_interface, texts: accepted, .. } = counted;
+        let (last_removed, removed) = (counted.last_removed, counted.removed);
         let has_ended = self.has_ended();
         let is_awaited = is_awaited || self.over;
         let mut outcome = Outcome::default();
@@ -452,6 +453,8 @@ impl Engine {
             nodes,
             outcome,
             texts,
+            last_removed,
+            removed,
             epoch: self.epoch + self.shared.by_hand(),
             elapsed: self.started.elapsed(),
         })

@@ -345,7 +345,7 @@ fn the_link_is_made_replaced_and_removed() {
 }
 
 /// The link goes into a folder that the installed tshark reads, for a user too; if it reads none of a user, nothing is
-/// made. A script stands for tshark.
+/// made. A script plays tshark.
 #[test]
 fn the_folder_is_one_that_tshark_reads() {
     use std::os::unix::fs::PermissionsExt;

@@ -7,7 +7,7 @@
 //! that does not get it at once hands the chunk over later, so the packet loop never waits.
 //!
 //! Cost: with a limit of frames per second ([`KeptLimits::per_second`]), one look at the clock for each batch and the
-//! copies of that many frames, on average over [`BURST`]; of more, some batches are kept whole and others not at all, and
+//! copies of that many frames, on average over 160 ms; of more, some batches are kept whole and others not at all, and
 //! [`Chunk::arrived`] tells how many frames there were. Memory: the limits, and one chunk for each worker.
 
 use crate::node::{Arrival, Emitted};

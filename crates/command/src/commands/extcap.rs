@@ -211,8 +211,10 @@ fn install(given: Option<&Path>) -> Result<(), Failure> {
         .with_context(|| format!("cannot make the link {}", link.display()))?;
     let seen = match &read {
         Some(read) if read.contains(folder) => "tshark -D lists its interfaces".to_owned(),
-        Some(read) => format!("the installed tshark does not read this folder, only {}", listed(read)),
-        None => "no tshark tells its folders here, so see in Wireshark, Help, About, Folders, that it reads this one"
+        Some(read) => {
+            format!("the installed tshark does not read this folder, only {}", listed(read))
+        }
+        None => "no tshark tells its folders here: see in Wireshark (Help, About, Folders) that it reads this one"
             .to_owned(),
     };
     note!("fyke: {} -> {}; {seen}", link.display(), program.display());

@@ -285,7 +285,8 @@ impl FilterSet {
     }
 
     /// Takes an edit back by a new one: the edit with this epoch or, without one, the last edit of the author's user
-    /// that can be taken back. A filter with a time that is over is not added again ([`Self::left_out`]). Returns its epoch and the result of the new edit.
+    /// that can be taken back. A filter with a time that is over is not added again ([`Self::left_out`]). Returns its
+    /// epoch and the result of the new edit.
     ///
     /// # Errors
     /// The edit is not one of a user, or a filter of it has been changed since ([`UndoError`]).

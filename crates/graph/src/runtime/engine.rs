@@ -441,12 +441,7 @@ impl Engine {
         }
         outcome.add(&self.removed);
         outcome.unwritten(&nodes);
-        let text = |(&number, text): (&u64, &Arc<str>)| {
-            let accepted = accepted.get(&number).copied().unwrap_or_default();
-            let own = nodes.iter().filter(|node| node.texts.contains(&number));
-            (number, (Arc::clone(text), accepted - outcome::late(own, accepted)))
-        };
-        let texts = self.texts.iter().map(text).collect();
+        let texts = self.counted_texts(&nodes, &accepted);
         nodes.iter_mut().for_each(NodeView::settle);
         Some(GraphView {
             sources,
@@ -458,6 +453,20 @@ impl Engine {
             epoch: self.epoch + self.shared.by_hand(),
             elapsed: self.started.elapsed(),
         })
+    }
+
+    /// The texts with the frames that their ends passed, without those that were not written afterwards.
+    fn counted_texts(
+        &self,
+        nodes: &[NodeView],
+        accepted: &BTreeMap<u64, u64>,
+    ) -> BTreeMap<u64, (Arc<str>, u64)> {
+        let text = |(&number, text): (&u64, &Arc<str>)| {
+            let accepted = accepted.get(&number).copied().unwrap_or_default();
+            let own = nodes.iter().filter(|node| node.texts.contains(&number));
+            (number, (Arc::clone(text), accepted - outcome::late(own, accepted)))
+        };
+        self.texts.iter().map(text).collect()
     }
 
     /// Publishes the counts with a tick; seldom while no frame comes, because only the sources may have new ones.

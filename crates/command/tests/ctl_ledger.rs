@@ -2,10 +2,12 @@
 
 mod common;
 
-use common::{FYKE, Running, folder, inside, runtime, send, veth};
+use common::{FYKE, Running, folder, frames_of, inside, runtime, send, send_while, veth};
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Runs `fyke ctl` on a running command; it may fail.
@@ -25,6 +27,8 @@ fn refused(running: &Running, words: &[&str]) -> String {
 fn texts(running: &Running) -> Vec<String> {
     let stats: Value = serde_json::from_str(&running.ctl(&["stats", "--json"])).unwrap();
     let filters = stats["filters"].as_array().unwrap().iter();
+    // Frames of removed texts have an entry without a number.
+    let filters = filters.filter(|filter| filter["id"] != 0);
     filters.map(|filter| filter["text"].as_str().unwrap().to_owned()).collect()
 }
 
@@ -146,6 +150,80 @@ fn graphs_are_logged_and_taken_back() {
     assert!(running.end().success());
     let sum = running.sum();
     assert_eq!((sum.seen, sum.accepted, sum.lost), (10, 10, 0), "{}", running.said());
+}
+
+/// Texts are removed while frames come: the log has as many frames as their files, and all removed ones together make
+/// the sum complete.
+#[test]
+fn the_log_has_all_frames_of_what_was_removed() {
+    if !inside("the_log_has_all_frames_of_what_was_removed") {
+        return;
+    }
+    veth();
+    let (_folder, path) = folder();
+    let demux = ["demux", "-Z", "root", "--no-sandbox", "-i", "v1"];
+    let ends = ["udp port 5001 => count"];
+    let graph = "{in}(device, v1) > (filter, \"udp port 5001\") > (packetcount)";
+    for (number, words) in [
+        [&demux[..], &["--first"], &ends].concat(),
+        [&demux[..], &["--workers", "2"], &ends].concat(),
+        vec!["run", "-Z", "root", "--no-sandbox", graph],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let report = std::fs::File::create(path("report")).unwrap();
+        let mut running = Running::start(Command::new(FYKE).args(&words).stdout(report));
+        running.hear("edit: fyke ctl");
+        let stop = Arc::new(AtomicBool::new(false));
+        let is_over = Arc::clone(&stop);
+        let sender = std::thread::spawn(move || {
+            send_while(1_000_000, 20, || {
+                std::thread::sleep(Duration::from_micros(100));
+                !is_over.load(Ordering::Relaxed)
+            })
+        });
+        let mut all = 0;
+        for round in 0..12 {
+            let file = path(&format!("{number}-{round}.pcapng"));
+            let text = match words[0] {
+                "run" => {
+                    format!(
+                        "{{in}}(device, v1) > (filter, \"udp\") > (tofile, \"{}\")",
+                        file.display()
+                    )
+                }
+                _ => format!("udp portrange 5002-5003 => {}", file.display()),
+            };
+            let added: Value =
+                serde_json::from_str(&running.ctl(&["add", "--json", &text])).unwrap();
+            std::thread::sleep(Duration::from_millis(20 + 3 * round));
+            running.ctl(&["del", &added["ids"][0].to_string()]);
+            let log = running.ctl(&["log", "--json", "--last", "1"]);
+            let log: Value = serde_json::from_str(&log).unwrap();
+            let logged = log["entries"][0]["changes"][0]["accepted"].as_u64().unwrap();
+            assert_eq!(logged, frames_of(&file), "{words:?} {round}: {log}");
+            all += logged;
+        }
+        assert!(all > 0, "frames were sent");
+        let stats: Value = serde_json::from_str(&running.ctl(&["stats", "--json"])).unwrap();
+        let filters = stats["filters"].as_array().unwrap();
+        let removed = filters.iter().find(|filter| filter["kind"] == "removed").unwrap();
+        assert_eq!(removed["accepted"], all, "{words:?}");
+        stop.store(true, Ordering::Relaxed);
+        sender.join().unwrap();
+        running.signal("INT");
+        assert!(running.end().success());
+        if words.contains(&"--first") {
+            let said = std::fs::read_to_string(path("report")).unwrap();
+            let count = |what: &str| {
+                let line = said.lines().find_map(|line| line.strip_suffix(what));
+                line.unwrap_or_else(|| panic!("no {what:?}: {said}")).parse::<u64>().unwrap()
+            };
+            assert_eq!(count("\tremoved"), all, "{said}");
+            assert_eq!(running.sum().accepted, all + count("\tudp port 5001"), "{said}");
+        }
+    }
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! `fyke ctl --json watch` and `stats` of every kind of running fyke are as `docs/counts.schema.json` describes, and
-//! `log`, `try`, `why` and `show` as `docs/answers.schema.json` does.
+//! `log`, `try`, `why`, `frames`, `show` and edits as `docs/answers.schema.json` does.
 
 mod common;
 
@@ -261,6 +261,12 @@ fn the_answers_fit_the_schema() {
     let why = answer(&running, &["why", "--last", "2"]);
     assert_eq!(why["frames"].as_array().unwrap().len(), 2);
     assert_eq!(why["frames"][0]["reasons"].as_array().unwrap().len(), 2);
+    let frames = answer(&running, &["frames", "--last", "4"]);
+    assert_eq!(frames["frames"].as_array().unwrap().len(), 4);
+    assert_eq!(frames["frames"][0]["bytes"].as_str().unwrap().len(), 2 * 62, "{frames}");
+    let ok = answer(&running, &["add", "udp port 5061"]);
+    assert_eq!((&ok["response"], ok["ids"].as_array().unwrap().len()), (&"ok".into(), 1));
+    answer(&running, &["undo"]);
     let shown = answer(&running, &["show"]);
     assert_eq!(shown["filters"][1]["label"]["name"], "voip");
     assert!(shown["filters"][0]["passes"][0]["text"].is_string());
@@ -274,6 +280,13 @@ fn the_answers_fit_the_schema() {
     ended(running);
 
     let schema = schema_of("answers.schema.json");
+    // Over the WebSocket answers have no target, and a refusal is one.
+    for refusal in [
+        serde_json::json!({"response": "error", "message": "expected a port"}),
+        serde_json::json!({"response": "refused", "change": 2, "message": "expected a port"}),
+    ] {
+        assert_eq!(check(&refusal, &schema, &schema, "answer"), Ok(()));
+    }
     let wrong =
         serde_json::json!({"response": "log", "entries": [], "forgotten": -1, "target": {}});
     assert!(check(&wrong, &schema, &schema, "answer").unwrap_err().contains("0 of a list fit"));

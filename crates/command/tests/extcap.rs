@@ -5,7 +5,7 @@ mod common;
 use common::{FYKE, Running, folder, inside, runtime, send, tool, veth};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -215,12 +215,12 @@ fn the_toolbar_edits_the_running_capture() {
 }
 
 #[test]
-fn pipes_that_are_closed_or_hostile_end_the_capture() {
-    if !inside("pipes_that_are_closed_or_hostile_end_the_capture") {
+fn pipes_that_are_closed_end_the_capture() {
+    if !inside("pipes_that_are_closed_end_the_capture") {
         return;
     }
     veth();
-    for case in ["frames", "toolbar", "no messages", "signal", "killed"] {
+    for case in ["frames", "toolbar", "signal", "killed"] {
         let (folder, _) = folder();
         let mut wireshark = Wireshark::start(folder.path(), "");
         wireshark.send(0, 0, "");
@@ -230,15 +230,45 @@ fn pipes_that_are_closed_or_hostile_end_the_capture() {
             // Nothing is captured, so nothing is written to the closed pipe.
             "frames" => wireshark.frames = File::open("/dev/null").unwrap(),
             "toolbar" => wireshark.to = None,
-            "no messages" => {
-                wireshark.to.as_mut().unwrap().write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
-            }
             "killed" => wireshark.child.kill().unwrap(),
             _ => tool(&format!("kill -TERM {}", wireshark.child.id())),
         }
         let code = if case == "killed" { None } else { Some(0) };
         assert_eq!(wireshark.end().code(), code, "{case}");
         wait_for_end(dump);
+    }
+}
+
+/// Bytes that are no messages end the toolbar, with its error, and not the capture: no frame is missing.
+#[test]
+fn a_hostile_toolbar_does_not_end_the_capture() {
+    if !inside("a_hostile_toolbar_does_not_end_the_capture") {
+        return;
+    }
+    veth();
+    for bytes in [&b"X"[..], b"T\xff\xff\xff\x00\x01", b"GET / HTTP/1.1\r\n\r\n"] {
+        let (folder, _) = folder();
+        let mut wireshark = Wireshark::start(folder.path(), "udp port 5001");
+        wireshark.send(0, 0, "");
+        wireshark.hear("filter", |(control, command, _)| (*control, *command) == (FILTER, SET));
+        wireshark.to.as_mut().unwrap().write_all(bytes).unwrap();
+        wireshark.hear("error", |(_, command, text)| {
+            *command == ERROR && text.contains("which is no message; the capture continues")
+        });
+        // What follows is discarded, also a message.
+        wireshark.send(FILTER, SET, "arp");
+        send(100, 60);
+        wireshark.hear("status", |(_, command, text)| {
+            *command == STATUS && text.contains("epoch 1, 100 seen = 50 accepted")
+        });
+        wireshark.to = None;
+        assert_eq!(wireshark.end().code(), Some(0), "{bytes:?}");
+        let said = std::fs::read_to_string(&wireshark.log).unwrap();
+        assert_eq!(said.matches("which is no message").count(), 1, "{said}");
+        let file = folder.path().join("out.pcapng");
+        std::fs::write(&file, &wireshark.pcapng).unwrap();
+        let words = ["dump", "--count", "-r", file.to_str().unwrap()];
+        assert_eq!(fyke(&words).0, "50\n", "{bytes:?}");
     }
 }
 
@@ -312,6 +342,49 @@ fn the_link_is_made_replaced_and_removed() {
     assert_eq!(std::fs::read_to_string(&link).unwrap(), "another program");
     assert_eq!(words(&[]).0, Some(2));
     drop(folder);
+}
+
+/// The link goes into a folder that the installed tshark reads, for a user too; if it reads none of a user, nothing is
+/// made. A script plays tshark.
+#[test]
+fn the_folder_is_one_that_tshark_reads() {
+    use std::os::unix::fs::PermissionsExt;
+    let is_root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
+    let (folder, path) = folder();
+    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o777)).unwrap();
+    let mode = |path: &Path| std::fs::set_permissions(path, PermissionsExt::from_mode(0o755));
+    let install = |lines: &str, word: &str| {
+        std::fs::write(path("tshark"), format!("#!/bin/sh\nprintf '{lines}'\n")).unwrap();
+        mode(&path("tshark")).unwrap();
+        let mut command = match is_root {
+            true => Command::new("setpriv"),
+            false => Command::new(FYKE),
+        };
+        if is_root {
+            command.args(["--reuid=65534", "--regid=65534", "--clear-groups", FYKE]);
+        }
+        let search = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+        command.args(["extcap", word]).env("PATH", search).env("HOME", path("home"));
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    std::fs::create_dir(path("home")).unwrap();
+    std::fs::set_permissions(path("home"), PermissionsExt::from_mode(0o777)).unwrap();
+    let (code, told) = install("Extcap path:\t/usr/lib/none/extcap\n", "--install");
+    assert_eq!(code, Some(1), "{told}");
+    assert!(told.contains("only /usr/lib/none/extcap") && told.contains("sudo fyke"), "{told}");
+    assert!(!path("home/.local").exists());
+    let personal = path("home/.local/lib/wireshark/extcap");
+    let newer =
+        format!("Personal Extcap path:\t{}\nGlobal Extcap path:\t/usr/lib/x\n", personal.display());
+    let (code, told) = install(&newer, "--install");
+    assert_eq!(code, Some(0), "{told}");
+    assert!(told.contains("tshark -D lists its interfaces"), "{told}");
+    assert_eq!(std::fs::read_link(personal.join("fyke")).unwrap(), Path::new(FYKE));
+    // A tshark that does not read it does not keep the link from being removed.
+    let (code, told) = install("Extcap path:\t/usr/lib/none/extcap\n", "--uninstall");
+    assert_eq!(code, Some(0), "{told}");
+    assert!(!personal.join("fyke").exists());
 }
 
 /// Puts the link into tshark's folder, which only this test then has, and checks that tshark finds the interface.

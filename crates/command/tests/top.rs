@@ -83,6 +83,24 @@ fn top_shows_the_counts_and_edits() {
     tmux.shows(&["filter 2, epoch 2", "udp dst port 5003"]);
     tmux.keys(&["u"]);
     tmux.shows(&["takes back epoch 2"]);
+    tmux.keys(&[
+        "a",
+        "xdp port 5009",
+        "Home",
+        "DC",
+        "u",
+        "End",
+        "BSpace",
+        "8",
+        "Left",
+        "Left",
+        "Right",
+        "DC",
+        "8",
+    ]);
+    tmux.shows(&["add filter: udp port 5008"]);
+    tmux.keys(&["Escape"]);
+    tmux.shows(&["q quit"]);
     tmux.keys(&["t", "udp", "Enter"]);
     tmux.shows(&["would accept 40 of the last 40 frames", "20 of them new"]);
     tmux.keys(&["a", "udp port 5002", "Enter"]);

@@ -130,7 +130,8 @@ impl Client {
             }
             return Err(ConnectError::NoSuchPid { pid, running: instances::list_in(dirs) });
         }
-        let running = instances::list_in(dirs);
+        let found = instances::found_in(dirs);
+        let running: Vec<Instance> = found.iter().map(|(one, _)| one.clone()).collect();
         if running.is_empty() {
             let looked_in = dirs.iter().map(|dir| dir.path().display().to_string());
             let looked_in = looked_in.collect::<Vec<_>>().join(", ");
@@ -145,10 +146,16 @@ impl Client {
                 Ok(client) => Ok(Client { target: Some(only.clone()), ..client }),
                 Err(source) => Err(ConnectError::Socket { path: only.socket.clone(), source }),
             },
-            [only] => Err(match refusal(only) {
-                Some(source) => ConnectError::Socket { path: only.socket.clone(), source },
-                None => ConnectError::NoneLive(running),
-            }),
+            [only] => {
+                let mut refusals = found.into_iter().filter(|(one, _)| one == only);
+                Err(match refusals.next().and_then(|(_, refusal)| refusal) {
+                    Some(reason) => ConnectError::Socket {
+                        path: only.socket.clone(),
+                        source: io::Error::other(reason),
+                    },
+                    None => ConnectError::NoneLive(running),
+                })
+            }
             [] => Err(ConnectError::NoneLive(running)),
             _ => Err(ConnectError::Several(live)),
         }
@@ -189,6 +196,11 @@ impl Client {
         };
         self.answer_limit = ANSWER_LIMIT;
         Client { target: Some(Instance { pid, socket, description }), ..self }
+    }
+
+    /// The reason of a fyke that refuses to describe itself.
+    pub(crate) fn refusal(&self) -> Option<&str> {
+        self.refusal.as_deref()
     }
 
     /// Sets the time limit for each answer; the default is two minutes.
@@ -254,7 +266,11 @@ impl Client {
     pub fn watch(mut self, interval_ms: u64) -> Result<Watch, CallError> {
         let request =
             serde_json::to_vec(&Request::Watch { interval_ms }).map_err(io::Error::from)?;
-        write_line(&self.stream, &request, self.answer_limit)?;
+        match write_line(&self.stream, &request, self.answer_limit) {
+            // The reason of a refusal is the first answer.
+            Err(e) if !means_closed(&e) => return Err(e.into()),
+            _ => {}
+        }
         self.answer_limit = self.answer_limit.saturating_add(Duration::from_millis(interval_ms));
         Ok(Watch { client: self, done: false })
     }
@@ -336,12 +352,6 @@ fn connect_if_there(dir: &RuntimeDir, pid: u32) -> Result<Option<Client>, Connec
         Err(e) if instances::means_no_listener(&e) => Ok(None),
         Err(source) => Err(ConnectError::Socket { path: socket, source }),
     }
-}
-
-/// Reason of a fyke that refuses to describe itself.
-fn refusal(of: &Instance) -> Option<io::Error> {
-    let client = Client::connect_to(&of.socket).ok()?;
-    client.introduced(of.pid, of.socket.clone()).refusal.map(io::Error::other)
 }
 
 /// Advice if fyke may run as root.

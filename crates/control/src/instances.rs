@@ -70,6 +70,11 @@ pub fn list() -> Vec<Instance> {
 /// The running fykes with sockets in these folders, by process id. Folders that do not exist, or
 /// that another user could have made, contribute none.
 pub fn list_in(dirs: &[RuntimeDir]) -> Vec<Instance> {
+    found_in(dirs).into_iter().map(|(found, _)| found).collect()
+}
+
+/// The same, each with the reason if it refuses to describe itself.
+pub(crate) fn found_in(dirs: &[RuntimeDir]) -> Vec<(Instance, Option<String>)> {
     let mut found = Vec::new();
     for dir in dirs.iter().filter(|dir| dir.check().is_ok()) {
         let entries = fs::read_dir(dir.path()).into_iter().flatten().flatten();
@@ -79,20 +84,24 @@ pub fn list_in(dirs: &[RuntimeDir]) -> Vec<Instance> {
         });
         found.extend(sockets.take(MAX_SOCKETS).filter_map(|(pid, socket)| ask(pid, socket)));
     }
-    found.sort_by_key(|instance| instance.pid);
+    found.sort_by_key(|(instance, _)| instance.pid);
     found
 }
 
-fn ask(pid: u32, socket: PathBuf) -> Option<Instance> {
+fn ask(pid: u32, socket: PathBuf) -> Option<(Instance, Option<String>)> {
     match Client::connect_to(&socket) {
-        Ok(client) => client.introduced(pid, socket).target().cloned(),
+        Ok(client) => {
+            let client = client.introduced(pid, socket);
+            let refusal = client.refusal().map(str::to_owned);
+            client.target().cloned().map(|target| (target, refusal))
+        }
         Err(e) if means_no_listener(&e) => {
             remove_if_left_over(&socket);
             None
         }
         // The process of another user; its answer would not be trusted.
         Err(e) if e.kind() == io::ErrorKind::PermissionDenied => None,
-        Err(_) => Some(Instance { pid, socket, description: None }),
+        Err(_) => Some((Instance { pid, socket, description: None }, None)),
     }
 }
 

@@ -1,8 +1,8 @@
 //! The bounded set of connected clients.
 //!
 //! Each user has seats of its own, so the clients of the owner cannot lock root out. When all seats of a
-//! user are taken, that user's client that has been idle longest is closed, so that connections left
-//! open lock no client out. A client is not idle while its request is being answered or while it watches.
+//! user are taken, that user's client that has been idle longest gets the reason and is closed, so that connections
+//! left open lock no client out. A client is not idle while its request is being answered or while it watches.
 
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -15,6 +15,8 @@ pub struct Seats {
     taken: Mutex<Vec<Taken>>,
     /// Number of seats of each user.
     capacity: usize,
+    /// Sends the reason to a client that loses its seat; never blocks.
+    tell: fn(&UnixStream),
 }
 
 #[derive(Debug)]
@@ -34,9 +36,10 @@ pub struct Seat {
 }
 
 impl Seats {
-    /// Seats for at most `capacity` clients of each user at a time. The caller decides which users there are.
-    pub fn new(capacity: usize) -> Arc<Seats> {
-        Arc::new(Seats { taken: Mutex::new(Vec::with_capacity(capacity)), capacity })
+    /// Seats for at most `capacity` clients of each user at a time. The caller decides which users there are. `tell`
+    /// sends the reason to a client that loses its seat to another one, and never blocks.
+    pub fn new(capacity: usize, tell: fn(&UnixStream)) -> Arc<Seats> {
+        Arc::new(Seats { taken: Mutex::new(Vec::with_capacity(capacity)), capacity, tell })
     }
 
     /// Seats a client of a user under an id that the caller chose and no other client has; `None` when
@@ -47,7 +50,9 @@ impl Seats {
         if own().count() >= self.capacity {
             let idle = own().filter_map(|(at, seat)| Some((seat.idle_since?, at)));
             let (_, longest) = idle.min()?;
-            close(&taken.swap_remove(longest).stream);
+            let lost = taken.swap_remove(longest).stream;
+            (self.tell)(&lost);
+            close(&lost);
         }
         taken.push(Taken { id, user, stream, idle_since: Some(Instant::now()) });
         Some(Seat { seats: Arc::clone(self), id })
@@ -66,9 +71,10 @@ impl Seats {
 }
 
 impl Seat {
-    /// Marks the seat busy while a request is being answered: it cannot be taken away.
-    pub fn busy(&self) {
-        self.set(None);
+    /// Marks the seat busy while a request is being answered: it cannot be taken away. False if that has happened.
+    #[must_use]
+    pub fn busy(&self) -> bool {
+        self.set(None)
     }
 
     /// Marks the seat idle: the next request is awaited.
@@ -76,10 +82,11 @@ impl Seat {
         self.set(Some(Instant::now()));
     }
 
-    fn set(&self, idle_since: Option<Instant>) {
-        if let Some(taken) = self.seats.lock().iter_mut().find(|taken| taken.id == self.id) {
-            taken.idle_since = idle_since;
-        }
+    /// False if the seat has been taken away.
+    fn set(&self, idle_since: Option<Instant>) -> bool {
+        let mut seats = self.seats.lock();
+        let own = seats.iter_mut().find(|taken| taken.id == self.id);
+        own.map(|taken| taken.idle_since = idle_since).is_some()
     }
 }
 
@@ -101,15 +108,21 @@ mod tests {
 
     #[test]
     fn the_longest_idle_client_makes_room_and_busy_ones_stay() {
-        let seats = Seats::new(2);
+        let tell = |mut stream: &UnixStream| {
+            let _full = std::io::Write::write_all(&mut stream, b"full");
+        };
+        let seats = Seats::new(2, tell);
         let (mut first_peer, first) = UnixStream::pair().unwrap();
         let first_seat = seats.take(1, 0, first).unwrap();
         let (mut second_peer, second) = UnixStream::pair().unwrap();
         let second_seat = seats.take(2, 0, second).unwrap();
-        first_seat.busy();
+        assert!(first_seat.busy());
         let third = seats.take(3, 0, UnixStream::pair().unwrap().0).unwrap();
-        assert_eq!(second_peer.read(&mut [0]).unwrap(), 0, "the idle one is closed");
-        third.busy();
+        let mut told = String::new();
+        second_peer.read_to_string(&mut told).unwrap();
+        assert_eq!(told, "full", "the idle one gets the reason and is closed");
+        assert!(!second_seat.busy(), "its request is not carried out");
+        assert!(third.busy());
         assert!(seats.take(4, 0, UnixStream::pair().unwrap().0).is_none());
         let other = seats.take(5, 1000, UnixStream::pair().unwrap().0);
         assert!(other.is_some(), "another user has seats of its own");

@@ -219,7 +219,8 @@ impl Server {
         sockets: Vec<Listening>,
         controlled: Arc<dyn Controlled>,
     ) -> Result<Server, StartError> {
-        let (stopping, seats) = (Arc::new(AtomicBool::new(false)), Seats::new(MAX_CLIENTS));
+        let (stopping, seats) =
+            (Arc::new(AtomicBool::new(false)), Seats::new(MAX_CLIENTS, refuse_many));
         let turns = Arc::<Turns>::default();
         let mut server = Server { sockets, stopping, seats, acceptors: Vec::new() };
         for (number, socket) in server.sockets.iter().enumerate() {
@@ -340,7 +341,7 @@ impl Acceptor {
         };
         let Ok(second) = stream.try_clone() else { return };
         let Some(seat) = self.seats.take(id, peer.uid, second) else {
-            return refuse(format!("{MAX_CLIENTS} clients are being answered; try again"));
+            return refuse_many(&stream);
         };
         let Ok(third) = stream.try_clone() else { return };
         let client = ClientThread {
@@ -367,6 +368,11 @@ fn check_peer(stream: &UnixStream) -> Result<Peer, String> {
         return Ok(Peer { uid, pid: u32::try_from(pid).unwrap_or(0), program: None });
     }
     Err(format!("this fyke runs as user {ours} and answers that user and root, not user {uid}"))
+}
+
+/// Refuses a client because there are too many.
+fn refuse_many(stream: &UnixStream) {
+    refuse(stream, format!("{MAX_CLIENTS} clients are being answered; try again"));
 }
 
 /// Sends a refusal. Never blocks: the acceptor calls it, and the few bytes fit into a new socket's
@@ -464,7 +470,9 @@ impl ClientThread {
         let patience = Patience { first_byte: Some(IDLE_LIMIT), whole_line: REQUEST_LIMIT };
         let mut next = self.reader.next(patience);
         while let Ok(Incoming::Line(line)) = next {
-            self.seat.busy();
+            if !self.seat.busy() {
+                return;
+            }
             next = match self.serve(&line) {
                 Ok(None) => {
                     self.seat.idle();

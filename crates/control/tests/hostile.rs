@@ -111,7 +111,7 @@ fn connections_left_open_lock_nobody_out() {
 
 #[test]
 fn all_seats_watching_is_said_to_who_comes_next() {
-    let (_base, _dir, server) = serve();
+    let (_base, dir, server) = serve();
     let connect = || Client::connect_to(server.path()).unwrap();
     let mut watches: Vec<_> = (0..MAX_CLIENTS).map(|_| connect().watch(10).unwrap()).collect();
     for watch in &mut watches {
@@ -120,6 +120,11 @@ fn all_seats_watching_is_said_to_who_comes_next() {
     match connect().call(Request::Show) {
         Err(CallError::Refused(message)) => assert!(message.contains("64 clients"), "{message}"),
         other => panic!("{other:?}"),
+    }
+    // A client that looks for the running fyke first gets the same reason.
+    for _ in 0..20 {
+        let refused = Client::connect_in(std::slice::from_ref(&dir), None).unwrap_err().to_string();
+        assert!(refused.contains("64 clients are being answered; try again"), "{refused}");
     }
     watches.pop();
     let mut tries = (0..100).map(|_| {

@@ -21,7 +21,7 @@ pub fn handle(
 ) -> Result<Response, Request> {
     let started = Instant::now();
     let author = peer.map(author).unwrap_or_default();
-    let (edited, note) = match request {
+    let (edited, undone) = match request {
         Request::Set { text } => (one(filters, Change::Set { text }, author), None),
         Request::Add { text } => {
             let change = Change::Add { text, name: None, for_ms: None, snaplen: None };
@@ -35,7 +35,7 @@ pub fn handle(
             }
         },
         Request::Undo { epoch } => match filters.undo(epoch, author) {
-            Ok((of, edited)) => (Ok(edited), Some(format!("takes back epoch {of}"))),
+            Ok((of, edited)) => (Ok(edited), Some(of)),
             Err(error) => (Err(error.to_string()), None),
         },
         Request::Log { last } => return Ok(log(filters, last)),
@@ -52,11 +52,23 @@ pub fn handle(
     Ok(match edited {
         Ok(Edited { epoch, ids }) => {
             let ids: Vec<_> = ids.into_iter().flatten().collect();
-            let notes = note.into_iter().chain(notes(filters, &ids)).collect();
+            let undone = undone.map(|of| undone_notes(filters, of, epoch)).unwrap_or_default();
+            let notes = undone.into_iter().chain(notes(filters, &ids)).collect();
             Response::Ok { epoch, ids, latency_ns, notes }
         }
         Err(message) => Response::Error { message },
     })
+}
+
+/// Notes on an undo: the edit that it takes back, and filters that it does not add again.
+fn undone_notes(filters: &dyn Edits, of: u64, epoch: u64) -> Vec<String> {
+    let over = |(id, name): (u64, Option<Arc<str>>)| {
+        let name = name.map(|name| format!(" {name}")).unwrap_or_default();
+        format!("filter {id}{name} is not added again: its time is over")
+    };
+    let left_out = filters.left_out(epoch).into_iter().map(over);
+    let notes = std::iter::once(format!("takes back epoch {of}")).chain(left_out);
+    bounded(notes.collect())
 }
 
 /// The author of the edits of a client.
@@ -93,7 +105,10 @@ fn borrowed(change: &Change) -> crate::Change<'_> {
 
 /// Notes on filters that were added: those that are slow, and those with a text that is in force already.
 pub fn notes(filters: &dyn Edits, ids: &[u64]) -> Vec<String> {
-    let mut notes = filters.remarks(ids);
+    bounded(filters.remarks(ids))
+}
+
+fn bounded(mut notes: Vec<String>) -> Vec<String> {
     if notes.len() > MAX_NOTES {
         let more = notes.len() - MAX_NOTES;
         notes.truncate(MAX_NOTES);

@@ -7,6 +7,7 @@
 
 use crate::error::{FilterError, GroupError};
 use crate::texts::{Change, Removed, Resolved};
+use fyke_privilege::user::learned_name;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
@@ -53,9 +54,10 @@ impl fmt::Display for Author {
             Author::Tracker => f.write_str("a tracker"),
             Author::Expiry => f.write_str("the end of its time"),
             Author::Client { uid, pid, program } => {
-                match uid {
-                    0 => f.write_str("root")?,
-                    uid => write!(f, "user {uid}")?,
+                match (uid, learned_name(*uid)) {
+                    (0, _) => f.write_str("root")?,
+                    (uid, Some(name)) => write!(f, "{name}, user {uid}")?,
+                    (uid, None) => write!(f, "user {uid}")?,
                 }
                 match (program, pid) {
                     (Some(program), 0) => write!(f, " ({program})"),
@@ -153,6 +155,12 @@ pub enum UndoError {
         /// The author of that edit.
         by: Author,
     },
+    /// It only removed filters with a time that is over, or no other filter would remain.
+    #[error("epoch {epoch} is not taken back: the time of the filters that it removed is over")]
+    Over {
+        /// The epoch given.
+        epoch: u64,
+    },
     /// The edit that would take it back is refused.
     #[error(transparent)]
     Refused(#[from] FilterError),
@@ -170,6 +178,8 @@ pub(crate) struct Entry {
     pub removed: Vec<Gone>,
     pub undoes: Option<u64>,
     pub undone: Option<u64>,
+    /// Numbers of the removed texts that it brings back, in the order of `added`; for an undo.
+    back: Vec<u64>,
     /// No edit, but a pause (true) or its end (false).
     pub pause: Option<bool>,
     /// Number of calls on passes, if it edited passes by hand.
@@ -212,6 +222,7 @@ impl Entry {
             removed: Vec::new(),
             undoes: None,
             undone: None,
+            back: Vec::new(),
             pause: None,
             calls: None,
             was_unfiltered: false,
@@ -229,6 +240,8 @@ pub(crate) struct Applied<'a> {
     pub epoch: u64,
     pub author: &'a Author,
     pub undoes: Option<u64>,
+    /// Numbers of the removed texts that an undo brings back, in the order of `added`.
+    pub back: Vec<u64>,
     pub was_unfiltered: bool,
     pub added: Vec<(u64, Arc<str>, Option<InForce>)>,
     pub removed: Vec<(u64, Arc<str>, u64)>,
@@ -238,7 +251,8 @@ pub(crate) struct Applied<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Reversal {
     Remove(u64),
-    Add(Arc<str>, Option<InForce>),
+    /// A removed text, with the number that it had.
+    Add(u64, Arc<str>, Option<InForce>),
     /// No text is in force any more.
     Clear,
 }
@@ -247,16 +261,25 @@ impl Reversal {
     pub fn change(&self) -> Change<'_> {
         match self {
             Reversal::Remove(id) => Change::Remove(*id),
-            Reversal::Add(text, _) => Change::Add(text),
+            Reversal::Add(_, text, _) => Change::Add(text),
             Reversal::Clear => Change::Set(""),
         }
     }
 
     pub fn label(&self) -> Option<InForce> {
         match self {
-            Reversal::Add(_, label) => label.clone(),
+            Reversal::Add(_, _, label) => label.clone(),
             _ => None,
         }
+    }
+
+    /// The numbers that texts had which come back.
+    pub fn back(plan: &[Reversal]) -> Vec<u64> {
+        let id = |one: &Reversal| match one {
+            Reversal::Add(id, ..) => Some(*id),
+            _ => None,
+        };
+        plan.iter().filter_map(id).collect()
     }
 }
 
@@ -289,10 +312,8 @@ impl Journal {
         let added: Vec<_> = added.collect();
         if let Some(place) = applied.undoes.and_then(|undone| self.place(undone)) {
             self.entries[place].undone = Some(epoch);
-            // An undo adds what the edit removed, in the same order.
-            let old: Vec<_> = self.entries[place].removed.iter().map(|gone| gone.id).collect();
-            for (old, new) in old.into_iter().zip(&added) {
-                let last = self.last_of(old);
+            for (old, new) in applied.back.iter().zip(&added) {
+                let last = self.last_of(*old);
                 if let Some(last) = last.and_then(|last| self.added_mut(last)) {
                     last.back = Some(new.id);
                 }
@@ -302,6 +323,7 @@ impl Journal {
             added,
             removed,
             undoes: applied.undoes,
+            back: applied.back,
             was_unfiltered: applied.was_unfiltered,
             ..Entry::new(epoch, applied.author.clone())
         })
@@ -452,6 +474,19 @@ impl Journal {
         is_undone.then_some(undone)
     }
 
+    /// The texts that an undo has not brought back because their time was over: numbers and names.
+    pub fn left_out(&self, undo: u64) -> Vec<(u64, Option<Arc<str>>)> {
+        let Some(undo) = self.place(undo).map(|place| &self.entries[place]) else {
+            return Vec::new();
+        };
+        let undone = undo.undoes.and_then(|epoch| self.place(epoch));
+        let removed = undone.map(|place| self.entries[place].removed.as_slice());
+        let gone = removed.unwrap_or_default().iter();
+        let name = |gone: &Gone| gone.label.as_ref().and_then(|label| label.name.clone());
+        let gone = gone.filter(|gone| gone.label.is_some() && !undo.back.contains(&gone.id));
+        gone.map(|gone| (gone.id, name(gone))).collect()
+    }
+
     /// True if no text was in force before the edit that added this one.
     pub fn was_unfiltered_before(&self, id: u64) -> bool {
         let epoch = self.first_ids.range(..=id).next_back().map(|(_, epoch)| *epoch);
@@ -511,7 +546,14 @@ impl Journal {
                 }
             }
         }
-        Ok((epoch, reversals(entry, ids, in_force)))
+        let others = in_force > ids.len();
+        let reversals = reversals(entry, ids, in_force);
+        let only_removes = reversals.iter().all(|one| matches!(one, Reversal::Remove(_)));
+        let is_over = reversals.is_empty() || (only_removes && !others);
+        match is_over && !entry.removed.is_empty() {
+            true => Err(UndoError::Over { epoch }),
+            false => Ok((epoch, reversals)),
+        }
     }
 
     fn no_such(&self, given: u64) -> UndoError {
@@ -523,14 +565,18 @@ impl Journal {
     }
 }
 
-/// The texts that come back go in first, so that the set never has none in between. Without any text left, every frame
-/// is accepted again if it was before the edit.
+/// The texts that come back go in first, so that the set never has none in between; those with a time that is over stay
+/// away. Without any text left, every frame is accepted again if it was before the edit.
 fn reversals(entry: &Entry, added: Vec<u64>, in_force: usize) -> Vec<Reversal> {
     if entry.was_unfiltered && in_force <= added.len() {
         return vec![Reversal::Clear];
     }
-    let back = entry.removed.iter();
-    let back = back.map(|gone| Reversal::Add(Arc::clone(&gone.text), gone.label.clone()));
+    let now = Instant::now();
+    let back = entry.removed.iter().filter(|gone| {
+        let deadline = gone.label.as_ref().and_then(|label| label.deadline);
+        deadline.is_none_or(|deadline| deadline > now)
+    });
+    let back = back.map(|gone| Reversal::Add(gone.id, Arc::clone(&gone.text), gone.label.clone()));
     back.chain(added.into_iter().map(Reversal::Remove)).collect()
 }
 

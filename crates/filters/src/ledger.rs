@@ -32,6 +32,9 @@ pub trait Edits {
     /// The edit is not one of a user, or a text of it has been changed since.
     fn undo(&self, epoch: Option<u64>, author: Author) -> Result<(u64, Edited), UndoError>;
 
+    /// The texts that the undo of this epoch has not added again, because their time was over: numbers and names.
+    fn left_out(&self, undo: u64) -> Vec<(u64, Option<Arc<str>>)>;
+
     /// The last edits, at most `last`.
     fn log(&self, last: usize) -> EditLog;
 
@@ -64,6 +67,10 @@ impl Edits for FilterSet {
         FilterSet::undo(self, epoch, author)
     }
 
+    fn left_out(&self, undo: u64) -> Vec<(u64, Option<Arc<str>>)> {
+        FilterSet::left_out(self, undo)
+    }
+
     fn log(&self, last: usize) -> EditLog {
         FilterSet::log(self, last)
     }
@@ -92,11 +99,12 @@ pub trait Logged: Send + Sync {
     /// Its ledger.
     fn ledger(&self) -> &Ledger;
 
-    /// Puts an edit into force, all of it or nothing.
+    /// Puts an edit into force, all of it or nothing. Returns the frames that each removed text has accepted until
+    /// then, by its number.
     ///
     /// # Errors
     /// The first change that is refused.
-    fn put(&self, edit: &Planned<'_>) -> Result<(), GroupError>;
+    fn put(&self, edit: &Planned<'_>) -> Result<HashMap<u64, u64>, GroupError>;
 
     /// Frames that each text has accepted, by its number.
     fn accepted(&self) -> HashMap<u64, u64>;
@@ -140,6 +148,11 @@ pub struct Planned<'a> {
 }
 
 impl Planned<'_> {
+    /// True if it removes texts.
+    pub fn removes(&self) -> bool {
+        self.changes.iter().any(|change| !matches!(change, Change::Add(_)))
+    }
+
     /// The texts after the edit, by number.
     pub fn after(&self) -> BTreeMap<u64, Arc<str>> {
         let mut texts = self.ledger.texts();
@@ -196,6 +209,7 @@ impl Ledger {
                 epoch,
                 author: &Author::Program,
                 undoes: None,
+                back: Vec::new(),
                 was_unfiltered: false,
                 added: added(&resolved, &texts, &[]),
                 removed: Vec::new(),
@@ -228,7 +242,6 @@ impl Ledger {
         if changes.is_empty() {
             return Ok(Edited { epoch: owner.epoch(), ids: Vec::new() });
         }
-        let removes = changes.iter().any(|change| !matches!(change, Change::Add(_)));
         let (resolved, removed) = {
             let state = lock(&self.state);
             // The owner itself refuses to remove the last text.
@@ -241,10 +254,10 @@ impl Ledger {
             (resolved, gone)
         };
         let was_unfiltered = owner.accepts_all();
-        let accepted = if removes { owner.accepted() } else { HashMap::new() };
         // Only edits change the texts, and this is the one that is made.
         let undoes = group.undoes.is_some();
-        owner.put(&Planned { changes, undoes, ledger: self, resolved: &resolved })?;
+        let accepted =
+            owner.put(&Planned { changes, undoes, ledger: self, resolved: &resolved })?;
         let mut state = lock(&self.state);
         let count = |(id, text)| (id, text, accepted.get(&id).copied().unwrap_or_default());
         let epoch = owner.epoch();
@@ -252,6 +265,7 @@ impl Ledger {
             epoch,
             author: &group.author,
             undoes: group.undoes,
+            back: group.back.clone(),
             was_unfiltered,
             added: added(&resolved, changes, &group.labels),
             removed: removed.into_iter().map(count).collect(),
@@ -321,11 +335,13 @@ struct Group<'a> {
     labels: Vec<Option<InForce>>,
     author: Author,
     undoes: Option<u64>,
+    /// Numbers of the removed texts that an undo brings back.
+    back: Vec<u64>,
 }
 
 impl<'a> Group<'a> {
     fn by(author: Author, changes: &'a [Change<'a>]) -> Group<'a> {
-        Group { changes, labels: Vec::new(), author, undoes: None }
+        Group { changes, labels: Vec::new(), author, undoes: None, back: Vec::new() }
     }
 
     fn label(&self, place: usize) -> Option<InForce> {
@@ -369,9 +385,14 @@ impl<T: Logged> Edits for T {
         };
         let changes: Vec<_> = plan.iter().map(Reversal::change).collect();
         let labels = plan.iter().map(Reversal::label).collect();
-        let group = Group { labels, undoes: Some(undone), ..Group::by(author, &changes) };
+        let (undoes, back) = (Some(undone), Reversal::back(&plan));
+        let group = Group { labels, undoes, back, ..Group::by(author, &changes) };
         let edited = ledger.make(self, &group);
         Ok((undone, edited.map_err(|refused| UndoError::Refused(refused.error))?))
+    }
+
+    fn left_out(&self, undo: u64) -> Vec<(u64, Option<Arc<str>>)> {
+        lock(&self.ledger().state).journal.left_out(undo)
     }
 
     fn log(&self, last: usize) -> EditLog {

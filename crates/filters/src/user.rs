@@ -642,9 +642,15 @@ impl Listed {
         let new = resolved.added.iter().filter_map(|&(id, place)| {
             Some((id, Arc::clone(listed.get(&id)?), group.label(place)))
         });
-        let (author, undoes) = (&group.author, group.undoes());
-        let applied =
-            Applied { epoch, author, undoes, was_unfiltered, added: new.collect(), removed };
+        let applied = Applied {
+            epoch,
+            author: &group.author,
+            undoes: group.undoes(),
+            back: group.back(),
+            was_unfiltered,
+            added: new.collect(),
+            removed,
+        };
         let forgotten = self.journal.record(applied);
         (gone, forgotten)
     }

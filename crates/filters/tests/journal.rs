@@ -79,6 +79,36 @@ fn what_others_have_touched_is_not_taken_back() {
     assert_eq!(texts(&filters), ["ip"]);
 }
 
+/// A filter with a time that is over does not come back with an undo; the others do, and the log knows them still.
+#[test]
+fn an_undo_adds_no_filter_again_with_a_time_that_is_over() {
+    let (filters, alice) = (begun(), user(1, 10));
+    let hour = Some(Duration::from_secs(3_600));
+    labeled(&filters, alice.clone(), "udp port 1", Some("e"), Some(Duration::from_millis(1)))
+        .unwrap();
+    // The thread that removes it looks every 50 ms; the edit may come first or not.
+    labeled(&filters, alice.clone(), "udp port 2", Some("f"), hour).unwrap();
+    let set = edit(&filters, &alice, &[Change::Set("arp")]);
+    std::thread::sleep(Duration::from_millis(20));
+    let (undone, edited) = filters.undo(None, alice.clone()).unwrap();
+    assert_eq!((undone, texts(&filters)), (set, vec!["ip".to_owned(), "udp port 2".to_owned()]));
+    let left_out: Vec<_> =
+        filters.left_out(edited.epoch).into_iter().filter_map(|(_, name)| name).collect();
+    assert!(left_out.iter().all(|name| &**name == "e"), "{left_out:?}");
+    // `f` is the same filter under its new number, so the edit that added it can still be taken back.
+    filters.undo(None, alice.clone()).unwrap();
+    assert_eq!(texts(&filters), ["ip"]);
+    // The only filter that would come back is over.
+    let only = Label { lifetime: Some(Duration::from_millis(200)), ..Label::default() };
+    let changes = [Change::Set("udp port 3")];
+    filters.edit_as(&Edit { changes: &changes, labels: &[only], author: alice.clone() }).unwrap();
+    let set = edit(&filters, &alice, &[Change::Set("icmp")]);
+    std::thread::sleep(Duration::from_millis(250));
+    let refused = filters.undo(Some(set), alice).unwrap_err();
+    assert!(matches!(refused, UndoError::Over { .. }), "{refused}");
+    assert_eq!(texts(&filters), ["icmp"]);
+}
+
 /// Undo takes back the next older edit that can be taken back, and none is in its way.
 #[test]
 fn undo_after_undo_goes_back_step_by_step() {

@@ -15,6 +15,10 @@ pub const UNFIT: &str = "unfit_";
 /// Counter of file names that a rotation has skipped; shown if it is not 0. Commands report it too.
 pub const PASSED_OVER: &str = "file names passed over";
 
+/// Counter of the frames that filters of a demultiplexer accepted before edits removed them; shown if it is not 0. A
+/// frame counts for each of them. Commands report it too.
+pub const DEMUX_REMOVED: &str = "removed";
+
 /// Counters of the frames that clients of `tofile` got, and of those that slow clients lost. Commands report them too.
 pub const SENT_TO_CLIENTS: &str = "sent to clients";
 /// See [`SENT_TO_CLIENTS`].

@@ -7,7 +7,7 @@
 //! that does not get it at once hands the chunk over later, so the packet loop never waits.
 //!
 //! Cost: with a limit of frames per second ([`KeptLimits::per_second`]), one look at the clock for each batch and the
-//! copies of that many frames, whatever arrives; then some batches are kept whole and others not at all, and
+//! copies of that many frames, on average over 160 ms; of more, some batches are kept whole and others not at all, and
 //! [`Chunk::arrived`] tells how many frames there were. Memory: the limits, and one chunk for each worker.
 
 use crate::node::{Arrival, Emitted};
@@ -21,6 +21,10 @@ use std::time::{Duration, Instant};
 const CHUNK_FRAMES: usize = 256;
 /// Bytes of a chunk that is full; the rest of its batch is not kept.
 const CHUNK_BYTES: usize = 1 << 20;
+
+/// Longest time without frames for which more are copied later, if their number in a second is limited. It is the
+/// longest wait of a kernel's ring for a full block.
+const BURST: Duration = Duration::from_millis(160);
 
 /// Shortest time between chunks that are not full, if all frames are kept.
 const SMALL_CHUNKS: Duration = Duration::from_millis(10);
@@ -190,7 +194,9 @@ impl Keeper {
         }
         if let Some(pause) = Duration::from_secs(count as u64).checked_div(self.limits().per_second)
         {
-            self.next = Some(now + pause);
+            // Frames of interfaces come in blocks: time in which none came counts for the next ones.
+            let begin = now.checked_sub(BURST).unwrap_or(now);
+            self.next = Some(self.next.map_or(begin, |next| next.max(begin)) + pause);
         }
         let known = (self.open.source, self.open.interfaces.len());
         if known != (arrival.source(), arrival.interfaces().len()) {

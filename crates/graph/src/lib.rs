@@ -60,7 +60,7 @@ mod texts;
 mod waiting;
 
 pub use classes::Classes;
-pub use fits::{LOST_BY_CLIENTS, PASSED_OVER, SENT_TO_CLIENTS, UNFIT};
+pub use fits::{DEMUX_REMOVED, LOST_BY_CLIENTS, PASSED_OVER, SENT_TO_CLIENTS, UNFIT};
 pub use kept::{Kept, KeptLimits};
 pub use plan::Plan;
 pub use rules::{REJECTED_IN_KERNEL, RuleSet, RulesError};

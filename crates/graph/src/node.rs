@@ -132,6 +132,12 @@ pub trait Node: Send {
         Vec::new()
     }
 
+    /// Final counts of the parts of its parameters that the last [change](Self::change) has removed, such as filters:
+    /// a text, and a number of frames. A class may forget them after ten seconds.
+    fn removed(&self) -> Vec<(Arc<str>, u64)> {
+        Vec::new()
+    }
+
     /// Filters of the node, for [`Class::editable`] classes.
     fn filters(&self) -> Option<&FilterSet> {
         None

@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// System users for a process that root started without sudo, in order of preference.
 pub const SYSTEM_USERS: [&str; 3] = ["fyke", "tcpdump", "nobody"];
@@ -178,6 +178,23 @@ fn user_of(
 /// Name of the user with this number; `None` if there is none.
 pub fn name_of(uid: u32) -> Option<String> {
     Some(sys::user_by_id(uid).ok()??.name)
+}
+
+/// Names of users that were looked up for later.
+static LEARNED: Mutex<Vec<(u32, Option<String>)>> = Mutex::new(Vec::new());
+
+/// Looks up the name of a user for [`learned_name`]: a sandbox lets no process read the list of users later.
+pub fn learn_name(uid: u32) {
+    let name = name_of(uid);
+    let mut learned = LEARNED.lock().unwrap_or_else(PoisonError::into_inner);
+    learned.retain(|(known, _)| *known != uid);
+    learned.push((uid, name));
+}
+
+/// Name of a user, if it was [looked up before](learn_name) and there was one. Reads no file.
+pub fn learned_name(uid: u32) -> Option<String> {
+    let learned = LEARNED.lock().unwrap_or_else(PoisonError::into_inner);
+    learned.iter().find(|(known, _)| *known == uid).and_then(|(_, name)| name.clone())
 }
 
 /// True if this process is root (in its user namespace).

@@ -7,7 +7,8 @@
 //! | `{"id":1,"subscribe":[4711]}` | `{"id":1,"answer":{"subscribed":[4711]}}`, then events |
 //! | `{"id":2,"pid":4711,"request":{"request":"try","text":"udp"}}` | `{"id":2,"answer":…}`, a `Response` of control |
 //! | `{"id":3,"explain":"udp port 53"}` | `{"id":3,"answer":…}` as of `fyke explain --json` |
-//! | anything else | `{"id":4,"error":"…"}` |
+//! | a request that the fyke refuses | `{"id":4,"answer":{"response":"error","message":"…"}}` |
+//! | anything else | `{"id":5,"error":"…"}` |
 //!
 //! Events have no number: `fykes`, `ended`, and `{"event":"counts","pid":4711,"more_filters":0,"more_nodes":0,
 //! "counts":…}` with the line of `fyke ctl --json watch` (`docs/counts.schema.json`). At most ten of a kind are sent

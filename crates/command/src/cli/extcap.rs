@@ -20,12 +20,13 @@ On a terminal, `fyke ctl` edits the same capture. Wireshark calls the other opti
 
 Examples:
   sudo fyke extcap --install                             for all users of this machine
-  fyke extcap --install                                  for your user, in ~/.local/lib/wireshark/extcap
+  fyke extcap --install                                  for your user; Wireshark before 4.2 reads no folder of users
   tshark -G folders                                      the folders that your version of Wireshark reads
   tshark -i fyke:eth0 -f 'tcp port 443' -w out.pcapng
   fyke extcap --uninstall")]
 pub struct ExtcapArgs {
-    /// Link this program into FOLDER (as root, the folder of the installed Wireshark, else that of your user)
+    /// Link this program into FOLDER (by default one that the installed tshark reads: as root that of the system, else
+    /// that of your user)
     #[arg(long, value_name = "FOLDER", num_args = 0..=1, conflicts_with = "uninstall")]
     pub install: Option<Option<PathBuf>>,
     /// Remove the link from FOLDER

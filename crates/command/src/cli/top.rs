@@ -16,7 +16,8 @@ Keys:
   p              show the passes of the selected filter
   space          pause the capture, after a question, or let it continue
 
-A filter that is refused stays in its line, to be corrected; Esc leaves it.
+A filter that is refused stays in its line, to be corrected: Left, Right, Home, End, Backspace and Delete work as usual,
+Esc leaves it.
 
 Examples:
   fyke top                    the only live capture that you own

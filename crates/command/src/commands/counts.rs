@@ -285,10 +285,16 @@ pub fn filters(counts: &FilterCounts) -> Vec<FilterCount> {
 
 /// Names a filter as [`entry`] does, with its own name: `filter 3 voip`.
 pub fn named(filter: &FilterCount) -> String {
+    if filter.kind == EntryKind::Tracker && filter.text == BY_HAND {
+        return "by hand".to_owned();
+    }
     let own = filter.label.as_ref().and_then(|label| label.name.as_deref());
     let own = own.map(|name| format!(" {}", super::one_line(name)));
     entry(filter.id, filter.kind) + &own.unwrap_or_default()
 }
+
+/// Text of the entry for passes that were edited by hand, if no tracker has passes.
+const BY_HAND: &str = "passes edited by hand";
 
 /// Names an entry of the list of filters: `filter 3`, `tracker`.
 pub fn entry(id: u64, kind: EntryKind) -> String {

@@ -13,7 +13,7 @@ use super::privilege::{Doors, Privileges};
 use super::run::{accounts, serve};
 use super::signals::{report_on_signal, stop_on_signals};
 use crate::cli::DemuxArgs;
-use fyke_graph::GraphView;
+use fyke_graph::{DEMUX_REMOVED, GraphView};
 use live::{Live, share};
 use std::io::Write;
 use std::sync::Arc;
@@ -80,6 +80,10 @@ fn report(live: &Arc<Live>, scoped: bool, view: &GraphView) -> Result<(), Failur
     }
     // Frames that the kernel rejected did not reach the node.
     let in_kernel: u64 = view.sources.iter().map(|source| source.stats.filtered).sum();
+    let removed = count(DEMUX_REMOVED);
+    if removed > 0.0 {
+        lines.push_str(&format!("{removed}\tremoved\n"));
+    }
     lines.push_str(&format!("{}\treject\n", count("reject") as u64 + in_kernel));
     match to_stdout {
         false => note!("{}", lines.trim_end()),

@@ -21,3 +21,8 @@ pub const NO_RULES: &str = "this fyke has no rules of Snort and Suricata; `fyke 
 pub const NO_FRAMES: &str = "this fyke keeps no frames: try, why and frames are for `fyke dump`, `track`, `demux` and \
                              `run`; the frames of `fyke exec` stay in the kernel. `fyke dump -r FILE TEXT` tries a \
                              text on a capture file";
+
+/// A number of edits in words.
+pub fn counted(edits: u64) -> String {
+    if edits == 1 { "1 edit".to_owned() } else { format!("{edits} edits") }
+}

@@ -49,6 +49,8 @@ pub fn run(args: ExecArgs) -> Result<(), Failure> {
     let rules = rules.transpose()?;
     let filter = Arc::new(ExecFilter::new(&args.command, text.as_deref(), own, rules)?);
     filter.own_ledger();
+    // For the authors of edits: clients are of this user, or root.
+    fyke_privilege::user::learn_name(rustix::process::geteuid().as_raw());
     let mut signals = vec![SIGINT, SIGTERM, SIGQUIT];
     if !super::signals::is_ignored(SIGHUP) {
         signals.push(SIGHUP);

@@ -7,6 +7,7 @@
 
 mod call;
 mod control;
+mod folders;
 mod session;
 mod toolbar;
 
@@ -14,6 +15,7 @@ use super::Failure;
 use crate::cli::ExtcapArgs;
 use anyhow::Context;
 use call::Call;
+use folders::Folders;
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -41,10 +43,10 @@ pub fn answer() -> Result<(), Failure> {
 /// Runs the command.
 pub fn run(args: &ExtcapArgs) -> Result<(), Failure> {
     if let Some(folder) = &args.install {
-        return install(&folder_or_default(folder.as_deref())?);
+        return install(folder.as_deref());
     }
     if let Some(folder) = &args.uninstall {
-        return uninstall(&folder_or_default(folder.as_deref())?);
+        return uninstall(&installed_in(folder.as_deref())?);
     }
     if args.words.is_empty() {
         let message =
@@ -133,18 +135,55 @@ fn check(filter: &str) -> String {
     }
 }
 
-fn folder_or_default(folder: Option<&Path>) -> Result<PathBuf, Failure> {
-    if let Some(folder) = folder {
-        return Ok(folder.to_owned());
+/// The folder for the link if none is given: one that the installed tshark reads.
+fn default_folder(read: Option<&Folders>) -> Result<PathBuf, Failure> {
+    let Some(read) = read else {
+        return match rustix::process::geteuid().is_root().then(system_folder).flatten() {
+            Some(system) => Ok(system),
+            None => personal_folder(),
+        };
+    };
+    let is_root = rustix::process::geteuid().is_root();
+    let own = if is_root { &read.system } else { &read.personal };
+    if let Some(own) = own {
+        return Ok(own.clone());
     }
-    if rustix::process::geteuid().is_root()
-        && let Some(system) = system_folder()
-    {
-        return Ok(system);
-    }
+    let folders = listed(read);
+    let message = match is_root {
+        true => format!(
+            "tshark reads no folder of the system, only {folders}; name it: fyke extcap --install FOLDER"
+        ),
+        false => format!(
+            "this tshark reads no folder of a user, only {folders} (before Wireshark 4.2): root has to install it for \
+             all users: sudo fyke extcap --install"
+        ),
+    };
+    Err(Failure::Running(anyhow::anyhow!(message)))
+}
+
+fn listed(read: &Folders) -> String {
+    read.all().map(|folder| folder.display().to_string()).collect::<Vec<_>>().join(" and ")
+}
+
+/// The folder of this user in Wireshark 4.2 and later.
+fn personal_folder() -> Result<PathBuf, Failure> {
     let home = std::env::var_os("HOME").filter(|home| !home.is_empty());
     let home = home.context("HOME is not set; name the folder: fyke extcap --install FOLDER")?;
     Ok(Path::new(&home).join(".local/lib/wireshark/extcap"))
+}
+
+/// The folder with the link that is to be removed: the given one, or the first of the default ones that has it.
+fn installed_in(folder: Option<&Path>) -> Result<PathBuf, Failure> {
+    if let Some(folder) = folder {
+        return Ok(folder.to_owned());
+    }
+    let read = Folders::of_tshark();
+    let default = default_folder(read.as_ref());
+    let places = default.as_ref().ok().cloned().into_iter().chain(personal_folder());
+    match places.into_iter().find(|place| is_our_link(&place.join(LINK))) {
+        Some(place) => Ok(place),
+        None => default,
+    }
 }
 
 /// The folder of the installed Wireshark.
@@ -156,7 +195,11 @@ fn system_folder() -> Option<PathBuf> {
     folders.map(|library| library.join("wireshark/extcap")).find(|folder| folder.is_dir())
 }
 
-fn install(folder: &Path) -> Result<(), Failure> {
+fn install(given: Option<&Path>) -> Result<(), Failure> {
+    let read = Folders::of_tshark();
+    let folder =
+        given.map_or_else(|| default_folder(read.as_ref()), |given| Ok(given.to_owned()))?;
+    let folder = folder.as_path();
     let program = std::env::current_exe().context("cannot find this program")?;
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let link = folder.join(LINK);
@@ -166,7 +209,15 @@ fn install(folder: &Path) -> Result<(), Failure> {
     }
     std::os::unix::fs::symlink(&program, &link)
         .with_context(|| format!("cannot make the link {}", link.display()))?;
-    note!("fyke: {} -> {}; tshark -D lists its interfaces", link.display(), program.display());
+    let seen = match &read {
+        Some(read) if read.contains(folder) => "tshark -D lists its interfaces".to_owned(),
+        Some(read) => {
+            format!("the installed tshark does not read this folder, only {}", listed(read))
+        }
+        None => "no tshark tells its folders here: see in Wireshark (Help, About, Folders) that it reads this one"
+            .to_owned(),
+    };
+    note!("fyke: {} -> {}; {seen}", link.display(), program.display());
     Ok(())
 }
 

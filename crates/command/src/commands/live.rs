@@ -106,7 +106,8 @@ impl Live {
         let stats = self.stats_of(&view);
         let late = view.node(FILTER).map_or(0, |node| node.counts.late);
         let sum = counts::sum(&stats.accounting, late, after_limit(&view));
-        let _infallible = writeln!(text, "{sum}; {} edits", stats.epoch.saturating_sub(1));
+        let edits = super::edits::counted(stats.epoch.saturating_sub(1));
+        let _infallible = writeln!(text, "{sum}; {edits}");
         let unwritten = counts::unwritten(&view);
         if !unwritten.is_empty() {
             let _infallible = writeln!(text, "{}", unwritten.trim_start_matches('\n'));
@@ -203,7 +204,7 @@ impl Live {
         past::Frames {
             filters: &self.filters,
             kept: self.kept.as_ref(),
-            rejected_in_kernel: past::rejected_in_kernel(&self.handle),
+            rejected: past::rejected_before(&self.handle),
         }
     }
 

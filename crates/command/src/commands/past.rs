@@ -40,19 +40,41 @@ const MAX_TEXT_BYTES: usize = 256 << 10;
 pub struct Frames<'a> {
     pub filters: &'a FilterSet,
     pub kept: Option<&'a Kept>,
-    /// Frames that the kernel has rejected, if it filters at the moment.
-    pub rejected_in_kernel: Option<u64>,
+    /// Frames that have been rejected before the filters, if frames are at the moment.
+    pub rejected: Option<RejectedBefore>,
+}
+
+/// Frames that the kernel or a service has rejected before the filters of a graph.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RejectedBefore {
+    pub frames: u64,
+    /// The service, such as `serve:eth0`; `None` for the kernel.
+    pub service: Option<String>,
 }
 
 /// Refusal of a graph with several filters, or none.
 const NO_FILTER: &str = "try and why are for graphs with one filter or one demultiplexer; name its frames with \
                          `fyke dump` otherwise";
 
-/// The number of frames that the kernel has rejected before a graph; `None` if it rejects none at the moment.
-pub fn rejected_in_kernel(handle: &GraphHandle) -> Option<u64> {
+/// Begin of the names of interfaces that are services.
+const SERVICE: &str = "serve:";
+
+/// The frames that the kernel or a service has rejected before a graph; `None` if neither rejects any at the moment.
+pub fn rejected_before(handle: &GraphHandle) -> Option<RejectedBefore> {
     let placements = handle.placements();
     let filters = placements.iter().any(|placement| placement.why_not_lower().is_none());
-    filters.then(|| handle.view().sources.iter().map(|source| source.stats.filtered).sum())
+    if !filters {
+        return None;
+    }
+    let view = handle.view();
+    let mut interfaces = view.sources.iter().flat_map(|source| &source.interfaces);
+    let is_service = |name: &str| name.starts_with(SERVICE);
+    let first = view.sources.iter().flat_map(|source| &source.interfaces).next();
+    let all = interfaces.all(|interface| is_service(&interface.name));
+    Some(RejectedBefore {
+        frames: view.sources.iter().map(|source| source.stats.filtered).sum(),
+        service: first.filter(|_| all).map(|interface| interface.name.clone()),
+    })
 }
 
 /// Answers a question about the frames of a graph with one filter or demultiplexer. `ids` are the numbers of its texts
@@ -64,8 +86,7 @@ pub fn of_graph(
     request: Request,
 ) -> Response {
     let Some(filters) = handle.only_filter() else { return error(NO_FILTER) };
-    let rejected_in_kernel = rejected_in_kernel(handle);
-    let frames = Frames { filters: &filters, kept, rejected_in_kernel };
+    let frames = Frames { filters: &filters, kept, rejected: rejected_before(handle) };
     let mut response = match request {
         Request::Try { text, last } => frames.tried(&text, last),
         Request::Why { last } => frames.why(last),
@@ -270,7 +291,8 @@ impl Frames<'_> {
             frames,
             arrived,
             span_ms: times.1.saturating_sub(times.0) / 1_000_000,
-            rejected_in_kernel: self.rejected_in_kernel,
+            rejected_in_kernel: self.rejected.as_ref().map(|rejected| rejected.frames),
+            rejected_by: self.rejected.as_ref().and_then(|rejected| rejected.service.clone()),
         }
     }
 }
@@ -332,16 +354,16 @@ fn write(
     let last_ns = wanted.last_ms.map_or(u64::MAX, |ms| ms.saturating_mul(1_000_000));
     let begin = end.saturating_sub(last_ns);
     file.set_len(0)?;
-    let (format, name) = match wanted.format {
-        SaveFormat::Pcap => (Format::Pcap, "saved.pcap"),
-        SaveFormat::Pcapng => (Format::Pcapng, "saved.pcapng"),
+    let format = match wanted.format {
+        SaveFormat::Pcap => Format::Pcap,
+        SaveFormat::Pcapng => Format::Pcapng,
     };
     // A file without frames is complete only with the interface. One of pcap has one link type, that of its frames, so
     // it begins with the interface only if there is no other.
     let mut interfaces = wanted.interfaces.clone();
     interfaces.truncate(usize::from(format == Format::Pcapng || interfaces.len() == 1));
     let options = WriteOptions { format: Some(format), interfaces, ..WriteOptions::default() };
-    let mut sink = fyke_capture::write_to(file, Path::new(name), options)?;
+    let mut sink = fyke_capture::write_to(file, Path::new(SAVED_NAME), options)?;
     for chunk in chunks {
         let mut from = 0;
         while chunk.newest_ns() >= begin && from < chunk.len() {
@@ -365,6 +387,9 @@ fn write(
     }
     Ok(sink.finish()?)
 }
+
+/// The name of the file that is saved, for errors. Only the client knows its name, and adds it.
+const SAVED_NAME: &str = "the file";
 
 fn error(message: &str) -> Response {
     Response::Error { message: message.to_owned() }

@@ -252,6 +252,11 @@ impl Privileges {
         }
         // Loads the time zone now; the C library caches it.
         let _ = fyke_capture::local_offset_s(0);
+        // For the authors of edits: clients are of this user, or root.
+        user::learn_name(match &self.becomes {
+            Becomes::User(user) => user.uid,
+            Becomes::Itself | Becomes::Powerless => rustix::process::geteuid().as_raw(),
+        });
         let sandbox = self.sandbox.then(|| Sandbox::prepare(needs.rules()));
         let sandbox = sandbox.transpose().map_err(without_sandbox)?;
         let first = (needs.doors != Doors::Closed).then(Listening::open).transpose();

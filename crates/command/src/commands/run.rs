@@ -21,6 +21,7 @@ use fyke_graph::node::{COMMON, Kind};
 use fyke_graph::runtime::EditError;
 use fyke_graph::{Classes, Engine, GraphHandle, GraphView, Kept, KeptLimits, Made, Plan};
 use fyke_serve::ServeSpace;
+use std::collections::HashMap;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -377,6 +378,8 @@ impl Texts for Graphs {
     const KIND: EntryKind = EntryKind::Graph;
     const HAS_NODES: bool = true;
 
+    type Removed = ();
+
     fn put(&self, served: &Served<Graphs>, edit: &Planned<'_>) -> Result<(), GroupError> {
         let after = edit.after();
         let alone = |text: &str| fyke_graph::Plan::new(&[text], &classes()).is_err();
@@ -386,6 +389,14 @@ impl Texts for Graphs {
             check_files(old.values(), new.values()).map_err(wrong)?;
         }
         served.handle.put(after).map_err(|error| wrong(self.refusal(&error)))
+    }
+
+    fn final_counts((): (), view: &GraphView) -> HashMap<u64, u64> {
+        view.last_removed.iter().map(|(&id, &accepted)| (id, accepted)).collect()
+    }
+
+    fn removed(&self, view: &GraphView) -> u64 {
+        view.removed
     }
 
     fn by_hand(served: &Served<Graphs>, node: Option<&str>) -> Option<Result<FilterSet, String>> {

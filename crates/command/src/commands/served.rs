@@ -20,8 +20,18 @@ pub trait Texts: Send + Sync + Sized + 'static {
     /// True if clients see the nodes of each text.
     const HAS_NODES: bool;
 
-    /// Puts an edit into force, all of it or nothing.
-    fn put(&self, served: &Served<Self>, edit: &Planned<'_>) -> Result<(), GroupError>;
+    /// Puts an edit into force, all of it or nothing. Returns the numbers of the removed texts, each with what
+    /// [`Self::final_counts`] needs.
+    fn put(&self, served: &Served<Self>, edit: &Planned<'_>) -> Result<Self::Removed, GroupError>;
+
+    /// The texts that an edit has removed.
+    type Removed;
+
+    /// Frames that removed texts have accepted, by number, in the counts after their edit.
+    fn final_counts(removed: Self::Removed, view: &GraphView) -> HashMap<u64, u64>;
+
+    /// Frames that all removed texts have accepted.
+    fn removed(&self, view: &GraphView) -> u64;
 
     /// Running filters with passes that clients edit one by one; `None` if all passes are those of texts.
     fn by_hand(_: &Served<Self>, _node: Option<&str>) -> Option<Result<FilterSet, String>> {
@@ -70,6 +80,21 @@ impl<T: Texts> Served<T> {
             FilterCount { id, text, kind: T::KIND, accepted, label }
         };
         counted.map(count).collect()
+    }
+
+    /// Frames that each text has accepted, by number.
+    fn counts_in(&self, view: &GraphView) -> HashMap<u64, u64> {
+        let counted = self.texts.counted(view).into_iter();
+        counted.map(|(id, _, accepted)| (id, accepted)).collect()
+    }
+
+    /// The frames of removed texts, as an entry of the list; `None` if there are none.
+    fn removed(&self, view: &GraphView) -> Option<FilterCount> {
+        let accepted = self.texts.removed(view);
+        let what = if T::KIND == EntryKind::Graph { "graphs" } else { "filters" };
+        let text = format!("frames of {what} that have been removed");
+        let entry = FilterCount { text, kind: EntryKind::Removed, accepted, ..Default::default() };
+        (accepted > 0).then_some(entry)
     }
 
     fn passes(&self, view: &GraphView, id: u64) -> Vec<PassCount> {
@@ -121,13 +146,21 @@ impl<T: Texts> Logged for Served<T> {
         &self.ledger
     }
 
-    fn put(&self, edit: &Planned<'_>) -> Result<(), GroupError> {
-        self.texts.put(self, edit)
+    fn put(&self, edit: &Planned<'_>) -> Result<HashMap<u64, u64>, GroupError> {
+        let before =
+            if edit.removes() { self.counts_in(&self.handle.view()) } else { HashMap::new() };
+        let removed = self.texts.put(self, edit)?;
+        if !edit.removes() {
+            return Ok(before);
+        }
+        // The loop publishes the final counts with the edit; without an answer of it, they are those before.
+        let view = self.handle.view();
+        let last = (view.epoch >= self.handle.epoch()).then(|| T::final_counts(removed, &view));
+        Ok(before.into_iter().chain(last.into_iter().flatten()).collect())
     }
 
     fn accepted(&self) -> HashMap<u64, u64> {
-        let counted = self.texts.counted(&self.handle.snapshot());
-        counted.into_iter().map(|(id, _, accepted)| (id, accepted)).collect()
+        self.counts_in(&self.handle.snapshot())
     }
 
     fn epoch(&self) -> u64 {
@@ -184,7 +217,7 @@ impl<T: Texts> Editable for Served<T> {
             epoch: view.epoch,
             uptime_ms: u64::try_from(view.elapsed.as_millis()).unwrap_or(u64::MAX),
             accounting: counts::accounting(&view),
-            filters: self.counted(&view),
+            filters: self.counted(&view).into_iter().chain(self.removed(&view)).collect(),
             nodes: counts::nodes(&view),
             kernel: space::placement(&self.handle),
             paused: self.handle.is_paused(),

@@ -95,6 +95,14 @@ impl Group<'_> {
         }
     }
 
+    /// Numbers of the removed texts that an undo brings back.
+    pub fn back(&self) -> Vec<u64> {
+        match self.condition {
+            Condition::Undo(_, plan) => Reversal::back(plan),
+            _ => Vec::new(),
+        }
+    }
+
     /// True if one of its texts has a limited time.
     pub fn expires(&self) -> bool {
         self.labels.iter().flatten().any(|label| label.deadline.is_some())
@@ -277,7 +285,8 @@ impl FilterSet {
     }
 
     /// Takes an edit back by a new one: the edit with this epoch or, without one, the last edit of the author's user
-    /// that can be taken back. Returns its epoch and the result of the new edit.
+    /// that can be taken back. A filter with a time that is over is not added again ([`Self::left_out`]). Returns its
+    /// epoch and the result of the new edit.
     ///
     /// # Errors
     /// The edit is not one of a user, or a filter of it has been changed since ([`UndoError`]).
@@ -301,6 +310,11 @@ impl FilterSet {
             }
         }
         Err(UndoError::Refused(FilterError::Changed))
+    }
+
+    /// The filters that the undo of this epoch has not added again, because their time was over: numbers and names.
+    pub fn left_out(&self, undo: u64) -> Vec<(u64, Option<Arc<str>>)> {
+        lock(&self.shared.listed).journal.left_out(undo)
     }
 
     /// Records in the log that the author has paused the program (true) or ended its pause (false).

@@ -382,11 +382,12 @@ impl Engine {
     /// The counts now, including those of filters if `filters` is set; `None` if these are not available at once. If
     /// nothing waits for them, those of sources may be older.
     fn look(&mut self, filters: bool, is_awaited: bool) -> Option<GraphView> {
-        let Counted { mut nodes, outcomes, mut by_interface, texts: accepted } =
-            match &mut self.crew {
-                Some(crew) => crew.view(filters)?,
-                None => self.nodes.counted(filters)?,
-            };
+        let counted = match &mut self.crew {
+            Some(crew) => crew.view(filters)?,
+            None => self.nodes.counted(filters)?,
+        };
+        let Counted { mut nodes, outcomes, mut by_interface, texts: accepted, .. } = counted;
+        let (last_removed, removed) = (counted.last_removed, counted.removed);
         let has_ended = self.has_ended();
         let is_awaited = is_awaited || self.over;
         let mut outcome = Outcome::default();
@@ -438,21 +439,32 @@ impl Engine {
         }
         outcome.add(&self.removed);
         outcome.unwritten(&nodes);
-        let text = |(&number, text): (&u64, &Arc<str>)| {
-            let accepted = accepted.get(&number).copied().unwrap_or_default();
-            let own = nodes.iter().filter(|node| node.texts.contains(&number));
-            (number, (Arc::clone(text), accepted - outcome::late(own, accepted)))
-        };
-        let texts = self.texts.iter().map(text).collect();
+        let texts = self.counted_texts(&nodes, &accepted);
         nodes.iter_mut().for_each(NodeView::settle);
         Some(GraphView {
             sources,
             nodes,
             outcome,
             texts,
+            last_removed,
+            removed,
             epoch: self.epoch + self.shared.by_hand(),
             elapsed: self.started.elapsed(),
         })
+    }
+
+    /// The texts with the frames that their ends passed, without those that were not written afterwards.
+    fn counted_texts(
+        &self,
+        nodes: &[NodeView],
+        accepted: &BTreeMap<u64, u64>,
+    ) -> BTreeMap<u64, (Arc<str>, u64)> {
+        let text = |(&number, text): (&u64, &Arc<str>)| {
+            let accepted = accepted.get(&number).copied().unwrap_or_default();
+            let own = nodes.iter().filter(|node| node.texts.contains(&number));
+            (number, (Arc::clone(text), accepted - outcome::late(own, accepted)))
+        };
+        self.texts.iter().map(text).collect()
     }
 
     /// Publishes the counts with a tick; seldom while no frame comes, because only the sources may have new ones.

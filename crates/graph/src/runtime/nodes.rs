@@ -92,6 +92,9 @@ pub(super) struct Nodes {
     window: (usize, Option<Settled>),
     /// Number of frames that the ends of each text have accepted.
     pub texts: BTreeMap<u64, u64>,
+    /// The same for the texts that the last edit removed, and the sum for all removed ones.
+    pub last_removed: BTreeMap<u64, u64>,
+    pub removed: u64,
     /// Nodes connected so far.
     made: u64,
     /// Results of the nodes for the frames of the current window.
@@ -195,6 +198,7 @@ impl Slot {
                 .filter(|_| full)
                 .map(|node| node.entries())
                 .unwrap_or_default(),
+            removed: self.node.as_ref().map(|node| node.removed()).unwrap_or_default(),
             failed: self.failed.clone(),
             rules: self.node.as_ref().and_then(|node| node.rules().cloned()),
             memory: if self.plan.class.memory {
@@ -257,14 +261,14 @@ impl Nodes {
                 self.empty(index);
             }
         }
+        let numbers: BTreeSet<u64> =
+            plan.iter().flat_map(|node| node.texts.iter().copied()).collect();
+        self.forget_texts(&numbers);
         let mut old: HashMap<u64, Slot> = HashMap::new();
         for slot in self.slots.drain(..) {
             old.insert(slot.plan.key, slot);
         }
         let mut misfits = Vec::new();
-        let numbers: BTreeSet<u64> =
-            plan.iter().flat_map(|node| node.texts.iter().copied()).collect();
-        self.texts.retain(|text, _| numbers.contains(text));
         for (at, mut node) in plan.into_iter().enumerate() {
             let slot = match stays.get(&node.key).and_then(|key| old.remove(key)) {
                 None => {

@@ -112,6 +112,10 @@ impl Node for Shared {
         if self.is_first { lock(&self.node).node.entries() } else { Vec::new() }
     }
 
+    fn removed(&self) -> Vec<(Arc<str>, u64)> {
+        if self.is_first { lock(&self.node).node.removed() } else { Vec::new() }
+    }
+
     fn rules(&self) -> Option<&RuleSet> {
         self.rules.as_ref()
     }

@@ -22,6 +22,10 @@ pub struct GraphView {
     pub outcome: Outcome,
     /// Texts by their numbers, each with the number of frames that an end of it passed.
     pub texts: BTreeMap<u64, (Arc<str>, u64)>,
+    /// Frames that the ends of each text passed which the last edit removed, by its number.
+    pub last_removed: BTreeMap<u64, u64>,
+    /// Frames that the ends of all removed texts passed. A frame counts for each of them.
+    pub removed: u64,
     /// Number of edits of the texts in force.
     pub epoch: u64,
     /// Time for which the graph has run.
@@ -73,6 +77,8 @@ pub struct NodeView {
     pub counters: Vec<Counter>,
     /// Entries of its state; only in [snapshots](super::GraphHandle::snapshot).
     pub entries: Vec<(String, u64)>,
+    /// Final counts of the parts of its parameters that the last edit removed.
+    pub removed: Vec<(Arc<str>, u64)>,
     /// Reason why it does not continue.
     pub failed: Option<NodeError>,
     /// Rules, editable from any thread.

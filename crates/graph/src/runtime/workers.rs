@@ -257,6 +257,10 @@ impl Crew {
             for (text, accepted) in &view.texts {
                 *sum.texts.entry(*text).or_default() += accepted;
             }
+            for (text, accepted) in &view.last_removed {
+                *sum.last_removed.entry(*text).or_default() += accepted;
+            }
+            sum.removed += view.removed;
             for (all, one) in sum.nodes.iter_mut().zip(view.nodes) {
                 all.counts.add(&one.counts);
                 all.unwritten += one.unwritten;
@@ -264,6 +268,13 @@ impl Crew {
                     Arc::make_mut(all).add(&one);
                 }
                 all.failed = all.failed.take().or(one.failed);
+                // Copies of a node have had the same filters.
+                for (at, (text, frames)) in one.removed.into_iter().enumerate() {
+                    match all.removed.get_mut(at) {
+                        Some((_, sum)) => *sum += frames,
+                        None => all.removed.push((text, frames)),
+                    }
+                }
                 for (at, counter) in one.counters.into_iter().enumerate() {
                     // Copies of a node mostly return their counters in the same order.
                     let same = |known: &Counter| known.name == counter.name;

@@ -210,10 +210,11 @@ function drawFilters(counts, before, remove) {
 
 const clock = (ms) => new Date(ms).toTimeString().slice(0, 8);
 
-function past({ frames, arrived, span_ms, rejected_in_kernel }) {
+function past({ frames, arrived, span_ms, rejected_in_kernel, rejected_by }) {
   const of = arrived > frames ? ` of ${count(arrived)}` : "";
   const kernel = rejected_in_kernel
-    ? `; ${count(rejected_in_kernel)} frames were rejected in the kernel and are not among them` : "";
+    ? `; ${count(rejected_in_kernel)} frames were rejected ${rejected_by ? `by ${rejected_by}` : "in the kernel"} and `
+      + "are not among them" : "";
   return `the last ${count(frames)}${of} frames (${(span_ms / 1000).toFixed(1)} s)${kernel}`;
 }
 

@@ -5,19 +5,21 @@ import { drawAnswer, drawCaptures, drawCounts, drawFrames, drawLog, drawNames, d
 import { startFile, takeLive } from "/file.js";
 
 const HISTORY = 300; // samples, oldest first
+const SMOOTHED_MS = 1000; // the shortest time of a rate
 const MAX_LINE = 4 << 20; // characters of an event
 const token = location.hash.slice(1);
 const byId = (id) => document.getElementById(id);
 
 const MAX_FOLLOWED = 16; // fykes with counts
 
-// known: for each process { counts, before, history, ended }. before: the counts before the last. history:
+// known: for each process { counts, before, recent, history, ended }. before: the counts of at least a second ago, the
+// first of recent. history:
 // { seen, accepted } in frames per second, and epoch if a new one began.
 const state = { pid: null, fykes: [], known: new Map(), edge: null, frames: null };
 let stream = null; // the controller of the open stream
 let followed = ""; // the processes of the stream
 
-const fresh = () => ({ counts: null, before: null, history: [], ended: null });
+const fresh = () => ({ counts: null, before: null, recent: [], history: [], ended: null });
 function shown() {
   if (!state.known.has(state.pid)) state.known.set(state.pid, fresh());
   return state.known.get(state.pid);
@@ -122,13 +124,18 @@ function choose(pid) {
 function takeCounts(counts) {
   if (!state.known.has(counts.pid)) state.known.set(counts.pid, fresh());
   const one = state.known.get(counts.pid);
-  const before = one.counts;
-  Object.assign(one, { before, counts });
+  const last = one.counts;
+  // A kernel's ring hands frames over in blocks of up to 160 ms, so rates are those of at least a second.
+  const recent = last && counts.uptime_ms >= last.uptime_ms ? [...one.recent, last] : [];
+  while (recent.length > 1 && counts.uptime_ms - recent[1].uptime_ms >= SMOOTHED_MS) recent.shift();
+  const before = recent[0] ?? null;
+  Object.assign(one, { before, counts, recent });
   if (before) {
     const ms = Math.max(1, counts.uptime_ms - before.uptime_ms);
     const rate = (name) => Math.max(0, counts[name] - before[name]) * 1000 / ms;
-    const epoch = counts.epoch === before.epoch ? null : counts.epoch;
-    one.history.push({ seen: rate("seen"), accepted: rate("accepted"), epoch, ms });
+    const epoch = counts.epoch === last.epoch ? null : counts.epoch;
+    const since = counts.uptime_ms - last.uptime_ms;
+    one.history.push({ seen: rate("seen"), accepted: rate("accepted"), epoch, ms: since });
     if (one.history.length > HISTORY) one.history.shift();
   }
   if (state.fykes.length > 1) drawAll();

@@ -83,7 +83,7 @@ fn author(author: &EditAuthor) -> String {
         EditAuthor::Other => "an author that this version does not know".to_owned(),
         EditAuthor::Client { uid, pid, program } => {
             let name = fyke_privilege::user::name_of(*uid);
-            // Refusals of the running fyke, which reads no list of users, have the number.
+            // As in the refusals of the running fyke.
             let user = match name {
                 Some(name) if *uid > 0 => format!("{name}, user {uid}"),
                 Some(name) => name,

@@ -102,9 +102,13 @@ fn line(out: &mut impl Write, frame: &ShownFrame) -> io::Result<()> {
 
 fn in_kernel(out: &mut impl Write, past: &Past) -> io::Result<()> {
     let Some(rejected) = past.rejected_in_kernel else { return Ok(()) };
+    let (by, option) = match past.rejected_by.as_deref() {
+        Some(service) => (one_line(service), "--keep 30s"),
+        None => ("the kernel".into(), "--count-all"),
+    };
     writeln!(
         out,
-        "the kernel has rejected {rejected} frames since the start; they are not among these \
-         (`fyke dump --count-all` lets them arrive)"
+        "{by} has rejected {rejected} frames since the start; they are not among these \
+         (`fyke dump {option}` lets them arrive)"
     )
 }

@@ -158,7 +158,7 @@ pub fn stats(out: &mut impl Write, stats: &Stats, full: bool) -> io::Result<()> 
     for node in stats.nodes.iter().filter(|_| is_graph) {
         writeln!(out, "            node {:<4} {}", node.id, counts::account(node))?;
         for filter in node.filters.iter().filter(|filter| filter.kind != EntryKind::Filter) {
-            let name = counts::entry(filter.id, filter.kind);
+            let name = counts::named(filter);
             let shown = text(&filter.text, full);
             writeln!(out, "                 {name}: {} {shown}", filter.accepted)?;
         }

@@ -10,7 +10,7 @@ use crate::cli::DemuxArgs;
 use fyke_capture::Interface;
 use fyke_control::{Description, EntryKind};
 use fyke_filters::{Change, FilterError, GroupError, Planned};
-use fyke_graph::{GraphHandle, GraphView, Kept};
+use fyke_graph::{DEMUX_REMOVED, GraphHandle, GraphView, Kept};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -82,7 +82,10 @@ impl Texts for Expressions {
     const KIND: EntryKind = EntryKind::Filter;
     const HAS_NODES: bool = false;
 
-    fn put(&self, served: &Live, edit: &Planned<'_>) -> Result<(), GroupError> {
+    /// Numbers and texts, in their order.
+    type Removed = Vec<(u64, String)>;
+
+    fn put(&self, served: &Live, edit: &Planned<'_>) -> Result<Self::Removed, GroupError> {
         let refused = |message: &str| {
             let error = FilterError::Program(message.to_owned());
             Err(GroupError { place: edit.changes.len().saturating_sub(1), error })
@@ -115,8 +118,28 @@ impl Texts for Expressions {
             check_files([&old].into_iter(), [&graph].into_iter()).map_err(wrong)?;
         }
         served.handle.set(&graph).map_err(|error| wrong(graphs::refused(error).message()))?;
-        *self.lock() = Book { rules, ids: after.into_keys().collect() };
-        Ok(())
+        let ids: Vec<_> = after.keys().copied().collect();
+        let old = std::mem::replace(&mut *self.lock(), Book { rules, ids });
+        let texts = old.rules.list.iter().zip(&old.ids);
+        let removed = texts.filter(|(_, id)| !after.contains_key(id));
+        Ok(removed.map(|((text, endpoint), id)| (*id, format!("{text} => {endpoint}"))).collect())
+    }
+
+    fn final_counts(removed: Self::Removed, view: &GraphView) -> HashMap<u64, u64> {
+        let Some(node) = view.node(DEMUX) else { return HashMap::new() };
+        // Equal expressions with the same endpoint have equal texts.
+        let mut found: HashMap<&str, Vec<u64>> = HashMap::new();
+        for (text, frames) in node.removed.iter().rev() {
+            found.entry(text).or_default().push(*frames);
+        }
+        let count = |(id, text): (u64, String)| Some((id, found.get_mut(text.as_str())?.pop()?));
+        removed.into_iter().filter_map(count).collect()
+    }
+
+    fn removed(&self, view: &GraphView) -> u64 {
+        let counters = view.node(DEMUX).map(|node| node.counters.as_slice()).unwrap_or_default();
+        let removed = counters.iter().find(|counter| counter.name == DEMUX_REMOVED);
+        removed.map_or(0, |counter| counter.value as u64)
     }
 
     fn counted(&self, view: &GraphView) -> Vec<(u64, String, u64)> {

@@ -192,12 +192,12 @@ impl ExecFilter {
         let mut text = String::new();
         let _infallible = writeln!(
             text,
-            "{} seen in the kernel = {} accepted + {} rejected{}; {} edits; {sockets} packet sockets",
+            "{} seen in the kernel = {} accepted + {} rejected{}; {}; {sockets} packet sockets",
             accounting.seen,
             accounting.delivered,
             accounting.rejected,
             counts::parts(&[(accounting.rejected_by_rules, "by rules")]),
-            stats.epoch
+            edits::counted(stats.epoch)
         );
         for filter in stats.filters {
             let _infallible =
@@ -324,8 +324,10 @@ impl Logged for ExecFilter {
         &self.ledger
     }
 
-    fn put(&self, edit: &Planned<'_>) -> Result<(), GroupError> {
-        self.edit(edit.changes)
+    fn put(&self, edit: &Planned<'_>) -> Result<HashMap<u64, u64>, GroupError> {
+        let before = if edit.removes() { self.accepted() } else { HashMap::new() };
+        self.edit(edit.changes)?;
+        Ok(before)
     }
 
     fn accepted(&self) -> HashMap<u64, u64> {

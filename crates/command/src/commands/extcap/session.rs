@@ -1,6 +1,7 @@
 //! A capture for Wireshark: a `fyke dump` that writes to the pipe of Wireshark, edited by messages of the toolbar.
 //!
-//! It ends when Wireshark closes one of the pipes or sends a signal, and when `fyke dump` ends. A reader that goes is
+//! It ends when Wireshark closes one of the pipes or sends a signal, and when `fyke dump` ends. Bytes that are no
+//! messages end only the toolbar: the capture continues. A reader that goes is
 //! noticed on a quiet network too, because the pipes are polled. Nothing here waits for a pipe: messages for a toolbar
 //! that does not read are discarded beyond a bound.
 
@@ -37,6 +38,8 @@ const END_LIMIT: Duration = Duration::from_secs(10);
 const MAX_WAITING: usize = 1 << 20;
 /// Most bytes of an explanation.
 const MAX_EXPLANATION: u64 = 32 << 10;
+/// Most reads of the toolbar's pipe in a row.
+const MAX_READS: usize = 1_000;
 /// Most messages that wait for the start of the capture.
 const MAX_EARLY: usize = 1_000;
 
@@ -110,6 +113,8 @@ struct Controls {
     incoming: Incoming,
     /// Bytes that the toolbar has not read yet.
     waiting: Vec<u8>,
+    /// True once the toolbar has sent bytes that are no messages; what follows them is discarded.
+    broken: bool,
 }
 
 impl Controls {
@@ -121,26 +126,40 @@ impl Controls {
             .open(from)
             .with_context(|| format!("{}", from.display()))?;
         let Some(to) = open_for_writing(to, stop)? else { return Ok(None) };
-        Ok(Some(Controls { from, to, incoming: Incoming::default(), waiting: Vec::new() }))
+        Ok(Some(Controls {
+            from,
+            to,
+            incoming: Incoming::default(),
+            waiting: Vec::new(),
+            broken: false,
+        }))
     }
 
-    /// Reads what is there.
-    ///
-    /// # Errors
-    /// The bytes are no messages.
-    fn read(&mut self) -> Result<Vec<Message>, String> {
+    /// Reads what is there, as messages and, once, the reason why no more can be read.
+    fn read(&mut self) -> (Vec<Message>, Option<String>) {
         let mut bytes = [0; 4096];
         let mut messages = Vec::new();
-        while let Ok(count @ 1..) = self.from.read(&mut bytes) {
+        for _ in 0..MAX_READS {
+            let Ok(count @ 1..) = self.from.read(&mut bytes) else { break };
+            if self.broken {
+                continue;
+            }
             self.incoming.push(&bytes[..count]);
-            while let Some(message) = self.incoming.next()? {
-                messages.push(message);
+            loop {
+                match self.incoming.next() {
+                    Ok(Some(message)) => messages.push(message),
+                    Ok(None) => break,
+                    Err(reason) => {
+                        (self.broken, self.incoming) = (true, Incoming::default());
+                        return (messages, Some(reason));
+                    }
+                }
             }
             if messages.len() > MAX_EARLY {
                 break;
             }
         }
-        Ok(messages)
+        (messages, None)
     }
 
     /// Writes as much as the pipe takes.
@@ -199,9 +218,7 @@ impl Session {
                 self.last_lines.extend(lines.iter());
                 return Ended::ByCapture;
             }
-            if self.controls.is_some() && !self.serve_toolbar() {
-                return Ended::ByReader;
-            }
+            self.serve_toolbar();
         }
     }
 
@@ -226,15 +243,17 @@ impl Session {
         })
     }
 
-    /// Reads and answers the toolbar; false if it speaks another protocol.
-    fn serve_toolbar(&mut self) -> bool {
-        let Some(controls) = &mut self.controls else { return true };
-        match controls.read() {
-            Ok(messages) => self.early.extend(messages),
-            Err(reason) => {
-                note!("fyke extcap: {reason}");
-                return false;
-            }
+    /// Reads and answers the toolbar, if there is one. After bytes of another protocol it only shows counts.
+    fn serve_toolbar(&mut self) {
+        let Some(controls) = &mut self.controls else { return };
+        let (messages, broken) = controls.read();
+        self.early.extend(messages);
+        if let Some(reason) = broken {
+            let reason = format!(
+                "fyke extcap: {reason}; the capture continues, and the toolbar cannot edit it any more: fyke ctl can"
+            );
+            note!("{reason}");
+            self.toolbar.fail(&reason);
         }
         self.early.truncate(MAX_EARLY);
         if self.running.connect() {
@@ -252,7 +271,6 @@ impl Session {
         if let Some(controls) = &mut self.controls {
             controls.write(&messages);
         }
-        true
     }
 
     /// Ends `fyke dump`, and fails if it failed by itself.

@@ -138,6 +138,12 @@ impl Toolbar {
         }
     }
 
+    /// Shows an error in a window, and in the log.
+    pub fn fail(&mut self, message: &str) {
+        self.error(message);
+        self.log(message);
+    }
+
     /// Adds lines to the log.
     pub fn log(&mut self, text: &str) {
         self.out.push(Message::new(LOG, ADD, format!("{text}\n")));

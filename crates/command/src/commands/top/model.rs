@@ -5,6 +5,8 @@ use std::collections::{HashMap, VecDeque};
 
 /// Rates that the history keeps.
 const HISTORY: usize = 120;
+/// Shortest time of a rate, in milliseconds.
+const SMOOTHED_MS: u64 = 1_000;
 
 /// An action on the running fyke that the user has requested.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,6 +38,11 @@ pub enum Key {
     Enter,
     Escape,
     Backspace,
+    Delete,
+    Left,
+    Right,
+    Home,
+    End,
     Up,
     Down,
     Interrupt,
@@ -47,12 +54,16 @@ pub struct Model {
     /// The running fyke: its process and source.
     pub title: String,
     pub stats: Stats,
-    before: Option<Stats>,
+    /// Earlier counts, oldest first: the first is of at least a second ago, so that rates are those of a second. A
+    /// kernel's ring hands frames over in blocks of up to 160 ms.
+    recent: VecDeque<Stats>,
     /// Seen and accepted frames per second, oldest first.
     pub history: VecDeque<(u64, u64)>,
     /// Index of the selected filter.
     pub selected: usize,
     pub input: Input,
+    /// Number of letters of the typed text after the cursor.
+    pub after: usize,
     /// Answer to the last action.
     pub message: String,
     /// True if the passes of the selected filter are shown.
@@ -67,10 +78,11 @@ impl Model {
         Model {
             title,
             stats: Stats::default(),
-            before: None,
+            recent: VecDeque::new(),
             history: VecDeque::new(),
             selected: 0,
             input: Input::None,
+            after: 0,
             message: String::new(),
             shows_passes: false,
             passes: None,
@@ -80,13 +92,16 @@ impl Model {
 
     /// Takes new counts.
     pub fn update(&mut self, stats: Stats) {
-        self.before = Some(std::mem::replace(&mut self.stats, stats));
-        if self.before.as_ref().is_some_and(|before| before.uptime_ms == 0) {
-            // The first counts have no rates.
-            self.before = None;
+        let last = std::mem::replace(&mut self.stats, stats);
+        // The first counts have no rates.
+        self.recent.extend((last.uptime_ms > 0).then_some(last));
+        let is_enough =
+            |one: &Stats| self.stats.uptime_ms.saturating_sub(one.uptime_ms) >= SMOOTHED_MS;
+        while self.recent.get(1).is_some_and(is_enough) {
+            self.recent.pop_front();
         }
         let total = |stats: &Stats| (stats.accounting.seen, stats.accounting.delivered);
-        if let Some(before) = self.before.as_ref().map(total) {
+        if let Some(before) = self.before().map(total) {
             let now = total(&self.stats);
             if self.history.len() == HISTORY {
                 self.history.pop_front();
@@ -94,6 +109,11 @@ impl Model {
             self.history.push_back((self.rate(before.0, now.0), self.rate(before.1, now.1)));
         }
         self.selected = self.selected.min(self.filters().len().saturating_sub(1));
+    }
+
+    /// The counts with which rates are made.
+    fn before(&self) -> Option<&Stats> {
+        self.recent.front()
     }
 
     /// The filters, with those of trackers and removed ones.
@@ -115,18 +135,19 @@ impl Model {
 
     /// Frames per second of each filter.
     pub fn filter_rates(&self) -> Vec<u64> {
-        let before: HashMap<_, _> = self.before.iter().flat_map(|stats| &stats.filters).fold(
-            HashMap::new(),
-            |mut all, one| {
+        let before: HashMap<_, _> = self
+            .before()
+            .into_iter()
+            .flat_map(|stats| &stats.filters)
+            .fold(HashMap::new(), |mut all, one| {
                 all.insert((one.id, one.kind as u8), one.accepted);
                 all
-            },
-        );
+            });
         let rate = |one: &FilterCount| {
             let earlier = before.get(&(one.id, one.kind as u8)).copied();
             self.rate(earlier.unwrap_or(0), one.accepted)
         };
-        match self.before {
+        match self.before() {
             Some(_) => self.filters().iter().map(rate).collect(),
             None => vec![0; self.filters().len()],
         }
@@ -137,8 +158,8 @@ impl Model {
         let counts =
             |node: &NodeCount| [node.arrived, node.passed, node.rejected, node.taken, node.lost];
         let before: HashMap<u64, [u64; 5]> = self
-            .before
-            .iter()
+            .before()
+            .into_iter()
             .flat_map(|stats| &stats.nodes)
             .map(|node| (node.id, counts(node)))
             .collect();
@@ -161,7 +182,7 @@ impl Model {
             [*seen, *delivered, *rejected, *taken, lost]
         };
         let mut now = counts(&self.stats.accounting);
-        let before = self.before.as_ref().map(|before| counts(&before.accounting));
+        let before = self.before().map(|before| counts(&before.accounting));
         for (index, value) in now.iter_mut().enumerate() {
             *value = before.map_or(0, |before| self.rate(before[index], *value));
         }
@@ -169,7 +190,7 @@ impl Model {
     }
 
     fn rate(&self, before: u64, now: u64) -> u64 {
-        let Some(earlier) = &self.before else { return 0 };
+        let Some(earlier) = self.before() else { return 0 };
         let ms = self.stats.uptime_ms.saturating_sub(earlier.uptime_ms).max(1);
         let rate = u128::from(now.saturating_sub(before)) * 1_000 / u128::from(ms);
         u64::try_from(rate).unwrap_or(u64::MAX)
@@ -211,6 +232,10 @@ impl Model {
         input: fn(String) -> Input,
         action: fn(String) -> Action,
     ) -> Option<Action> {
+        let length = text.chars().count();
+        let at = length - self.after.min(length);
+        let byte = |at: usize| text.char_indices().nth(at).map_or(text.len(), |(byte, _)| byte);
+        let place = byte(at);
         match key {
             Key::Enter if text.trim().is_empty() => {
                 self.message = "no filter was typed".to_owned();
@@ -218,15 +243,24 @@ impl Model {
             }
             Key::Enter => return Some(action(text)),
             Key::Escape => return None,
-            Key::Backspace => drop(text.pop()),
-            Key::Letter(letter) => text.push(letter),
-            Key::Up | Key::Down | Key::Interrupt => {}
+            Key::Backspace if at > 0 => drop(text.remove(byte(at - 1))),
+            Key::Delete if at < length => {
+                text.remove(place);
+                self.after = length - at - 1;
+            }
+            Key::Letter(letter) => text.insert(place, letter),
+            Key::Left => self.after = (length - at + 1).min(length),
+            Key::Right => self.after = (length - at).saturating_sub(1),
+            Key::Home => self.after = length,
+            Key::End => self.after = 0,
+            Key::Backspace | Key::Delete | Key::Up | Key::Down | Key::Interrupt => {}
         }
         self.input = input(text);
         None
     }
 
     fn command(&mut self, key: Key) -> Option<Action> {
+        self.after = 0;
         match key {
             Key::Up => self.selected = self.selected.saturating_sub(1),
             Key::Down => {
@@ -275,6 +309,12 @@ mod tests {
         assert_eq!(model.filter_rates(), [40, 0]);
         assert_eq!(model.node_rates(), [[200, 40, 0, 0, 0]]);
         assert_eq!(model.history, [(200, 40)]);
+        // Blocks of a ring: 0 or 400 frames in each fifth of a second.
+        for step in 1..=20 {
+            model.update(stats(1_500 + 200 * step, 150 + 400 * step.div_ceil(2), 30));
+        }
+        let last: Vec<_> = model.history.iter().rev().take(10).map(|rate| rate.0).collect();
+        assert!(last.iter().all(|rate| (800..=1_200).contains(rate)), "{last:?}");
     }
 
     #[test]
@@ -287,12 +327,21 @@ mod tests {
                 '<' => Key::Backspace,
                 '!' => Key::Escape,
                 'v' => Key::Down,
+                '[' => Key::Left,
+                ']' => Key::Right,
+                '{' => Key::Home,
+                '}' => Key::End,
+                '\u{7f}' => Key::Delete,
                 letter => Key::Letter(letter),
             };
             keys.chars().map(key).filter_map(|key| model.key(key)).collect::<Vec<_>>()
         };
         assert_eq!(press("audx<p\n"), [Action::Add("udp".into())]);
         assert_eq!(press("tq!u"), [Action::Undo]);
+        // The cursor: left, right, begin, end, and the letter under it.
+        assert_eq!(press("audx[p]\u{7f}<p\n"), [Action::Add("udp".into())]);
+        assert_eq!(press("adp{u}\n"), [Action::Add("udp".into())]);
+        assert_eq!(press("a[[<ü]\u{7f}[\u{7f}{\u{7f}xy[<z\n"), [Action::Add("zy".into())]);
         assert_eq!(press("vdy"), [Action::Delete(2)]);
         assert!(press("dn").is_empty());
         assert_eq!(press("a\nq"), [Action::Quit]);

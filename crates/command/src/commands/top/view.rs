@@ -172,25 +172,44 @@ fn node_table(frame: &mut Frame<'_>, model: &Model, area: Rect) {
 
 /// The last line: keys, or the text that is typed.
 fn prompt(model: &Model, width: usize) -> Line<'static> {
-    let typed = |purpose: &str, text: &str| {
-        let text = one_line(text);
-        let (count, room) = (text.chars().count(), width.saturating_sub(purpose.len() + 3));
-        // The end of a long text is being typed.
-        Line::from(match count > room {
-            true => {
-                let skipped = count - room.saturating_sub(1);
-                format!("{purpose}: …{}_", text.chars().skip(skipped).collect::<String>())
-            }
-            false => format!("{purpose}: {text}_   (Enter: go, Esc: leave)"),
-        })
-    };
     match &model.input {
-        Input::Add(text) => typed("add filter", text),
-        Input::Try(text) => typed("try filter", text),
+        Input::Add(text) => typed("add filter", text, model.after, width),
+        Input::Try(text) => typed("try filter", text, model.after, width),
         Input::Delete(id) => Line::from(format!("remove filter {id}? (y: yes)")),
         Input::Pause => Line::from("pause? frames that arrive meanwhile are lost (y: yes)"),
         Input::None => {
             Line::from("q quit  ↑↓ select  a add  t try  d remove  u undo  p passes  space pause")
+        }
+    }
+}
+
+/// The text that is typed, with the cursor before its last `after` letters: a part of it that has the cursor.
+fn typed(purpose: &str, text: &str, after: usize, width: usize) -> Line<'static> {
+    let head: String = text.chars().take(text.chars().count().saturating_sub(after)).collect();
+    let at = one_line(&head).chars().count();
+    let letters: Vec<char> = one_line(text).chars().collect();
+    let room = width.saturating_sub(purpose.len() + 2).max(2);
+    if at >= letters.len() && letters.len() < room {
+        return Line::from(format!("{purpose}: {}_   (Enter: go, Esc: leave)", one_line(text)));
+    }
+    // Of a long text, the last letter that is shown has the cursor.
+    let skipped = if letters.len() < room { 0 } else { (at + 2).saturating_sub(room) };
+    let end = if skipped > 0 { skipped + room - 1 } else { room };
+    let part = |from: usize, to: usize| -> String {
+        letters[from.min(letters.len())..to.min(letters.len())].iter().collect()
+    };
+    let mark = if skipped > 0 { "…" } else { "" };
+    let before = format!("{purpose}: {mark}{}", part(skipped, at));
+    match letters.get(at) {
+        None => Line::from(before + "_"),
+        Some(letter) => {
+            let cursor = Style::new().add_modifier(Modifier::REVERSED);
+            let rest = part(at + 1, end.max(at + 1));
+            Line::from(vec![
+                Span::raw(before),
+                Span::styled(letter.to_string(), cursor),
+                Span::raw(rest),
+            ])
         }
     }
 }
@@ -261,6 +280,14 @@ mod tests {
             assert!(shown.contains(part), "{part}:\n{shown}");
         }
         assert!(shown.contains("seen per second, at most"), "{shown}");
+        // The part of a long text around the cursor.
+        model.after = 16;
+        let shown = drawn(&model, 40, 20);
+        assert!(shown.contains("host 10.0.0.1 or") && !shown.contains("port 5002"), "{shown}");
+        model.after = 1_000;
+        let shown = drawn(&model, 40, 20);
+        assert!(shown.contains("add filter: host 10.0.0.1 or host"), "{shown}");
+        model.after = 0;
         (model.message, model.input) = (String::new(), Input::Pause);
         let shown = drawn(&model, 80, 10);
         assert!(shown.contains("filter 3") && shown.contains("pause? frames"), "{shown}");

@@ -9,7 +9,7 @@
 mod links;
 mod scoped;
 
-use crate::fits::unfit;
+use crate::fits::{DEMUX_REMOVED, unfit};
 use crate::kept::{Keeper, Kept};
 use crate::node::{Arrival, Class, Counter, Emitted, MakeError, Node, NodeError, Opens};
 use crate::node::{Needs, Parameter, Settings};
@@ -33,10 +33,42 @@ struct Rule {
     frames: u64,
 }
 
+/// Counts of the filters that an edit has removed.
+#[derive(Default)]
+struct Gone {
+    /// Final counts of those that the last edit removed, each with its text and class value.
+    last: Vec<(Arc<str>, u64)>,
+    /// Number of ticks since then.
+    ticks: u32,
+    /// Sum over all removed ones.
+    frames: u64,
+}
+
+impl Gone {
+    /// Takes over what an edit has removed.
+    fn take(&mut self, rules: impl Iterator<Item = Rule>) {
+        let counted = |rule: Rule| (format!("{} => {}", rule.text, rule.class).into(), rule.frames);
+        self.last = rules.map(counted).collect();
+        self.ticks = 0;
+        self.frames += self.last.iter().map(|(_, frames)| frames).sum::<u64>();
+    }
+
+    fn tick(&mut self) {
+        self.ticks += 1;
+        if self.ticks == KEPT_TICKS {
+            self.last = Vec::new();
+        }
+    }
+}
+
+/// Number of ticks, a tenth of a second each, for which the counts of removed filters can be read one by one.
+const KEPT_TICKS: u32 = 100;
+
 /// The filters and their counts.
 #[derive(Default)]
 struct Book {
     rules: Vec<Rule>,
+    gone: Gone,
     /// True if a frame gets only the class value of the first filter that accepts it.
     first: bool,
     seen: u64,
@@ -133,6 +165,7 @@ impl Node for Demux {
 
     fn tick(&mut self, _emitted: &mut Emitted) -> Result<(), NodeError> {
         self.keeper.iter_mut().for_each(Keeper::tick);
+        self.book.gone.tick();
         Ok(())
     }
 
@@ -148,6 +181,9 @@ impl Node for Demux {
             .collect();
         let rejected = book.seen - book.accepted - book.waiting;
         all.push(Counter::count("reject", rejected));
+        if book.gone.frames > 0 {
+            all.push(Counter::count(DEMUX_REMOVED, book.gone.frames));
+        }
         all.extend(unfit(self.links.unfit()));
         if let Some(scoped) = &self.scoped {
             all.extend(unfit(scoped.unfit()));
@@ -166,6 +202,10 @@ impl Node for Demux {
         all
     }
 
+    fn removed(&self) -> Vec<(Arc<str>, u64)> {
+        self.book.gone.last.clone()
+    }
+
     /// Adds and removes filters; those that stay keep their counts.
     fn change(&mut self, settings: &Settings) -> bool {
         let (Ok(mut rules), Ok(first)) = (rules(settings), settings.flag("first")) else {
@@ -176,14 +216,17 @@ impl Node for Demux {
         }
         let old = std::mem::take(&mut self.book.rules);
         // A filter that is there twice has two counts.
-        let mut counts: HashMap<(Arc<str>, u32), VecDeque<u64>> = HashMap::new();
-        for rule in old {
-            counts.entry((rule.text, rule.class)).or_default().push_back(rule.frames);
+        let mut counts: HashMap<(Arc<str>, u32), VecDeque<usize>> = HashMap::new();
+        for (at, rule) in old.iter().enumerate() {
+            counts.entry((Arc::clone(&rule.text), rule.class)).or_default().push_back(at);
         }
+        let mut old: Vec<_> = old.into_iter().map(Some).collect();
         for rule in &mut rules {
             let counts = counts.get_mut(&(Arc::clone(&rule.text), rule.class));
-            rule.frames = counts.and_then(VecDeque::pop_front).unwrap_or(0);
+            let same = counts.and_then(VecDeque::pop_front).and_then(|at| old[at].take());
+            rule.frames = same.map_or(0, |rule| rule.frames);
         }
+        self.book.gone.take(old.into_iter().flatten());
         (self.book.rules, self.book.first) = (rules, first);
         true
     }

@@ -5,9 +5,9 @@
 //! filter that accepts it.
 
 use super::Rule;
+use fyke_filter::{Fragments, Options};
 use fyke_filters::FilterError;
 use fyke_filters::received;
-use fyke_filter::{Fragments, Options};
 use fyke_frame::{Batch, LinkType, Mask};
 use fyke_pass::{FilterId, MatchMode, Matches, PassSet, Reader};
 use std::collections::{BTreeMap, HashMap};

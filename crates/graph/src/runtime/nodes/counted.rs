@@ -1,12 +1,12 @@
 //! The counts of nodes for other threads, and the outcomes of frames.
 
-use super::super::outcome::{Outcome, WRITER};
+use super::super::outcome::{self, Outcome, WRITER};
 use super::super::view::NodeView;
 use super::{Input, Nodes, PAUSED};
 use crate::node::Settled;
 use fyke_capture::{Account, Interface};
 use fyke_frame::Mask;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -20,6 +20,9 @@ pub(in crate::runtime) struct Counted {
     pub by_interface: BTreeMap<u32, Vec<Outcome>>,
     /// Number of frames that the ends of each text have accepted.
     pub texts: BTreeMap<u64, u64>,
+    /// The same for the texts that the last edit removed, and the sum for all removed ones.
+    pub last_removed: BTreeMap<u64, u64>,
+    pub removed: u64,
 }
 
 /// Passes the frames of a mask to `count`, by interface.
@@ -143,7 +146,25 @@ impl Nodes {
             outcomes: self.outcomes.clone(),
             by_interface: self.by_interface.clone(),
             texts: self.texts.clone(),
+            last_removed: self.last_removed.clone(),
+            removed: self.removed,
         })
+    }
+
+    /// Takes the counts of all texts but these out, as the last of the texts that are removed. The nodes that do not
+    /// stay have finished.
+    pub(super) fn forget_texts(&mut self, staying: &BTreeSet<u64>) {
+        let is_gone = |text: &u64| !staying.contains(text);
+        let gone: Vec<_> = self.texts.keys().copied().filter(is_gone).collect();
+        self.last_removed.clear();
+        for text in gone {
+            let passed = self.texts.remove(&text).unwrap_or_default();
+            let own = self.slots.iter().filter(|slot| slot.plan.texts.contains(&text));
+            let own: Vec<_> = own.filter_map(|slot| slot.view(false)).collect();
+            let accepted = passed - outcome::late(own.iter(), passed);
+            self.last_removed.insert(text, accepted);
+            self.removed += accepted;
+        }
     }
 
     /// True if every path from a source to an end leads through a node.

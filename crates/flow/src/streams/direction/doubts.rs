@@ -2,7 +2,7 @@
 //!
 //! | segment | counts if |
 //! |---|---|
-//! | its bytes are next, and it acknowledges what was never sent | the receiver acknowledges it, and no better one came |
+//! | its bytes are next, and it acknowledges what was never sent | the receiver acknowledges it, and none better came |
 //! | its number is far away | an acknowledgement of the receiver is near it: the capture lacks all bytes between |
 //! | SYN with another number | the other end answers it (`open` begins a new connection) |
 //!

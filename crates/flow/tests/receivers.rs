@@ -176,6 +176,8 @@ fn streams_continue_after_large_gaps() {
             all.push(acknowledges(back(5_001, 0, b""), start.wrapping_add(4)));
         }
         let (seen, streams) = run(Policy::First, &all);
+        // Of a larger one the size is unknown.
+        let gap = if gap > i32::MAX as u64 { 1 } else { gap };
         assert_eq!(seen.of(1, true), format!("first#{gap}#nextnextnext"));
         let counters = streams.counters();
         assert_eq!((counters.gaps, counters.missing_bytes), (1, gap));

@@ -376,7 +376,7 @@ fn rewriting_with_a_key_file_is_the_same_in_every_run() {
     assert!(error.contains("64 hexadecimal digits") && !error.contains("secret"), "{error}");
 }
 
-/// A frame with new bytes leaves in place of the one that arrived, and the frames behind it in its batch leave late:
+/// A frame with new bytes leaves in place of the one that arrived, and the next frames of its batch leave late:
 /// each is counted once.
 #[test]
 fn rewritten_and_late_frames_are_counted_once() {

@@ -2,7 +2,7 @@
 //!
 //! | segment | counts if |
 //! |---|---|
-//! | its bytes are next, its acknowledgement is of bytes never sent | the receiver acknowledges it, and no better one came |
+//! | its bytes are next, and it acknowledges what was never sent | the receiver acknowledges it, and none better came |
 //! | its number is far away | an acknowledgement of the receiver is near it: the capture lacks all bytes between |
 //! | SYN with another number | the other end answers it (`open` begins a new connection) |
 //!
@@ -178,7 +178,13 @@ impl Direction<'_> {
         }
         let passed = self.head.next;
         let at = self.head.base.wrapping_add(passed as u32);
-        self.lose(u64::from(far.sequence.wrapping_sub(at)), counters);
+        let mut gap = far.sequence.wrapping_sub(at);
+        if gap > i32::MAX as u32 {
+            // It may be a step back as well, of another connection: the size is unknown, and it counts as one byte.
+            gap = 1;
+            self.head.base = far.sequence.wrapping_sub(passed as u32).wrapping_sub(gap);
+        }
+        self.lose(u64::from(gap), counters);
         self.give(&far.bytes, on);
         if let Some(cut @ 1..) = u64::from(far.len).checked_sub(far.bytes.len() as u64) {
             self.lose(cut, counters);

@@ -377,6 +377,10 @@ impl Edits for Live {
         Ok((undone, edited))
     }
 
+    fn left_out(&self, undo: u64) -> Vec<(u64, Option<Arc<str>>)> {
+        self.filters.left_out(undo)
+    }
+
     fn log(&self, last: usize) -> EditLog {
         self.filters.log(last)
     }

@@ -9,7 +9,7 @@ use super::dump::announce;
 use super::graphs::{self, ACCOUNT, Accounted, DEMUX, Started, filter_of, wrong_change};
 use super::privilege::{Doors, Privileges};
 use super::run::{accounts, serve};
-use super::served::{Served, Texts};
+use super::served::{Served, Texts, final_counts_at_demux, removed_at_demux};
 use super::signals::{report_on_signal, stop_on_signals};
 use crate::cli::AccountArgs;
 use fyke_account::classes::BUILT_IN;
@@ -177,11 +177,23 @@ impl Filters {
     }
 }
 
+/// The text of a filter in the node `demux`.
+fn name_of(filter: &graphs::AccountFilter) -> String {
+    format!("{} => {}", filter.text, filter.value)
+}
+
 impl Texts for Filters {
     const KIND: EntryKind = EntryKind::Filter;
     const HAS_NODES: bool = false;
 
-    fn put(&self, served: &Served<Filters>, edit: &Planned<'_>) -> Result<(), GroupError> {
+    /// Numbers and texts, in their order.
+    type Removed = Vec<(u64, String)>;
+
+    fn put(
+        &self,
+        served: &Served<Filters>,
+        edit: &Planned<'_>,
+    ) -> Result<Self::Removed, GroupError> {
         if self.args.scoped {
             let message = "with --scoped the filters cannot change while fyke runs, because fragments may be held for \
                            them; end this account and start another";
@@ -189,12 +201,23 @@ impl Texts for Filters {
             return Err(GroupError { place, error: FilterError::Program(message.to_owned()) });
         }
         let wrong = |message| wrong_change(edit, message, |text| self.is_wrong(text));
-        let book = self.book_of(&edit.after()).map_err(wrong)?;
+        let after = edit.after();
+        let book = self.book_of(&after).map_err(wrong)?;
         let graph = graphs::account(&self.args, &book.accounted);
         let graph = graph.map_err(|error| wrong(error.message()))?;
         served.handle.set(&graph).map_err(|error| wrong(graphs::refused(error).message()))?;
-        *self.lock() = book;
-        Ok(())
+        let old = std::mem::replace(&mut *self.lock(), book);
+        let texts = old.accounted.filters.iter().zip(&old.ids);
+        let removed = texts.filter(|(_, id)| !after.contains_key(id));
+        Ok(removed.map(|(filter, id)| (*id, name_of(filter))).collect())
+    }
+
+    fn final_counts(removed: Self::Removed, view: &GraphView) -> HashMap<u64, u64> {
+        final_counts_at_demux(removed, view)
+    }
+
+    fn removed(&self, view: &GraphView) -> u64 {
+        removed_at_demux(view)
     }
 
     fn counted(&self, view: &GraphView) -> Vec<(u64, String, u64)> {
@@ -203,8 +226,7 @@ impl Texts for Filters {
         let counted: HashMap<&str, f64> =
             counters.iter().map(|counter| (&*counter.name, counter.value)).collect();
         let count = |(filter, &id): (&graphs::AccountFilter, &u64)| {
-            let name = format!("{} => {}", filter.text, filter.value);
-            let accepted = counted.get(name.as_str()).copied().unwrap_or(0.0) as u64;
+            let accepted = counted.get(name_of(filter).as_str()).copied().unwrap_or(0.0) as u64;
             (id, filter.to_string(), accepted)
         };
         book.accounted.filters.iter().zip(&book.ids).map(count).collect()

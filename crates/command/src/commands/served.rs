@@ -1,6 +1,7 @@
 //! Control socket of a command with texts of a graph: `fyke run` and `fyke demux`. Shows, counts and edits the texts
 //! with a log, and answers questions about frames of the past.
 
+use super::graphs::DEMUX;
 use super::requests::{self, Editable};
 use super::{counts, edits, live, past, space};
 use fyke_control::{
@@ -9,7 +10,7 @@ use fyke_control::{
 };
 use fyke_filters::{Edits, FilterSet, GroupError, Ledger, Logged, PassDescription, Planned};
 use fyke_graph::runtime::NodeView;
-use fyke_graph::{GraphHandle, GraphView, Kept};
+use fyke_graph::{DEMUX_REMOVED, GraphHandle, GraphView, Kept};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -40,6 +41,25 @@ pub trait Texts: Send + Sync + Sized + 'static {
 
     /// The texts with their numbers and frame counts, in their order.
     fn counted(&self, view: &GraphView) -> Vec<(u64, String, u64)>;
+}
+
+/// Frames that removed filters of the node `demux` have accepted, by number. A filter is known by its text.
+pub fn final_counts_at_demux(removed: Vec<(u64, String)>, view: &GraphView) -> HashMap<u64, u64> {
+    let Some(node) = view.node(DEMUX) else { return HashMap::new() };
+    // Equal filters with the same class value or endpoint have equal texts.
+    let mut found: HashMap<&str, Vec<u64>> = HashMap::new();
+    for (text, frames) in node.removed.iter().rev() {
+        found.entry(text).or_default().push(*frames);
+    }
+    let count = |(id, text): (u64, String)| Some((id, found.get_mut(text.as_str())?.pop()?));
+    removed.into_iter().filter_map(count).collect()
+}
+
+/// Frames that all removed filters of the node `demux` have accepted.
+pub fn removed_at_demux(view: &GraphView) -> u64 {
+    let counters = view.node(DEMUX).map(|node| node.counters.as_slice()).unwrap_or_default();
+    let removed = counters.iter().find(|counter| counter.name == DEMUX_REMOVED);
+    removed.map_or(0, |counter| counter.value as u64)
 }
 
 /// A running graph as served on the control socket.

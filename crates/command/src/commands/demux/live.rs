@@ -5,12 +5,12 @@
 //! number of their expression, so the expressions cannot be edited.
 
 use super::super::graphs::{self, DEMUX, Rules, check_files, rule_of, wrong_change};
-use super::super::served::{Served, Texts};
+use super::super::served::{Served, Texts, final_counts_at_demux, removed_at_demux};
 use crate::cli::DemuxArgs;
 use fyke_capture::Interface;
 use fyke_control::{Description, EntryKind};
 use fyke_filters::{Change, FilterError, GroupError, Planned};
-use fyke_graph::{DEMUX_REMOVED, GraphHandle, GraphView, Kept};
+use fyke_graph::{GraphHandle, GraphView, Kept};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -126,20 +126,11 @@ impl Texts for Expressions {
     }
 
     fn final_counts(removed: Self::Removed, view: &GraphView) -> HashMap<u64, u64> {
-        let Some(node) = view.node(DEMUX) else { return HashMap::new() };
-        // Equal expressions with the same endpoint have equal texts.
-        let mut found: HashMap<&str, Vec<u64>> = HashMap::new();
-        for (text, frames) in node.removed.iter().rev() {
-            found.entry(text).or_default().push(*frames);
-        }
-        let count = |(id, text): (u64, String)| Some((id, found.get_mut(text.as_str())?.pop()?));
-        removed.into_iter().filter_map(count).collect()
+        final_counts_at_demux(removed, view)
     }
 
     fn removed(&self, view: &GraphView) -> u64 {
-        let counters = view.node(DEMUX).map(|node| node.counters.as_slice()).unwrap_or_default();
-        let removed = counters.iter().find(|counter| counter.name == DEMUX_REMOVED);
-        removed.map_or(0, |counter| counter.value as u64)
+        removed_at_demux(view)
     }
 
     fn counted(&self, view: &GraphView) -> Vec<(u64, String, u64)> {

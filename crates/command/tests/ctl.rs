@@ -72,7 +72,8 @@ fn a_running_demux_is_shown_counted_and_edited() {
     let stats: Value = serde_json::from_str(&read("stats")).unwrap();
     let filters = stats["filters"].as_array().unwrap();
     let counted: Vec<_> = filters.iter().map(|one| (&one["text"], &one["accepted"])).collect();
-    assert_eq!(counted.len(), 2, "{stats}");
+    assert_eq!(counted.len(), 3, "{stats}");
+    assert!(filters[2]["kind"] == "removed" && *counted[2].1 == 20, "{stats}");
     assert!(counted[0].0 == "udp dst port 5002 => two.pcap" && *counted[0].1 == 30, "{stats}");
     assert!(counted[1].0 == "udp dst port 5003 => three.pcap" && *counted[1].1 == 20, "{stats}");
     let accounting = &stats["accounting"];

@@ -557,7 +557,7 @@ pub struct Stats {
     pub kept_at: Option<u64>,
     /// Edits by clients and their times; the server of the control socket adds them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub edits: Option<EditTimes>,
+    pub edits: Option<Box<EditTimes>>,
     /// The readers of a service.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub readers: Vec<ReaderCount>,

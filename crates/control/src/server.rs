@@ -524,7 +524,7 @@ impl ClientThread {
                 self.turns.meter.count(&response);
             }
             if let Response::Stats(stats) = &mut response {
-                stats.edits = Some(self.turns.meter.times());
+                stats.edits = Some(Box::new(self.turns.meter.times()));
             }
             serde_json::to_vec(&response).map_err(io::Error::other)
         };

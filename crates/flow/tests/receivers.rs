@@ -242,7 +242,8 @@ fn packets(tracker: &mut Reassembler, frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
 #[test]
 fn overlaps_are_decided_as_linux_does() {
     let (text, other) = ([b'O'; 48], [b'n'; 48]);
-    let cases: [(&str, &[(usize, usize, bool)], bool); 11] = [
+    type Order<'a> = &'a [(usize, usize, bool)];
+    let cases: [(&str, Order<'_>, bool); 11] = [
         ("no overlap", &[(0, 24, false), (24, 48, false)], true),
         ("same again", &[(0, 24, false), (24, 40, false), (24, 40, false), (40, 48, false)], true),
         ("other again", &[(0, 24, false), (24, 40, false), (24, 40, true), (40, 48, false)], true),

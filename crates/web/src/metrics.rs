@@ -323,13 +323,13 @@ mod tests {
         stats.uptime_ms = 61_005;
         let within =
             [(50_000, 1), (10_000_000_000, 3)].map(|(ns, edits)| EditsWithin { ns, edits });
-        stats.edits = Some(EditTimes {
+        stats.edits = Some(Box::new(EditTimes {
             edits: 4,
             refused: 2,
             sum_ns: 21_000_003_001,
             max_ns: 12_500_000_000,
             within: within.into(),
-        });
+        }));
         let reader = |id| ReaderCount {
             id,
             capture: "eth0".into(),

@@ -133,7 +133,8 @@ fn time(text: &str) -> Result<Duration, String> {
 fn mac(text: &str) -> Result<Mac, String> {
     let parts: Vec<_> = text.split(':').collect();
     let byte = |part: &&str| {
-        (1..=2).contains(&part.len()).then(|| u8::from_str_radix(part, 16).ok()).flatten()
+        let is_hex = part.bytes().all(|digit| digit.is_ascii_hexdigit());
+        is_hex.then(|| u8::from_str_radix(part, 16).ok()).flatten()
     };
     let bytes: Option<Vec<u8>> = parts.iter().map(byte).collect();
     let bytes = bytes.and_then(|bytes| <[u8; 6]>::try_from(bytes).ok());

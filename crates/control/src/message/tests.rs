@@ -80,11 +80,11 @@ fn responses_survive_the_way_with_unknown_fields() {
         kernel: Some("the filters run in the kernel, too".into()),
         paused: true,
         kept_at: Some(3),
-        edits: Some(EditTimes {
+        edits: Some(Box::new(EditTimes {
             edits: 1,
             within: vec![EditsWithin { ns: 50_000, edits: 1 }],
             ..EditTimes::default()
-        }),
+        })),
         readers: vec![ReaderCount { id: 4, program: "fyke dump".into(), ..ReaderCount::default() }],
     });
     let line = serde_json::to_string(&stats).unwrap();

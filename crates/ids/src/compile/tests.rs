@@ -77,6 +77,10 @@ fn wrong_options_are_refused_by_their_name() {
         let reason = reason(options);
         assert!(reason.contains(part), "{options}: {reason}");
     }
+}
+
+#[test]
+fn tests_of_headers_that_the_protocol_lacks_are_refused() {
     for (protocol, options, fits) in [
         ("udp", "tcp.mss:<500;", false),
         ("udp", "flags:S;", false),
@@ -97,6 +101,10 @@ fn wrong_options_are_refused_by_their_name() {
         assert_eq!(found.rules.len(), usize::from(fits), "{protocol} {options}");
         assert!(fits || found.refused[0].reason.contains("this header"), "{:?}", found.refused);
     }
+}
+
+#[test]
+fn rules_without_a_number_and_older_revisions_are_refused() {
     let sids = translation(
         "alert tcp any any -> any any (content:\"a\";)\nalert tcp any any -> any any (sid:0;)",
     );

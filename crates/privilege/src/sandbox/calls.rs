@@ -247,6 +247,20 @@ fn add_values(
     add(list, call, conditions.collect::<Result<Vec<_>, SandboxError>>()?)
 }
 
+/// Calls that connect by TCP.
+fn add_connections(list: &mut List) -> Result<(), SandboxError> {
+    use SeccompCmpOp::Eq;
+    list.insert(libc::SYS_connect, Vec::new());
+    for family in [libc::AF_INET, libc::AF_INET6] {
+        let stream = (libc::SOCK_STREAM | libc::SOCK_CLOEXEC) as c_long;
+        let kind = vec![when(0, Eq, family as c_long)?, when(1, Eq, stream)?];
+        add(list, libc::SYS_socket, [kind])?;
+    }
+    let level = when(1, Eq, libc::IPPROTO_TCP as c_long)?;
+    let option = when(2, Eq, libc::TCP_NODELAY as c_long)?;
+    add(list, libc::SYS_setsockopt, [vec![level, option]])
+}
+
 fn list(rules: &Rules) -> Result<List, SandboxError> {
     use SeccompCmpOp::{Eq, MaskedEq};
     let mut list = List::new();
@@ -255,8 +269,6 @@ fn list(rules: &Rules) -> Result<List, SandboxError> {
     plain.extend(rules.opens_sockets.then_some(SOCKETS));
     let makes = rules.makes_memory.then_some(&[libc::SYS_memfd_create][..]);
     plain.extend(makes);
-    let connects = (!rules.connects_to.is_empty()).then_some(&[libc::SYS_connect][..]);
-    plain.extend(connects);
     let binds = rules.looks_at_interfaces.then_some(&[libc::SYS_bind][..]);
     plain.extend(binds);
     plain.into_iter().flatten().for_each(|&call| drop(list.insert(call, Vec::new())));
@@ -312,14 +324,7 @@ fn list(rules: &Rules) -> Result<List, SandboxError> {
         }
     }
     if !rules.connects_to.is_empty() {
-        for family in [libc::AF_INET, libc::AF_INET6] {
-            let stream = (libc::SOCK_STREAM | libc::SOCK_CLOEXEC) as c_long;
-            let kind = vec![when(0, Eq, family as c_long)?, when(1, Eq, stream)?];
-            add(&mut list, libc::SYS_socket, [kind])?;
-        }
-        let level = when(1, Eq, libc::IPPROTO_TCP as c_long)?;
-        let option = when(2, Eq, libc::TCP_NODELAY as c_long)?;
-        add(&mut list, libc::SYS_setsockopt, [vec![level, option]])?;
+        add_connections(&mut list)?;
     }
     if !families.is_empty() {
         add_values(&mut list, libc::SYS_socket, 0, &families)?;

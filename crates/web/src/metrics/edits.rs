@@ -6,7 +6,7 @@ use fyke_control::{EditTimes, Stats};
 /// Writes the samples of all running fykes. One that does not count edits has no samples.
 pub fn samples(text: &mut String, known: &[(u32, &Stats)]) {
     let known: Vec<(u32, &EditTimes)> =
-        known.iter().filter_map(|(pid, stats)| Some((*pid, stats.edits.as_ref()?))).collect();
+        known.iter().filter_map(|(pid, stats)| Some((*pid, stats.edits.as_deref()?))).collect();
     let help = "Time from a client's request to its edit being in force.";
     head(text, &Family { name: "fyke_edit_seconds", kind: "histogram", help });
     text.push_str("# UNIT fyke_edit_seconds seconds\n");

@@ -339,7 +339,7 @@ mod tests {
         assert_eq!(press("audx<p\n"), [Action::Add("udp".into())]);
         assert_eq!(press("tq!u"), [Action::Undo]);
         // The cursor: left, right, begin, end, and the letter under it.
-        assert_eq!(press("audx[p]\u{7f}<p\n"), [Action::Add("udp".into())]);
+        assert_eq!(press("audx[p\u{7f}]\n"), [Action::Add("udp".into())]);
         assert_eq!(press("adp{u}\n"), [Action::Add("udp".into())]);
         assert_eq!(press("a[[<ü]\u{7f}[\u{7f}{\u{7f}xy[<z\n"), [Action::Add("zy".into())]);
         assert_eq!(press("vdy"), [Action::Delete(2)]);

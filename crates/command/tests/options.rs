@@ -152,7 +152,7 @@ fn wrong_rules_and_programs_are_found_by_check_and_at_the_start() {
         ("(ruler,link.rul)", "unknown link type NOSUCH"),
         ("(ruler,large.rul)", "over 4194304"),
         ("(ruler,nosuch.rul)", "No such file"),
-        ("(ruler,pattern=\"(\")", "to close the group"),
+        ("(ruler,pattern=\"(\")", "without its `)`"),
         ("(mpf,wrong.mpf)", "`nonsense` has no value"),
         ("(cspf,wrong.cspf)", "there is no action `pushnonsense`"),
     ] {

@@ -47,9 +47,9 @@ fn capture_is_open() {
 fn start(words: &[&str]) -> Running {
     let running = Running::start(Command::new(FYKE).args(words).stdout(Stdio::null()));
     match words[0] {
-        "dump" => running.hear("listening on"),
-        // These do not announce themselves.
-        _ => capture_is_open(),
+        // A graph does not announce itself.
+        "run" => capture_is_open(),
+        _ => running.hear("listening on"),
     }
     running
 }

@@ -139,7 +139,7 @@ impl RemoteSource {
         let dial = Dial::prepare(kind, address, files, graph)?;
         let lost = |source: LinkError| ConnectError::Link { address: address.clone(), source };
         let Greeted { mut link, filters, restricted, interfaces } =
-            dial.connect().map_err(|no_link| no_link.error)?;
+            dial.connect().map_err(|no_link| *no_link.error)?;
         link.send_json(&Request::Credit { bytes: WINDOW }).map_err(lost)?;
         let dial = reconnects.then_some(dial);
         let shared = Shared::new(link, dial, interfaces.clone(), restricted);

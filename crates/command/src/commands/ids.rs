@@ -78,11 +78,6 @@ pub fn run(mut args: IdsArgs) -> Result<(), Failure> {
     let entered = privileges.enter(&needs)?;
     let clients = entered.clients();
     let server = if args.no_control { None } else { serve(&live, entered.sockets, is_live) };
-    if is_live {
-        let clients = server.is_some().then_some(&*clients);
-        announce(source.interfaces().iter(), args.source.snaplen, clients);
-        source.set_patience(if source.readiness().is_some() { Duration::ZERO } else { POLL });
-    }
     let stop = match run.out.file() {
         None => stop_on_signals()?,
         Some(_) => {
@@ -90,6 +85,11 @@ pub fn run(mut args: IdsArgs) -> Result<(), Failure> {
             stop_or_reload(move || rotated.store(true, Ordering::Relaxed))?
         }
     };
+    if is_live {
+        let clients = server.is_some().then_some(&*clients);
+        announce(source.interfaces().iter(), args.source.snaplen, clients);
+        source.set_patience(if source.readiness().is_some() { Duration::ZERO } else { POLL });
+    }
     let failure = run.run(&mut *source, &live, &stop, is_live);
     live.end();
     run.engine.finish(&mut |alert| run.out.write(alert));

@@ -251,11 +251,11 @@ fn run_frames(mut args: RulerRunArgs) -> Result<(), Failure> {
     let entered = privileges.enter(&needs)?;
     let clients = entered.clients();
     let server = if args.no_control { None } else { serve(&live, entered.sockets, is_live) };
+    let stop = stop_on_signals()?;
     if is_live {
         let clients = server.is_some().then_some(&*clients);
         announce(source.interfaces().iter(), args.source.snaplen, clients);
     }
-    let stop = stop_on_signals()?;
     let limit = args.count_limit.unwrap_or(u64::MAX);
     let failure = runner.run(&mut *source, &live, &stop, limit)?;
     runner.end(&mut *source, is_live);

@@ -45,7 +45,7 @@ pub(super) struct Greeted {
 /// Reason for which there is no connection.
 #[derive(Debug)]
 pub(super) struct NoLink {
-    pub error: ConnectError,
+    pub error: Box<ConnectError>,
     /// True if a later attempt may succeed.
     pub later: bool,
 }
@@ -82,7 +82,7 @@ impl Dial {
         let address = || self.address.clone();
         let lost = |source: LinkError| {
             let later = source.is_loss();
-            NoLink { error: ConnectError::Link { address: address(), source }, later }
+            NoLink { error: Box::new(ConnectError::Link { address: address(), source }), later }
         };
         let tls = self.tls.connection().map_err(|error| lost(error.into()))?;
         let mut link = Link::new(self.socket()?, tls.into(), MAX_MESSAGE).map_err(lost)?;
@@ -93,7 +93,8 @@ impl Dial {
                 Ok(Greeted { link, filters, restricted, interfaces })
             }
             Response::Refused { reason, later } => {
-                Err(NoLink { error: ConnectError::Refused { address: address(), reason }, later })
+                let error = Box::new(ConnectError::Refused { address: address(), reason });
+                Err(NoLink { error, later })
             }
             other => Err(lost(LinkError::Wrong(format!("it greets with {other:?}")))),
         }
@@ -107,7 +108,7 @@ impl Dial {
                 Err(error) => why = error.to_string(),
             }
         }
-        let error = ConnectError::Connect { address: self.address.clone(), why };
+        let error = Box::new(ConnectError::Connect { address: self.address.clone(), why });
         Err(NoLink { error, later: true })
     }
 }

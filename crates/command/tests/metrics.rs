@@ -39,6 +39,33 @@ fn samples(text: &str) -> BTreeMap<String, u64> {
         .collect()
 }
 
+/// One edit and one refused request: in all classes of the time that are long enough.
+fn edits_are_timed(value: &dyn Fn(&str) -> u64, pid: u32, stats: &serde_json::Value) {
+    assert_eq!(value(&format!("fyke_edit_seconds_count{{pid=\"{pid}\"}}")), 1);
+    assert_eq!(value(&format!("fyke_edits_refused_total{{pid=\"{pid}\"}}")), 1);
+    let longest = stats["edits"]["max_ns"].as_u64().unwrap();
+    assert_eq!((&stats["edits"]["edits"], &stats["edits"]["sum_ns"]), (&1.into(), &longest.into()));
+    for (bound, ns) in [("0.00005", 50_000), ("0.025", 25_000_000), ("+Inf", u64::MAX)] {
+        let name = format!("fyke_edit_seconds_bucket{{pid=\"{pid}\",le=\"{bound}\"}}");
+        assert_eq!(value(&name), u64::from(longest <= ns), "{name}: {longest} ns");
+    }
+}
+
+/// Other sites, other paths and other methods get nothing; many at once are all answered.
+fn others_get_nothing(port: u16) {
+    for (request, status) in [
+        ("GET /metrics HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n", "421"),
+        ("GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "404"),
+        ("POST /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "405"),
+    ] {
+        assert!(asked(port, request).starts_with(&format!("HTTP/1.1 {status}")), "{request}");
+    }
+    std::thread::scope(|scope| {
+        let all: Vec<_> = (0..60).map(|_| scope.spawn(|| scrape(port))).collect();
+        assert!(all.into_iter().all(|one| one.join().unwrap().len() > 10));
+    });
+}
+
 #[test]
 fn a_scrape_has_the_numbers_of_the_statistics() {
     if !inside("a_scrape_has_the_numbers_of_the_statistics") {
@@ -94,28 +121,8 @@ fn a_scrape_has_the_numbers_of_the_statistics() {
     );
     assert_eq!(Some(value(&name)), second["accepted"].as_u64());
 
-    // One edit and one refused request: in all classes of the time that are long enough.
-    assert_eq!(value(&format!("fyke_edit_seconds_count{{pid=\"{pid}\"}}")), 1);
-    assert_eq!(value(&format!("fyke_edits_refused_total{{pid=\"{pid}\"}}")), 1);
-    let longest = stats["edits"]["max_ns"].as_u64().unwrap();
-    assert_eq!((&stats["edits"]["edits"], &stats["edits"]["sum_ns"]), (&1.into(), &longest.into()));
-    for (bound, ns) in [("0.00005", 50_000), ("0.025", 25_000_000), ("+Inf", u64::MAX)] {
-        let name = format!("fyke_edit_seconds_bucket{{pid=\"{pid}\",le=\"{bound}\"}}");
-        assert_eq!(value(&name), u64::from(longest <= ns), "{name}: {longest} ns");
-    }
-
-    // Other sites, other paths and other methods get nothing; many at once are all answered.
-    for (request, status) in [
-        ("GET /metrics HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n", "421"),
-        ("GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "404"),
-        ("POST /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "405"),
-    ] {
-        assert!(asked(port, request).starts_with(&format!("HTTP/1.1 {status}")), "{request}");
-    }
-    std::thread::scope(|scope| {
-        let all: Vec<_> = (0..60).map(|_| scope.spawn(|| scrape(port))).collect();
-        assert!(all.into_iter().all(|one| one.join().unwrap().len() > 10));
-    });
+    edits_are_timed(&value, pid, &stats);
+    others_get_nothing(port);
     let once = Command::new(FYKE)
         .args(["metrics", "--once"])
         .env("FYKE_RUNTIME_DIR", common::runtime())

@@ -49,6 +49,27 @@ impl Drop for Tmux {
     }
 }
 
+fn the_line_has_a_cursor(tmux: &Tmux) {
+    tmux.keys(&[
+        "a",
+        "xdp port 5009",
+        "Home",
+        "DC",
+        "u",
+        "End",
+        "BSpace",
+        "8",
+        "Left",
+        "Left",
+        "Right",
+        "DC",
+        "8",
+    ]);
+    tmux.shows(&["add filter: udp port 5008"]);
+    tmux.keys(&["Escape"]);
+    tmux.shows(&["q quit"]);
+}
+
 #[test]
 fn top_shows_the_counts_and_edits() {
     if !inside("top_shows_the_counts_and_edits") {
@@ -83,24 +104,7 @@ fn top_shows_the_counts_and_edits() {
     tmux.shows(&["filter 2, epoch 2", "udp dst port 5003"]);
     tmux.keys(&["u"]);
     tmux.shows(&["takes back epoch 2"]);
-    tmux.keys(&[
-        "a",
-        "xdp port 5009",
-        "Home",
-        "DC",
-        "u",
-        "End",
-        "BSpace",
-        "8",
-        "Left",
-        "Left",
-        "Right",
-        "DC",
-        "8",
-    ]);
-    tmux.shows(&["add filter: udp port 5008"]);
-    tmux.keys(&["Escape"]);
-    tmux.shows(&["q quit"]);
+    the_line_has_a_cursor(&tmux);
     tmux.keys(&["t", "udp", "Enter"]);
     tmux.shows(&["would accept 40 of the last 40 frames", "20 of them new"]);
     tmux.keys(&["a", "udp port 5002", "Enter"]);

@@ -5,12 +5,27 @@ mod common;
 #[path = "common/web.rs"]
 mod served;
 
-use common::{FYKE, folder, inside, send, veth};
+use common::{FYKE, Running, folder, inside, send, veth};
 use fyke_testkit::browser::Browser;
 use serde_json::{Value, json};
-use served::{Web, capture, stats};
+use served::{Socket, Web, capture, stats};
 use std::process::Command;
 use std::time::Duration;
+
+/// A name and a time are for the change of an edit.
+fn names_are_for_changes(socket: &mut Socket, running: &Running, pid: u32) {
+    let named = json!({"text": "arp", "name": "a", "for_ms": 60_000});
+    let with = |part: &str, word: &str| {
+        let mut named = named.clone();
+        named[part] = json!(word);
+        named
+    };
+    let refused = socket.call(pid, with("request", "add"));
+    assert!(refused["message"].as_str().unwrap().contains("unknown field"), "{refused}");
+    let edit = json!({"request": "edit", "changes": [with("change", "add")]});
+    assert_eq!(socket.call(pid, edit)["response"], "ok");
+    assert_eq!(stats(running)["filters"][1]["label"]["name"], "a");
+}
 
 #[test]
 fn a_program_follows_and_edits_over_one_socket() {
@@ -64,18 +79,7 @@ fn a_program_follows_and_edits_over_one_socket() {
     let refused = socket.call(pid, json!({"request": "add", "text": "udp dst prot 9"}));
     assert_eq!(refused["response"], "error");
     assert!(refused["message"].as_str().unwrap().contains('^'), "{refused}");
-    // A name and a time are for the change of an edit.
-    let named = json!({"text": "arp", "name": "a", "for_ms": 60_000});
-    let with = |part: &str, word: &str| {
-        let mut named = named.clone();
-        named[part] = json!(word);
-        named
-    };
-    let refused = socket.call(pid, with("request", "add"));
-    assert!(refused["message"].as_str().unwrap().contains("unknown field"), "{refused}");
-    let edit = json!({"request": "edit", "changes": [with("change", "add")]});
-    assert_eq!(socket.call(pid, edit)["response"], "ok");
-    assert_eq!(stats(&running)["filters"][1]["label"]["name"], "a");
+    names_are_for_changes(&mut socket, &running, pid);
     assert!(socket.ask(json!({"pid": pid}))["error"].as_str().unwrap().contains("one of"));
     let many: Vec<u32> = (1..18).collect();
     assert!(socket.ask(json!({"subscribe": many}))["error"].as_str().unwrap().contains("16"));

@@ -5,7 +5,7 @@
 //! that this end is there while an output is slow. Frames wait in a queue of at most [`WINDOW`] bytes, which is what
 //! the relay may send ahead.
 //!
-//! A lost connection is made again ([`shared`]): the texts are sent again, and the time between is reported, because
+//! A lost connection is made again (`shared.rs`): the texts are sent again, and the time between is reported, because
 //! the number of frames that passed there meanwhile is not known.
 //!
 //! An edit is in force at the far side when [`edit`](fyke_capture::FrameServer::edit) returns; with the superset rule

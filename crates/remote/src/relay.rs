@@ -5,9 +5,9 @@
 //! each other. To the service it is a reader like others.
 //!
 //! Each client has a thread; the numbers of clients and of other connections are bounded (`connections.rs`). A client
-//! is known by the common name of its certificate. With a policy file, the first rule that has the name for the interface
-//! decides what the client sees; the rules are read again for each client. Without one, every client with a certificate
-//! of the authority is served.
+//! is known by the common name of its certificate. With a policy file, the first rule that has the name for the
+//! interface decides what the client sees; the rules are read again for each client. Without one, every client with a
+//! certificate of the authority is served.
 
 mod connections;
 mod session;

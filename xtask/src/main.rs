@@ -51,8 +51,8 @@ cargo xtask: everything around the code of fyke
   package [--from DIR] [--to DIR] [--fast] [--test | --musl]
                  build the Debian package and the list of its parts (SBOM, CycloneDX) in TARGET/package; --fast
                  compresses less; --test installs, runs and removes it in a clean root (debootstrap, as root);
-                 --musl builds the command as one static file instead; as root on Debian it installs musl-tools, and
-                 by rustup the Rust target
+                 --musl tries to build the command as one static file instead (not complete yet); as root on Debian it
+                 installs musl-tools, and by rustup the Rust target
   fleet [--sensors N] [--edits N] [--from DIR]
                  sensors and workers with a real NATS server in a namespace; prints times
   header         write the C header of the memory that user space and the kernel program share

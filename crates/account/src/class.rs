@@ -22,7 +22,7 @@ use fyke_flow::clock;
 use fyke_frame::Mask;
 use fyke_graph::node::{Arrival, Class, Counter, Emitted, MakeError, Node, NodeError, Opens};
 use fyke_graph::node::{Parameter, Settings};
-use fyke_graph::records::{Format, Records};
+use fyke_graph::records::{Format, Records, domain};
 use fyke_track::{Event, Limits, Several, Tracker, registry};
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -346,10 +346,6 @@ fn format(settings: &Settings) -> Result<(Format, bool), MakeError> {
     let format = Format::of(target, given, ".csv")?;
     let is_table = if given.is_some() { word == "table" } else { target == "-" };
     Ok((format, is_table && format == Format::Text))
-}
-
-fn domain(settings: &Settings) -> Result<u32, MakeError> {
-    Ok(settings.number_or("domain", 0..=u64::from(u32::MAX), 1)? as u32)
 }
 
 fn check(settings: &Settings) -> Result<(), MakeError> {

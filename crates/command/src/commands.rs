@@ -61,8 +61,9 @@ pub use output::{
 use crate::cli::SourceArgs;
 use anyhow::Context;
 use fyke_capture::{
-    FileOptions, FileSource, MAX_FILES, MergedFiles, RingOptions, RingSource, Source,
+    FileOptions, FileSource, Interface, MAX_FILES, MergedFiles, RingOptions, RingSource, Source,
 };
+use fyke_control::Description;
 use fyke_graph::node::Settings;
 use rustix::process::{Resource, getrlimit};
 use std::ffi::OsString;
@@ -135,6 +136,13 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
             false => Failure::Running(error),
         }
     }
+}
+
+/// Describes this process as a reader of these interfaces; `live` is false for files.
+pub fn description(interfaces: &[Interface], live: bool) -> Description {
+    let names: Vec<_> = interfaces.iter().map(|interface| interface.name.as_str()).collect();
+    let link = interfaces.first().map_or_else(String::new, |first| first.link.to_string());
+    Description { live, ..Description::of_this_process(names.join(", "), link) }
 }
 
 /// Returns the expression: its words joined by spaces, as in tcpdump, or the contents of a file.

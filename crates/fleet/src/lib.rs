@@ -55,6 +55,7 @@ pub mod worker;
 
 mod again;
 mod hex;
+mod pull;
 mod signed;
 
 use std::fmt;

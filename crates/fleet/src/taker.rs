@@ -7,22 +7,17 @@ use crate::archive::{NodeCounts, SIGN_OF_LIFE};
 use crate::broker::BrokerError;
 use crate::exchange::{Batch, Exchange, TakenRow, Told, WorkerSum};
 use crate::keys::Trusted;
+use crate::pull::{self, PAUSE};
 use async_nats::jetstream::consumer::Consumer;
 use async_nats::jetstream::consumer::pull::Config;
 use async_nats::jetstream::{AckKind, Message};
-use futures_util::StreamExt;
 use futures_util::future::join_all;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 use tokio::sync::Mutex;
 
 /// Number of workers that may begin a batch without finishing it; then its frames are lost.
 const ATTEMPTS: u64 = 5;
-/// Longest wait for a batch before the worker looks if it has to stop.
-const WAIT: Duration = Duration::from_millis(500);
-/// Pause after a failure of the broker.
-const PAUSE: Duration = Duration::from_millis(200);
 
 /// Evaluates batches.
 pub trait Evaluate: Send + Sync + 'static {
@@ -72,17 +67,8 @@ impl<E: Evaluate> Taker<E> {
     /// Takes one batch after the other.
     async fn line(&self, from: &Exchange, shared: &Consumer<Config>, stop: &Arc<AtomicBool>) {
         while !stop.load(Ordering::Relaxed) {
-            let message = match shared.batch().max_messages(1).expires(WAIT).messages().await {
-                Ok(mut messages) => messages.next().await,
-                Err(error) => Some(Err(error.into())),
-            };
-            match message {
-                None => {}
-                Some(Err(error)) => {
-                    (self.note)(&format!("the queue: {error}"));
-                    tokio::time::sleep(PAUSE).await;
-                }
-                Some(Ok(message)) => self.take(from, &message, stop).await,
+            if let Some(message) = pull::next(shared, &*self.note).await {
+                self.take(from, &message, stop).await;
             }
         }
     }

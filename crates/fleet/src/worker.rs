@@ -3,11 +3,11 @@
 use crate::archive::{Job, NodeCounts, Queue, Row, SIGN_OF_LIFE, Stored};
 use crate::broker::BrokerError;
 use crate::keys::Trusted;
+use crate::pull::{self, PAUSE};
 use crate::rules::{Alert, Rules, RulesOf};
 use async_nats::jetstream::consumer::Consumer;
 use async_nats::jetstream::consumer::pull::Config;
 use async_nats::jetstream::{AckKind, Message};
-use futures_util::StreamExt;
 use futures_util::future::join_all;
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 use std::fs::File;
@@ -19,10 +19,6 @@ use tokio::sync::Mutex;
 
 /// Number of workers that may begin a file without finishing it; then it has failed.
 const ATTEMPTS: u64 = 5;
-/// Longest wait for a job before the worker looks if it has to stop.
-const WAIT: Duration = Duration::from_millis(500);
-/// Pause after a failure of the broker.
-const PAUSE: Duration = Duration::from_millis(200);
 
 /// Longest outage of the broker while rules are read.
 const OUTAGE: Duration = Duration::from_secs(30);
@@ -108,17 +104,8 @@ impl<J: Judge> Worker<J> {
     async fn line(&self, queue: &Queue, jobs: &Consumer<Config>, stop: &Arc<AtomicBool>) -> Done {
         let mut done = Done::default();
         while !stop.load(Ordering::Relaxed) {
-            let message = match jobs.batch().max_messages(1).expires(WAIT).messages().await {
-                Ok(mut messages) => messages.next().await,
-                Err(error) => Some(Err(error.into())),
-            };
-            match message {
-                None => {}
-                Some(Err(error)) => {
-                    (self.note)(&format!("the queue: {error}"));
-                    tokio::time::sleep(PAUSE).await;
-                }
-                Some(Ok(message)) => self.take(queue, &message, stop, &mut done).await,
+            if let Some(message) = pull::next(jobs, &*self.note).await {
+                self.take(queue, &message, stop, &mut done).await;
             }
         }
         done

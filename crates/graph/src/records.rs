@@ -8,7 +8,7 @@
 pub mod arrow;
 pub mod ipfix;
 
-use crate::node::{MakeError, NodeError};
+use crate::node::{MakeError, NodeError, Settings};
 use arrow::Batches;
 use arrow_array::ArrayRef;
 use arrow_schema::Schema;
@@ -51,6 +51,14 @@ pub enum Format {
     Arrow,
     /// A stream of Arrow.
     ArrowStream,
+}
+
+/// The observation domain of IPFIX: the parameter `domain`, 1 without it.
+///
+/// # Errors
+/// It is no number of 32 bits.
+pub fn domain(settings: &Settings) -> Result<u32, MakeError> {
+    Ok(settings.number_or("domain", 0..=u64::from(u32::MAX), 1)? as u32)
 }
 
 /// Ends of file names that choose a format.

@@ -4,7 +4,8 @@
 //!
 //! The file is opened for appending only, and locked, so that two processes do not write one log.
 
-use crate::{hex, name_of, time};
+use crate::{hex, name_of};
+use fyke_flow::clock;
 use ring::digest::{Context, SHA256, digest};
 use serde_json::{Map, Value};
 use std::fs::{File, OpenOptions};
@@ -192,7 +193,7 @@ impl ChainLog {
     ) -> io::Result<()> {
         let mut entry = Map::new();
         entry.insert("number".into(), (self.lines + 1).into());
-        entry.insert("time".into(), time::text(time_ns).into());
+        entry.insert("time".into(), clock::date_time(time_ns).into());
         entry.insert("event".into(), event.into());
         entry.extend(fields.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
         entry.insert("before".into(), self.last.clone().into());

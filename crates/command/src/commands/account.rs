@@ -3,7 +3,6 @@
 //! It runs the graph `source > demux > account`. The control socket edits the filters; an edit replaces the text of the
 //! graph, and both nodes take it between two batches, so filters that stay keep their counts.
 
-use super::Failure;
 use super::counts;
 use super::dump::announce;
 use super::graphs::{self, ACCOUNT, Accounted, DEMUX, Started, filter_of, wrong_change};
@@ -11,10 +10,11 @@ use super::privilege::{Doors, Privileges};
 use super::run::{accounts, serve};
 use super::served::{Served, Texts, final_counts_at_demux, removed_at_demux};
 use super::signals::{report_on_signal, stop_on_signals};
+use super::{Failure, description};
 use crate::cli::AccountArgs;
 use fyke_account::classes::BUILT_IN;
 use fyke_capture::Interface;
-use fyke_control::{Description, EntryKind};
+use fyke_control::EntryKind;
 use fyke_filters::{FilterError, GroupError, Planned};
 use fyke_graph::{GraphHandle, GraphView, Kept};
 use std::collections::{BTreeMap, HashMap};
@@ -135,10 +135,7 @@ fn share(
     interfaces: &[Interface],
     kept: Option<Kept>,
 ) -> Arc<Served<Filters>> {
-    let names: Vec<_> = interfaces.iter().map(|interface| interface.name.as_str()).collect();
-    let link = interfaces.first().map_or_else(String::new, |first| first.link.to_string());
-    let live = args.source.read.is_none();
-    let description = Description { live, ..Description::of_this_process(names.join(", "), link) };
+    let description = description(interfaces, args.source.read.is_none());
     let texts: Vec<_> = accounted.filters.iter().map(graphs::AccountFilter::to_string).collect();
     let book = Mutex::new(Book { ids: (1..=texts.len() as u64).collect(), accounted });
     let list = texts.iter().map(String::as_str);

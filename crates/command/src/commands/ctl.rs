@@ -100,19 +100,7 @@ pub struct Shown {
 
 /// Sends a request; before an edit or a pause, the name of this program for the log.
 fn call(client: &mut Client, request: Request) -> Result<Response, Failure> {
-    let is_edit = matches!(
-        request,
-        Request::Set { .. }
-            | Request::Add { .. }
-            | Request::Delete { .. }
-            | Request::Edit { .. }
-            | Request::Passes { .. }
-            | Request::Undo { .. }
-            | Request::Pause
-            | Request::Start
-            | Request::PauseReader { .. }
-    );
-    if is_edit {
+    if !request.only_reads() {
         client.hello(&program())?;
     }
     client.call(request).map_err(refused)

@@ -3,7 +3,7 @@
 use super::graphs::{FILTER, INTERCEPT, TRACK};
 use super::record::{Record, Resumed};
 use super::requests::{self, Editable};
-use super::{Failure, counts, edits, past};
+use super::{Failure, counts, description, edits, past};
 use fyke_capture::Interface;
 use fyke_control::{
     Accounting, Controlled, Description, EntryKind, FIRST_EXPECTATION, FilterCount, FilterPasses,
@@ -46,10 +46,7 @@ impl Live {
         live: bool,
         kept: Option<Kept>,
     ) -> Arc<Live> {
-        let names: Vec<_> = interfaces.iter().map(|interface| interface.name.as_str()).collect();
-        let link = interfaces.first().map_or_else(String::new, |first| first.link.to_string());
         let rules = super::space::owned_rules(&handle, interfaces);
-        let description = Description::of_this_process(names.join(", "), link);
         Arc::new(Live {
             filters,
             handle,
@@ -57,7 +54,7 @@ impl Live {
             interfaces: interfaces.to_vec(),
             record: OnceLock::new(),
             no_edits: OnceLock::new(),
-            description: Description { live, rules, ..description },
+            description: Description { rules, ..description(interfaces, live) },
         })
     }
 

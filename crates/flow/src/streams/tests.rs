@@ -1,5 +1,7 @@
 //! Streams: order, losses, overlaps, ends, floods; each compared with the bytes that were sent.
 
+mod receivers;
+
 use super::*;
 use fyke_frame::walk::view::tcp_flags::FIN;
 use fyke_testkit::random::Random;

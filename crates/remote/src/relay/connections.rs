@@ -79,11 +79,11 @@ impl Counted {
         if counts.clients.values().sum::<usize>() >= MAX_CLIENTS {
             return Err(format!("there are {MAX_CLIENTS} clients already"));
         }
-        let count = counts.clients.entry(name.to_owned()).or_default();
-        if *count >= most {
+        let count = counts.clients.get(name).copied().unwrap_or(0);
+        if count >= most {
             return Err(format!("{name} has {count} connections already; at most {most}"));
         }
-        *count += 1;
+        counts.clients.insert(name.to_owned(), count + 1);
         let before = std::mem::replace(&mut self.stage, Stage::Client(name.to_owned()));
         before.leave(counts);
         Ok(())

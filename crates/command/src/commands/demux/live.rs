@@ -4,11 +4,12 @@
 //! their counts, and endpoints that remain are not reopened. With `--scoped`, held fragments refer to endpoints by the
 //! number of their expression, so the expressions cannot be edited.
 
+use super::super::description;
 use super::super::graphs::{self, DEMUX, Rules, check_files, rule_of, wrong_change};
 use super::super::served::{Served, Texts, final_counts_at_demux, removed_at_demux};
 use crate::cli::DemuxArgs;
 use fyke_capture::Interface;
-use fyke_control::{Description, EntryKind};
+use fyke_control::EntryKind;
 use fyke_filters::{Change, FilterError, GroupError, Planned};
 use fyke_graph::{GraphHandle, GraphView, Kept};
 use std::collections::{BTreeMap, HashMap};
@@ -38,10 +39,7 @@ pub fn share(
     interfaces: &[Interface],
     kept: Option<Kept>,
 ) -> Arc<Live> {
-    let names: Vec<_> = interfaces.iter().map(|interface| interface.name.as_str()).collect();
-    let link = interfaces.first().map_or_else(String::new, |first| first.link.to_string());
-    let live = args.source.read.is_none();
-    let description = Description { live, ..Description::of_this_process(names.join(", "), link) };
+    let description = description(interfaces, args.source.read.is_none());
     let texts: Vec<_> = (0..rules.list.len()).map(|at| text_of(&rules, at)).collect();
     let book = Mutex::new(Book { ids: (1..=texts.len() as u64).collect(), rules });
     let list = texts.iter().map(String::as_str);

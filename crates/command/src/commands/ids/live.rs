@@ -5,8 +5,8 @@
 //! sid; rules of other groups than 1 have the group in the upper half.
 
 use super::super::counts::without_connection;
-use super::super::edits;
 use super::super::snort2ruler::{dialect, variables};
+use super::super::{description, edits};
 use super::Failure;
 use crate::cli::RuleArgs;
 use fyke_capture::{Interface, SourceStats};
@@ -91,17 +91,12 @@ impl Live {
         args: &RuleArgs,
         rules: &Index,
     ) -> Result<Arc<Live>, Failure> {
-        let names: Vec<_> = interfaces.iter().map(|interface| interface.name.as_str()).collect();
-        let link = interfaces.first().map_or_else(String::new, |first| first.link.to_string());
         let (sender, receiver) = channel();
         let wake = UnixStream::pair()?;
         wake.0.set_nonblocking(true)?;
         wake.1.set_nonblocking(true)?;
         Ok(Arc::new(Live {
-            description: Description {
-                live,
-                ..Description::of_this_process(names.join(", "), link)
-            },
+            description: description(interfaces, live),
             started: Instant::now(),
             dialect: dialect(args),
             variables: variables(args)?,

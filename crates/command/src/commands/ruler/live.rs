@@ -2,7 +2,7 @@
 //!
 //! The packet loop publishes its counts after every batch, under a lock that is held only while they are copied.
 
-use super::super::edits;
+use super::super::{description, edits};
 use super::Runner;
 use fyke_capture::{Interface, SourceStats};
 use fyke_control::{
@@ -22,10 +22,7 @@ pub struct Live {
 impl Live {
     /// Shares the counts of a run on these interfaces; `live` is true for network interfaces, false for a file.
     pub fn new(interfaces: &[Interface], live: bool) -> Arc<Live> {
-        let names: Vec<_> = interfaces.iter().map(|interface| interface.name.as_str()).collect();
-        let link = interfaces.first().map_or_else(String::new, |first| first.link.to_string());
-        let description =
-            Description { live, ..Description::of_this_process(names.join(", "), link) };
+        let description = description(interfaces, live);
         let stats = Mutex::new(Stats::default());
         Arc::new(Live { description, started: Instant::now(), stats })
     }

@@ -12,7 +12,7 @@ mod ipfix;
 use crate::node::{Arrival, Class, Counter, Emitted, FrameFlow, MakeError, Node, NodeError, Opens};
 use crate::node::{Parameter, Settings};
 use crate::records::ipfix::Template;
-use crate::records::{Exported, Format, Records};
+use crate::records::{Exported, Format, Records, domain};
 use arrow_array::ArrayRef;
 use arrow_schema::Schema;
 use fyke_flow::records::{End, Limits, Packet, Record, Side};
@@ -246,13 +246,12 @@ fn format(settings: &Settings) -> Result<Format, MakeError> {
 fn check(settings: &Settings) -> Result<(), MakeError> {
     limits(settings)?;
     format(settings)?;
-    settings.number_or("domain", 0..=u64::from(u32::MAX), 1).map(drop)
+    domain(settings).map(drop)
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
     let text = settings.text("expression").unwrap_or("-");
-    let domain = settings.number_or("domain", 0..=u64::from(u32::MAX), 1)? as u32;
-    let records = Records::open(text, format(settings)?, domain, json)?;
+    let records = Records::open(text, format(settings)?, domain(settings)?, json)?;
     let reports = Reports { records, written: [0; End::ALL.len()] };
     Ok(Box::new(FlowNode {
         flows: Flows::new(limits(settings)?),

@@ -1,65 +1,14 @@
 //! Streams and packets as receivers read them: tables of segments and fragments with the contents that Linux 6.18 gave
 //! to a program, and the same rules for other systems.
 
-use fyke_flow::reassembly::{Limits as PacketLimits, Reassembler};
-use fyke_flow::streams::{Limits, Piece, Policy, Segment, Streams};
-use fyke_frame::walk::view::tcp_flags::{ACK, FIN, PSH, RST, SYN, URG};
+use super::*;
+use crate::reassembly::{Limits as PacketLimits, Reassembler};
+use fyke_frame::walk::view::tcp_flags::{PSH, URG};
 use fyke_frame::{Frame, LinkType, walk};
 use fyke_testkit::packet::Packet;
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
-
-const SECOND: u64 = 1_000_000_000;
-
-fn segment(sequence: u32, flags: u8, payload: &[u8]) -> Segment<'_> {
-    let [source, destination] = [1000, 80].map(|port| SocketAddr::from(([10, 0, 0, 1], port)));
-    let payload_len = payload.len() as u32;
-    Segment { source, destination, sequence, acknowledged: None, flags, payload, payload_len }
-}
-
-fn back<'a>(sequence: u32, flags: u8, payload: &'a [u8]) -> Segment<'a> {
-    let there = segment(sequence, flags, payload);
-    Segment { source: there.destination, destination: there.source, ..there }
-}
 
 fn acknowledges(segment: Segment<'_>, number: u32) -> Segment<'_> {
     Segment { flags: segment.flags | ACK, acknowledged: Some(number), ..segment }
-}
-
-/// The bytes of a direction, with `#` and the number of missing bytes at a gap, and `.` at the end.
-#[derive(Default)]
-struct Seen(BTreeMap<(u64, bool), String>);
-
-impl Seen {
-    fn add(&mut self, piece: Piece<'_>) {
-        let text = self.0.entry((piece.connection, piece.forward)).or_default();
-        assert!(!text.ends_with('.'), "after the end");
-        if piece.missing > 0 {
-            text.push_str(&format!("#{}#", piece.missing));
-        }
-        text.push_str(&String::from_utf8_lossy(piece.bytes));
-        if piece.bytes.is_empty() {
-            text.push('.');
-        }
-    }
-
-    fn of(&self, connection: u64, forward: bool) -> &str {
-        self.0.get(&(connection, forward)).map_or("", String::as_str)
-    }
-}
-
-/// Runs segments a second apart.
-fn run(policy: Policy, segments: &[Segment<'_>]) -> (Seen, Streams) {
-    let mut streams = Streams::new(Limits::default(), policy);
-    let mut seen = Seen::default();
-    for (segment, second) in segments.iter().zip(1..) {
-        streams.segment(segment, second * SECOND, &mut |piece| seen.add(piece));
-    }
-    (seen, streams)
-}
-
-fn forward(segments: &[Segment<'_>]) -> String {
-    run(Policy::First, segments).0.of(1, true).to_owned()
 }
 
 /// A segment from the client of an established connection: offset of its first byte, bytes, flags, and the distance of

@@ -40,7 +40,7 @@ pub fn run(workspace: &Workspace) -> Outcome {
         ("build", Box::new(cargo(workspace, build))),
         ("demo", Box::new(demo)),
         ("commands of pages", Box::new(commands_of_pages)),
-        ("tests", Box::new(|| testing::run(workspace, &[], skips))),
+        ("tests", Box::new(|| testing::all(workspace, skips))),
     ])
 }
 

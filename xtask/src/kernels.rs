@@ -7,9 +7,9 @@
 
 mod archive;
 
-use crate::setup;
 use crate::shell::{Workspace, find_program, shown, status};
 use crate::tally::Tally;
+use crate::{programs, setup};
 use archive::Archive;
 use std::collections::BTreeSet;
 use std::fs;
@@ -64,34 +64,12 @@ fn needed(name: &str, package: &str) -> Result<PathBuf, String> {
     find_program(name).ok_or_else(missing)
 }
 
-/// Builds the test programs of the kernel crate and returns their paths.
-///
-/// Those of the other crates are built too: a build of one package has other features, so nothing of it would serve the
-/// run of all tests.
+/// Builds all test programs and returns the paths of those of the kernel crate.
 fn build_tests(workspace: &Workspace) -> Result<Vec<PathBuf>, String> {
-    let args = ["test", "--locked", "--workspace", "--no-run"];
-    let mut command = workspace.cargo(&args);
-    command.arg("--message-format=json-render-diagnostics").stderr(Stdio::inherit());
-    let tests = executables(&output(&mut command)?);
-    if tests.is_empty() {
-        return Err(format!("`{}` built no test program", shown(&command)));
-    }
-    Ok(tests)
-}
-
-/// Paths of the test programs in cargo's JSON messages.
-fn executables(messages: &str) -> Vec<PathBuf> {
-    let path = |line: &str| {
-        let (_, package) = line.split_once("\"package_id\":\"")?;
-        let is_kernel = package.split_once('"')?.0.contains("#fyke-kernel@");
-        // Examples are built too, without a test harness.
-        let (_, profile) = line.split_once("\"profile\":{")?;
-        let is_test = profile.split_once('}')?.0.contains("\"test\":true");
-        let (_, rest) = profile.split_once("\"executable\":\"")?;
-        (is_kernel && is_test)
-            .then(|| PathBuf::from(rest.split_once('"').map_or(rest, |(path, _)| path)))
-    };
-    messages.lines().filter_map(path).collect()
+    let all = programs::build(workspace)?.into_iter();
+    let tests = all.filter(|program| program.folder.ends_with("crates/kernel"));
+    let tests: Vec<PathBuf> = tests.map(|program| program.path).collect();
+    if tests.is_empty() { Err("crates/kernel has no test program".to_owned()) } else { Ok(tests) }
 }
 
 /// Returns the standard output of a command; fails if the command fails.
@@ -295,19 +273,5 @@ mod tests {
         };
         assert!(outcome(&skip("needs may_goto (Linux 6.9)"), 1).is_ok());
         assert!(outcome(&skip("did not work"), 1).is_err());
-    }
-
-    #[test]
-    fn programs_are_found_in_cargos_messages() {
-        let message = |package: &str, is_test: bool, path: &str| {
-            format!(
-                "{{\"package_id\":\"path+file:///w/crates/x#fyke-{package}@0.1.0\",\"profile\":{{\"test\":\
-                 {is_test}}},\"features\":[],\"executable\":{path}}}\n"
-            )
-        };
-        let messages = message("kernel", true, "\"/t/a-1\"") + &message("kernel", true, "null");
-        let messages = messages + &message("frame", true, "\"/t/other\"");
-        let messages = messages + &message("kernel", false, "\"/t/example\"");
-        assert_eq!(executables(&messages), [PathBuf::from("/t/a-1")]);
     }
 }

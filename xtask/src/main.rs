@@ -14,6 +14,7 @@ mod library;
 mod package;
 mod pages;
 mod portable;
+mod programs;
 mod python;
 mod release;
 mod sbom;
@@ -24,7 +25,6 @@ mod supply;
 mod tally;
 mod testing;
 mod tidy;
-mod watchdog;
 
 use setup::Purpose;
 use shell::Workspace;
@@ -108,7 +108,10 @@ fn dispatch(args: &[String]) -> Result<ExitCode, String> {
         ("test", rest) => {
             setup::prepare(Purpose::Test)?;
             python::prepare(&workspace)?;
-            testing::run(&workspace, rest, testing::Skips::Counted)
+            match rest {
+                [] => testing::all(&workspace, testing::Skips::Counted),
+                args => testing::some(&workspace, args, &[]),
+            }
         }
         ("ci", []) => {
             setup::prepare(Purpose::Ci)?;

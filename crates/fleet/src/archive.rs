@@ -12,16 +12,14 @@
 //! A job names a path below the folder that a worker offers, and a graph whose nodes open nothing but that file. It is
 //! signed, as edits are, so a broker that is taken over cannot make or change jobs.
 
-use crate::broker::{BrokerError, Options, bucket, client, failed, streams};
+use crate::broker::{BrokerError, Options, bucket, client, failed, next_row, streams};
 use crate::keys::{Author, Trusted};
 use crate::rules::{Alert, Rules, RulesOf};
 use crate::{Name, signed};
 use async_nats::jetstream::consumer::pull;
 use async_nats::jetstream::consumer::{AckPolicy, Consumer};
-use async_nats::jetstream::stream::{
-    Config, DirectGetErrorKind, DiscardPolicy, RetentionPolicy, Stream,
-};
-use async_nats::jetstream::{Context, kv, message::StreamMessage};
+use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, Stream};
+use async_nats::jetstream::{Context, kv};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -374,15 +372,8 @@ impl Queue {
         scan: &ScanId,
         from: u64,
     ) -> Result<Option<(u64, Stored)>, BrokerError> {
-        let reading = "reading the rows";
         let subject = format!("fyke.{}.rows.{}", self.group, scan.as_str());
-        match self.rows.direct_get_next_for_subject(subject, Some(from)).await {
-            Ok(StreamMessage { sequence, payload, .. }) => {
-                Ok(Some((sequence, serde_json::from_slice(&payload).map_err(failed(reading))?)))
-            }
-            Err(error) if error.kind() == DirectGetErrorKind::NotFound => Ok(None),
-            Err(error) => Err(failed(reading)(error)),
-        }
+        next_row(&self.rows, &subject, from).await
     }
 }
 

@@ -20,9 +20,10 @@ use async_nats::jetstream::context::{
 use async_nats::jetstream::stream::{
     Config, DirectGetError, DirectGetErrorKind, DiscardPolicy, Stream,
 };
-use async_nats::jetstream::{Context, kv};
+use async_nats::jetstream::{Context, kv, message::StreamMessage};
 use async_nats::{Client, ConnectOptions, HeaderMap};
 use futures_util::{StreamExt, TryStreamExt, stream};
+use serde::de::DeserializeOwned;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -111,6 +112,31 @@ pub(crate) async fn client(options: &Options, name: &str) -> Result<Client, Brok
 /// True for an error of a server that cannot answer yet.
 fn is_silent(error: &RequestError) -> bool {
     matches!(error.kind(), RequestErrorKind::NoResponders | RequestErrorKind::TimedOut)
+}
+
+/// True for a failure of a read that a server may answer later.
+fn is_silent_read(error: &DirectGetError) -> bool {
+    matches!(error.kind(), DirectGetErrorKind::TimedOut | DirectGetErrorKind::Request)
+}
+
+/// The first row of a subject from a sequence on, with its sequence; `None` if there is none yet.
+///
+/// # Errors
+/// The broker does not answer, or the row is not what we write.
+pub(crate) async fn next_row<T: DeserializeOwned>(
+    rows: &Stream,
+    subject: &str,
+    from: u64,
+) -> Result<Option<(u64, T)>, BrokerError> {
+    let what = "reading the rows";
+    let request = || rows.direct_get_next_for_subject(subject, Some(from));
+    match again(what, is_silent_read, request).await? {
+        Ok(StreamMessage { sequence, payload, .. }) => {
+            Ok(Some((sequence, serde_json::from_slice(&payload).map_err(failed(what))?)))
+        }
+        Err(error) if error.kind() == DirectGetErrorKind::NotFound => Ok(None),
+        Err(error) => Err(failed(what)(error)),
+    }
 }
 
 /// A bucket of keys and values, which is made if it is not there.
@@ -270,10 +296,7 @@ impl Broker {
     /// The broker does not answer.
     pub async fn edit(&self, sequence: u64) -> Result<Option<Vec<u8>>, BrokerError> {
         let what = "reading an edit";
-        let is_silence = |error: &DirectGetError| {
-            matches!(error.kind(), DirectGetErrorKind::TimedOut | DirectGetErrorKind::Request)
-        };
-        match again(what, is_silence, || self.edits.direct_get(sequence)).await? {
+        match again(what, is_silent_read, || self.edits.direct_get(sequence)).await? {
             Ok(message) => Ok(Some(message.payload.to_vec())),
             Err(error) if error.kind() == DirectGetErrorKind::NotFound => Ok(None),
             Err(error) => Err(failed(what)(error)),

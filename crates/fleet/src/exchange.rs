@@ -11,16 +11,13 @@
 //! rows are not signed, as those of an archive are not.
 
 use crate::archive::NodeCounts;
-use crate::broker::{BrokerError, Options, client, failed, streams};
+use crate::broker::{BrokerError, Options, client, failed, next_row, streams};
 use crate::keys::{Author, Trusted};
 use crate::{Name, hex, signed};
 use async_nats::HeaderMap;
 use async_nats::jetstream::Context;
 use async_nats::jetstream::consumer::{AckPolicy, Consumer, pull};
-use async_nats::jetstream::message::StreamMessage;
-use async_nats::jetstream::stream::{
-    Config, DirectGetErrorKind, DiscardPolicy, RetentionPolicy, Stream,
-};
+use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, Stream};
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -328,15 +325,8 @@ impl Exchange {
     /// # Errors
     /// The broker does not answer.
     async fn told(&self, from: u64) -> Result<Option<(u64, Told)>, BrokerError> {
-        let reading = "reading the rows";
         let subject = format!("fyke.{}.taken.{}", self.group, self.queue);
-        match self.told.direct_get_next_for_subject(subject, Some(from)).await {
-            Ok(StreamMessage { sequence, payload, .. }) => {
-                Ok(Some((sequence, serde_json::from_slice(&payload).map_err(failed(reading))?)))
-            }
-            Err(error) if error.kind() == DirectGetErrorKind::NotFound => Ok(None),
-            Err(error) => Err(failed(reading)(error)),
-        }
+        next_row(&self.told, &subject, from).await
     }
 
     /// The sums of all accounts and rows so far.

@@ -3,6 +3,7 @@
 #include "net.h"
 #include <pthread.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include "fyke.h"
 
 static void write_file(const char *path, const struct frame *tcp, const struct frame *ip6, int cut)
@@ -172,6 +173,8 @@ static void of_service(const char *command, const struct frame *tcp, const struc
 
 	pid_t service = fork();
 	if (service == 0) {
+		/* A service that outlives a failed check would keep the pipe open that the test reads. */
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		execl(command, "fyke", "serve", "-i", "lo", (char *)NULL);
 		_exit(127);
 	}

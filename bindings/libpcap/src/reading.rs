@@ -449,9 +449,9 @@ impl Reading {
 /// A frame of a chunk for the program: its place in the batch and its index in the chunk, and the bytes that its own
 /// filter lets through.
 fn kept(form: Form, copied: &Chunk, (place, index): (usize, usize), most: usize) -> Kept {
-    let frame = copied.frame(index);
+    let head = copied.head(index);
     Kept {
-        header: form.header(frame.timestamp_ns, frame.data.len().min(most), frame.wire_len),
+        header: form.header(head.timestamp_ns, head.len.min(most), head.wire_len),
         start: copied.range(index).start as u32,
         index: index as u16,
         place: place as u16,

@@ -53,14 +53,20 @@ const EVERY_FRAME: u64 = u64::MAX;
 /// Most interfaces of a source; frames of more are unreadable.
 const MAX_INTERFACES: usize = 1 << 12;
 
-/// A frame that is copied: the start of its bytes in the chunk, its metadata and its interface.
-type Frame = (usize, Copied, u32);
-
 /// Frames that were copied out of a ring together, at most a batch, of any link types.
 #[derive(Debug, Default)]
 pub struct Chunk {
     bytes: Vec<u8>,
-    frames: Vec<Frame>,
+    frames: Vec<Lent>,
+    /// The place of each frame.
+    places: Vec<Place>,
+}
+
+/// The start of a frame's bytes in the chunk, and its interface.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    start: usize,
+    interface: u32,
 }
 
 /// Result of [`SharedSource::next_chunk`].
@@ -92,12 +98,23 @@ impl Chunk {
 
     /// The place of a frame's bytes among those of all; empty if there are fewer frames.
     pub fn range(&self, index: usize) -> Range<usize> {
-        self.frames.get(index).map_or(0..0, |(start, copied, _)| *start..*start + copied.len)
+        let (Some(place), Some(frame)) = (self.places.get(index), self.frames.get(index)) else {
+            return 0..0;
+        };
+        place.start..place.start + frame.head.len
     }
 
     /// True if all frames are of this link type.
     pub fn is_all(&self, link: LinkType) -> bool {
-        self.frames.iter().all(|(_, copied, _)| copied.link == link)
+        self.frames.iter().all(|frame| frame.head.link == link)
+    }
+
+    /// The metadata of a frame.
+    ///
+    /// # Panics
+    /// There are fewer.
+    pub fn head(&self, index: usize) -> &Copied {
+        &self.frames[index].head
     }
 
     /// A frame.
@@ -105,16 +122,51 @@ impl Chunk {
     /// # Panics
     /// There are fewer.
     pub fn frame(&self, index: usize) -> fyke_frame::Frame<'_> {
-        let (_, copied, interface) = &self.frames[index];
-        let mut frame = copied.frame(&self.bytes[self.range(index)]);
-        frame.interface = *interface;
+        let mut frame = self.frames[index].head.frame(&self.bytes[self.range(index)]);
+        frame.interface = self.places[index].interface;
         frame
     }
 
     fn clear(&mut self) {
         self.bytes.clear();
         self.frames.clear();
+        self.places.clear();
     }
+
+    /// Copies the bytes of the frames that a reader has lent, and settles them.
+    fn copy(&mut self, reader: &mut Reader) {
+        for lent in &self.frames {
+            self.places.push(Place { start: self.bytes.len(), interface: NONE });
+            if is_within_limit(lent) {
+                reader.copy_lent(lent, &mut self.bytes);
+            }
+        }
+        reader.settle(&mut self.frames);
+    }
+
+    /// Keeps the frames that are whole and have an interface; returns the number of whole ones without.
+    fn keep(&mut self) -> u64 {
+        let (mut kept, mut without) = (0, 0);
+        for index in 0..self.frames.len() {
+            let (frame, place) = (self.frames[index], self.places[index]);
+            if frame.is_whole() && place.interface != NONE {
+                (self.frames[kept], self.places[kept]) = (frame, place);
+                kept += 1;
+            } else {
+                without += u64::from(frame.is_whole());
+            }
+        }
+        self.frames.truncate(kept);
+        self.places.truncate(kept);
+        without
+    }
+}
+
+/// No interface.
+const NONE: u32 = u32::MAX;
+
+fn is_within_limit(lent: &Lent) -> bool {
+    lent.head.len <= DEFAULT_SNAPLEN as usize
 }
 
 /// The server of a source, and the requests to it so far.
@@ -146,7 +198,6 @@ pub struct SharedSource {
     interfaces: Vec<Interface>,
     /// Packet buffer and number of the interfaces that the ring names; `None` for frames without a named one.
     origins: Vec<(Option<(u8, u32)>, LinkType)>,
-    lent: Vec<Lent>,
     /// Frames that were copied.
     chunk: Chunk,
     /// The first of them that is not returned: those of other link types than the first wait for the next call.
@@ -181,7 +232,6 @@ impl SharedSource {
         let mut source = SharedSource {
             interfaces: Vec::new(),
             origins: Vec::new(),
-            lent: Vec::new(),
             chunk: Chunk::default(),
             next: 0,
             unreadable: 0,
@@ -232,6 +282,7 @@ impl SharedSource {
         if self.copied() > 0 {
             // Left by `next`: in order, and rare.
             self.chunk.frames.drain(..self.next);
+            self.chunk.places.drain(..self.next);
         } else {
             self.look_at_server()?;
             if self.fill()? {
@@ -374,7 +425,7 @@ impl SharedSource {
                 return Ok(true);
             }
         }
-        match self.reader.lend(&mut self.lent, BATCH_CAPACITY.min(left as usize)) {
+        match self.reader.lend(&mut self.chunk.frames, BATCH_CAPACITY.min(left as usize)) {
             Lending::Frames => {}
             Lending::Nothing if !gone => return Ok(false),
             Lending::End => return Ok(true),
@@ -383,30 +434,31 @@ impl SharedSource {
                 return Err(ReadError::WriterGone { name });
             }
         }
-        let mut chunk = std::mem::take(&mut self.chunk);
-        for lent in &self.lent {
-            chunk.frames.push((chunk.bytes.len(), lent.head, 0));
-            if lent.head.len <= DEFAULT_SNAPLEN as usize {
-                self.reader.copy_lent(lent, &mut chunk.bytes);
-            }
-        }
-        let mut lent = std::mem::take(&mut self.lent);
-        self.reader.settle(&mut lent);
-        let mut kept = 0;
-        for (index, _) in lent.iter().enumerate().filter(|(_, lent)| lent.is_whole()) {
-            let end = chunk.frames.get(index + 1).map_or(chunk.bytes.len(), |(start, ..)| *start);
-            let (start, head, _) = chunk.frames[index];
-            match self.interface(&head).filter(|_| end - start == head.len) {
-                Some(interface) => {
-                    chunk.frames[kept] = (start, head, interface);
-                    kept += 1;
-                }
-                None => self.unreadable += 1,
-            }
-        }
-        chunk.frames.truncate(kept);
-        (self.chunk, self.lent) = (chunk, lent);
+        self.chunk.copy(&mut self.reader);
+        self.name_interfaces();
         Ok(false)
+    }
+
+    /// Finds the interface of each frame of the chunk; discards the frames that are unreadable or not whole.
+    fn name_interfaces(&mut self) {
+        let mut chunk = std::mem::take(&mut self.chunk);
+        let mut is_complete = true;
+        // Most frames come from where the one before came from.
+        let (mut last, mut number) = (None, NONE);
+        for (lent, place) in chunk.frames.iter().zip(&mut chunk.places) {
+            if lent.is_whole() && is_within_limit(lent) {
+                let from = (lent.head.entry.buffer, lent.head.origin, lent.head.link);
+                if last != Some(from) {
+                    (last, number) = (Some(from), self.interface(&lent.head).unwrap_or(NONE));
+                }
+                place.interface = number;
+            }
+            is_complete &= place.interface != NONE;
+        }
+        if !is_complete {
+            self.unreadable += chunk.keep();
+        }
+        self.chunk = chunk;
     }
 
     /// The counts, with those of the server that are at most this old.

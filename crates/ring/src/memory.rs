@@ -11,6 +11,7 @@ use crate::protocol::Words;
 use std::ffi::CStr;
 use std::fs::File;
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -169,14 +170,15 @@ impl Memory {
         if first.checked_add(count).is_none_or(|end| end > self.words) {
             return;
         }
-        let before = into.len();
-        into.resize(before + count * WORD, 0);
-        let (words, _) = into[before..].as_chunks_mut::<WORD>();
-        for (at, word) in (first..).zip(words) {
+        into.reserve(count * WORD);
+        let (words, _) = into.spare_capacity_mut().as_chunks_mut::<WORD>();
+        for (at, word) in (first..).zip(&mut words[..count]) {
             // SAFETY: inside the mapping, as checked for all words; see `load`.
-            *word = unsafe { self.base.add(at).as_ref() }.load(Ordering::Relaxed).to_le_bytes();
+            let value = unsafe { self.base.add(at).as_ref() }.load(Ordering::Relaxed);
+            *word = value.to_le_bytes().map(MaybeUninit::new);
         }
-        into.truncate(before + len);
+        // SAFETY: at least `len` bytes after those that were there are initialised.
+        unsafe { into.set_len(into.len() + len) };
     }
 
     /// Writes bytes, padded with zeros to whole words, from word `first` on; nothing if they are

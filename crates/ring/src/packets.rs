@@ -340,7 +340,9 @@ impl PacketView {
         let until_end = (FIRST + self.capacity - first) * 8;
         let front = len.min(until_end);
         self.memory.read(first, front, into);
-        self.memory.read(FIRST, len - front, into);
+        if front < len {
+            self.memory.read(FIRST, len - front, into);
+        }
     }
 
     /// The eight bytes at a multiple of eight of the frame at a place; to be validated.

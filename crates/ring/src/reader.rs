@@ -322,7 +322,7 @@ impl Reader {
         // Entries that were overwritten while they were loaded; the frames are validated when the
         // batch is settled.
         let oldest = self.index.still();
-        into.retain(|lent| lent.number >= oldest);
+        into.drain(..into.partition_point(|lent| lent.number < oldest));
         self.next = first + available;
         self.lent = into.len() as u64;
         self.lost += available - self.lent;

@@ -11,7 +11,6 @@ use crate::protocol::Words;
 use std::ffi::CStr;
 use std::fs::File;
 use std::io;
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -175,7 +174,7 @@ impl Memory {
         for (at, word) in (first..).zip(&mut words[..count]) {
             // SAFETY: inside the mapping, as checked for all words; see `load`.
             let value = unsafe { self.base.add(at).as_ref() }.load(Ordering::Relaxed);
-            *word = value.to_le_bytes().map(MaybeUninit::new);
+            word.write_copy_of_slice(&value.to_le_bytes());
         }
         // SAFETY: at least `len` bytes after those that were there are initialised.
         unsafe { into.set_len(into.len() + len) };

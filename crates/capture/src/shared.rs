@@ -97,6 +97,7 @@ impl Chunk {
     }
 
     /// The place of a frame's bytes among those of all; empty if there are fewer frames.
+    #[inline]
     pub fn range(&self, index: usize) -> Range<usize> {
         let (Some(place), Some(frame)) = (self.places.get(index), self.frames.get(index)) else {
             return 0..0;
@@ -113,6 +114,7 @@ impl Chunk {
     ///
     /// # Panics
     /// There are fewer.
+    #[inline]
     pub fn head(&self, index: usize) -> &Copied {
         &self.frames[index].head
     }
@@ -121,6 +123,7 @@ impl Chunk {
     ///
     /// # Panics
     /// There are fewer.
+    #[inline]
     pub fn frame(&self, index: usize) -> fyke_frame::Frame<'_> {
         let mut frame = self.frames[index].head.frame(&self.bytes[self.range(index)]);
         frame.interface = self.places[index].interface;

@@ -121,6 +121,7 @@ impl Entry {
         }
     }
 
+    #[inline]
     pub(crate) fn to_words(self) -> [u64; ENTRY] {
         let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
         let flags = u32::from(self.flags.0 & 0x3f) << 18 | u32::from(self.buffer) << 24;
@@ -131,6 +132,7 @@ impl Entry {
         ]
     }
 
+    #[inline]
     pub(crate) fn from_words(words: [u64; ENTRY]) -> Entry {
         let [place, packed, state] = words;
         let (class, sequence, pass) = (place >> 32, packed >> 32, state >> 32);

@@ -142,6 +142,7 @@ impl Index {
     }
 
     /// Frames so far.
+    #[inline]
     pub fn pushed(&self) -> u64 {
         self.pushed
     }
@@ -277,6 +278,7 @@ impl IndexView {
     }
 
     /// Loads an entry that was pushed; to be validated by [`still`](Self::still).
+    #[inline]
     pub fn entry(&self, entry: u64) -> Entry {
         Entry::from_words(protocol::entry(&self.memory, self.capacity, entry))
     }

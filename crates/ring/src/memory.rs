@@ -164,17 +164,19 @@ impl Memory {
     }
 
     /// Appends `len` bytes, from word `first` on, to `into`; nothing if they are not all inside.
+    #[inline]
     pub(crate) fn read(&self, first: usize, len: usize, into: &mut Vec<u8>) {
         let count = len.div_ceil(WORD);
         if first.checked_add(count).is_none_or(|end| end > self.words) {
             return;
         }
         into.reserve(count * WORD);
-        let (words, _) = into.spare_capacity_mut().as_chunks_mut::<WORD>();
-        for (at, word) in (first..).zip(&mut words[..count]) {
-            // SAFETY: inside the mapping, as checked for all words; see `load`.
-            let value = unsafe { self.base.add(at).as_ref() }.load(Ordering::Relaxed);
-            word.write_copy_of_slice(&value.to_le_bytes());
+        let begin = into.spare_capacity_mut().as_mut_ptr().cast::<u64>();
+        for at in 0..count {
+            // SAFETY: the word is inside the mapping, as checked for all words; see `load`.
+            let value = unsafe { self.base.add(first + at).as_ref() }.load(Ordering::Relaxed);
+            // SAFETY: inside the room that was reserved for `count` words.
+            unsafe { begin.add(at).write_unaligned(value.to_le()) };
         }
         // SAFETY: at least `len` bytes after those that were there are initialised.
         unsafe { into.set_len(into.len() + len) };

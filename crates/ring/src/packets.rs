@@ -256,6 +256,7 @@ pub struct Copied {
 
 impl Copied {
     /// The frame with these bytes, as the writer's source delivered it; of interface 0.
+    #[inline]
     pub fn frame<'a>(&self, data: &'a [u8]) -> Frame<'a> {
         let meta = Meta {
             direction: self.direction,
@@ -289,6 +290,7 @@ impl PacketView {
     }
 
     /// The intent, after the words of frames were loaded.
+    #[inline]
     pub fn intent(&self) -> u64 {
         protocol::intent(&self.memory)
     }
@@ -310,6 +312,7 @@ impl PacketView {
 
     /// Loads the metadata of the frame at a place; to be validated. `None` if its length is
     /// impossible.
+    #[inline]
     pub fn head(&self, place: u64, entry: Entry) -> Option<Copied> {
         let word = |at: u64| {
             let at = self.word(place.wrapping_add(at));
@@ -335,6 +338,7 @@ impl PacketView {
     }
 
     /// Appends the bytes of the frame at a place; to be validated.
+    #[inline]
     pub fn copy(&self, place: u64, len: usize, into: &mut Vec<u8>) {
         let first = self.word(place.wrapping_add(HEAD as u64));
         let until_end = (FIRST + self.capacity - first) * 8;

@@ -157,7 +157,8 @@ pub fn oldest(pushed: u64, capacity: usize) -> u64 {
 #[inline]
 pub fn entry(memory: &impl Words, capacity: usize, entry: u64) -> [u64; ENTRY] {
     let first = slot(entry, capacity);
-    std::array::from_fn(|at| memory.load(first + at, Ordering::Relaxed))
+    // Not `array::from_fn`: it is a call for each word here.
+    [0, 1, 2].map(|at| memory.load(first + at, Ordering::Relaxed))
 }
 
 /// Reader: entries pushed so far, after it has loaded the words of some entries. Entries before

@@ -330,6 +330,7 @@ impl Reader {
     }
 
     /// Copies the bytes of a lent frame; to be validated by [`settle`](Self::settle).
+    #[inline]
     pub fn copy_lent(&self, lent: &Lent, into: &mut Vec<u8>) {
         if let Some(view) = self.packets.get(usize::from(lent.head.entry.buffer)) {
             view.copy(lent.place, lent.head.len, into);

@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub const PACKET_BYTES: usize = 64 << 20;
 
 /// Common terms of the readers of a group.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Group {
     /// Its members.
     pub sharing: Sharing,
@@ -27,7 +27,7 @@ pub struct Group {
 }
 
 /// Members of a group.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Sharing {
     /// Readers of a user, by its id.

@@ -53,6 +53,7 @@ pub mod policy;
 pub mod restore;
 pub mod server;
 pub mod service;
+mod slots;
 pub mod store;
 pub mod table;
 pub mod wire;

@@ -6,12 +6,13 @@
 
 use crate::group::{Buffer, Group};
 use crate::message::Counts;
+use crate::slots::Slots;
 use fyke_capture::Interface;
 use fyke_frame::{Batch, Frame, Mask};
 use fyke_ring::protocol::Words;
 use fyke_ring::{Held, Index, Mark, Memory, RingError, Waker};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -201,71 +202,25 @@ struct Shared {
     readers: usize,
 }
 
-/// The groups, each at a place that a frame finds without a search.
-#[derive(Debug, Default)]
-struct Groups {
-    places: HashMap<Group, usize>,
-    list: Vec<Option<Shared>>,
-}
-
-impl Groups {
-    /// The place of a group.
-    fn place(&self, group: &Group) -> Option<usize> {
-        self.places.get(group).copied()
-    }
-
-    fn get(&self, place: usize) -> Option<&Shared> {
-        self.list.get(place)?.as_ref()
-    }
-
-    fn get_mut(&mut self, place: usize) -> Option<&mut Shared> {
-        self.list.get_mut(place)?.as_mut()
-    }
-
-    /// Adds a group that is not there; returns its place.
-    fn add(&mut self, group: Group, shared: Shared) -> usize {
-        let free = self.list.iter().position(Option::is_none);
-        let place = free.unwrap_or_else(|| {
-            self.list.push(None);
-            self.list.len() - 1
-        });
-        self.list[place] = Some(shared);
-        self.places.insert(group, place);
-        place
-    }
-
-    fn remove(&mut self, group: &Group) -> Option<Shared> {
-        let place = self.places.remove(group)?;
-        self.list.get_mut(place)?.take()
-    }
-
-    fn all(&self) -> impl Iterator<Item = &Shared> {
-        self.list.iter().flatten()
-    }
-
-    fn len(&self) -> usize {
-        self.places.len()
-    }
-}
-
 /// All readers.
 #[derive(Debug)]
 pub struct Table {
     interface: Interface,
-    readers: BTreeMap<u64, Reader>,
-    /// Readers that follow a filter.
-    followers: BTreeMap<u64, Vec<u64>>,
-    groups: Groups,
+    readers: Slots<u64, Reader>,
+    /// Places of the readers that follow a filter.
+    followers: BTreeMap<u64, Vec<usize>>,
+    groups: Slots<Group, Shared>,
     /// Frames evaluated.
     evaluated: u64,
     /// Bytes copied for groups that are gone.
     copied: u64,
     /// The last number of a reader, of all tables of the process.
     last: Arc<AtomicU64>,
+    /// Filters that accept a frame, and the places of the readers that follow one of them.
     scratch: Vec<u64>,
-    found: Vec<u64>,
-    /// Readers that have new frames and can sleep.
-    with_new: Vec<u64>,
+    found: Vec<usize>,
+    /// Places of the readers that have new frames and can sleep.
+    with_new: Vec<usize>,
     /// For a process after this one.
     log: Option<Log>,
 }
@@ -278,9 +233,9 @@ impl Table {
     pub fn new(interface: Interface, last: Arc<AtomicU64>) -> Table {
         Table {
             interface,
-            readers: BTreeMap::new(),
+            readers: Slots::default(),
             followers: BTreeMap::new(),
-            groups: Groups::default(),
+            groups: Slots::default(),
             evaluated: 0,
             copied: 0,
             last,
@@ -343,12 +298,12 @@ impl Table {
                 let snaplen = self.interface.snaplen.min(group.snaplen);
                 let interface = Interface { snaplen, ..self.interface.clone() };
                 let buffer = Buffer::create(memory, &interface)?;
-                self.groups.add(group.clone(), Shared { buffer, readers: 0 })
+                self.groups.insert(group.clone(), Shared { buffer, readers: 0 })
             }
         };
         let descriptors = self.descriptors(at, &mut index);
         let [packets, own_index] = descriptors.inspect_err(|_| self.drop_if_empty(group))?;
-        self.groups.get_mut(at).into_iter().for_each(|shared| shared.readers += 1);
+        self.groups.at_mut(at).into_iter().for_each(|shared| shared.readers += 1);
         self.last.fetch_max(from.number, Ordering::Relaxed);
         let slot = Some(from.slot).filter(|slot| *slot != usize::MAX);
         if let Some(slot) = slot {
@@ -383,10 +338,10 @@ impl Table {
 
     /// Bytes of memory that the readers of a user would have with one more in a group.
     pub fn memory_with(&self, user: u32, group: &Group, memory: usize) -> usize {
-        let of_user = || self.readers.values().filter(|one| one.user == user);
+        let of_user = || self.readers.all().filter(|one| one.user == user);
         let buffers: HashSet<&Group> = of_user().map(|one| &one.group).chain([group]).collect();
         let size = |group: &&Group| {
-            let shared = self.groups.place(group).and_then(|place| self.groups.get(place));
+            let shared = self.groups.get(group);
             shared.map_or(memory, |shared| shared.buffer.packets().bytes())
         };
         (of_user().count() + 1) * INDEX_BYTES + buffers.iter().map(size).sum::<usize>()
@@ -395,7 +350,7 @@ impl Table {
     /// The memory that a reader maps: the packet buffer of its group, and its index.
     fn descriptors(&self, at: usize, index: &mut Index) -> Result<Descriptors, RingError> {
         let shared =
-            self.groups.get(at).ok_or_else(|| duplicating(io::ErrorKind::NotFound.into()))?;
+            self.groups.at(at).ok_or_else(|| duplicating(io::ErrorKind::NotFound.into()))?;
         if let Some(origin) = shared.buffer.origin() {
             index.comes_from(0, origin);
         }
@@ -405,8 +360,7 @@ impl Table {
 
     /// Removes a group that has no reader; returns it, so that the caller frees it.
     fn take_if_empty(&mut self, group: &Group) -> Option<Shared> {
-        let place = self.groups.place(group)?;
-        let shared = self.groups.get(place).filter(|shared| shared.readers == 0)?;
+        let shared = self.groups.get(group).filter(|shared| shared.readers == 0)?;
         self.copied += shared.buffer.copied();
         self.groups.remove(group)
     }
@@ -417,13 +371,14 @@ impl Table {
 
     /// Sets the filters that a reader follows, from the next batch on. Returns the number of its frames before that.
     pub fn follow(&mut self, reader: u64, numbers: Vec<u64>, now: Elsewhere) -> u64 {
-        let Some(one) = self.readers.get_mut(&reader) else { return 0 };
+        let Some(place) = self.readers.place(&reader) else { return 0 };
+        let Some(one) = self.readers.at_mut(place) else { return 0 };
         for number in std::mem::replace(&mut one.follows, numbers) {
-            forget(&mut self.followers, number, reader);
+            forget(&mut self.followers, number, place);
         }
         if one.runs() {
             for &number in &one.follows {
-                self.followers.entry(number).or_default().push(reader);
+                self.followers.entry(number).or_default().push(place);
             }
         }
         self.meter(reader, now)
@@ -483,7 +438,7 @@ impl Table {
     /// that it has read and lost.
     pub fn behind(&self, reader: u64, told: u64) -> (u64, u64) {
         let Some(one) = self.readers.get(&reader) else { return (0, 0) };
-        let Some(shared) = self.groups.get(one.at) else { return (0, 0) };
+        let Some(shared) = self.groups.at(one.at) else { return (0, 0) };
         let pushed = one.index.pushed();
         let position = one.waker.as_ref().map_or(0, Waker::position).max(told).min(pushed);
         let oldest = one.index.oldest_held(shared.buffer.packets());
@@ -507,7 +462,7 @@ impl Table {
         let gone = self.readers.remove(&reader);
         let mut empty = None;
         if let Some(one) = &gone
-            && let Some(shared) = self.groups.get_mut(one.at)
+            && let Some(shared) = self.groups.at_mut(one.at)
         {
             shared.readers -= 1;
             empty = self.take_if_empty(&one.group);
@@ -530,22 +485,22 @@ impl Table {
         self.evaluated += arrived.count() as u64;
         // The index has 32 bits for it.
         let epoch = epoch as u32;
+        let mark = Mark { epoch, ..Mark::default() };
         let mut stored = Mask::EMPTY;
         let (mut scratch, mut found) =
             (std::mem::take(&mut self.scratch), std::mem::take(&mut self.found));
+        let mut known: Vec<u64> = Vec::new();
+        found.clear();
         for index in accepted.iter() {
             scratch.clear();
             filters(index, &mut scratch);
-            found.clear();
-            let of = |number| self.followers.get(number).into_iter().flatten().copied();
-            found.extend(scratch.iter().flat_map(of));
-            if found.len() > 1 {
-                found.sort_unstable();
-                found.dedup();
+            // Frames in a row are often of the same readers.
+            if scratch != known {
+                self.find(&scratch, &mut found);
+                std::mem::swap(&mut scratch, &mut known);
             }
-            for &reader in &found {
-                let mark = Mark { epoch, ..Mark::default() };
-                if self.give(reader, (serial, index), &batch.frames()[index], mark) {
+            for &place in &found {
+                if self.give(place, (serial, index), &batch.frames()[index], mark) {
                     stored.set(index);
                 }
             }
@@ -555,10 +510,21 @@ impl Table {
         stored
     }
 
+    /// The places of the readers that follow one of these filters, each once.
+    fn find(&self, filters: &[u64], found: &mut Vec<usize>) {
+        found.clear();
+        let of = |number| self.followers.get(number).into_iter().flatten().copied();
+        found.extend(filters.iter().flat_map(of));
+        if found.len() > 1 {
+            found.sort_unstable();
+            found.dedup();
+        }
+    }
+
     /// Logs the frames that readers have before a batch.
     fn log_begin(&mut self) {
         let Some(log) = &self.log else { return };
-        for one in self.readers.values() {
+        for one in self.readers.all() {
             if let Some(slot) = one.slot {
                 log.store(slot, BEGIN, one.index.pushed() + one.refused);
                 log.store(slot, TAG, self.evaluated + 1);
@@ -632,12 +598,12 @@ impl Table {
     /// Wakes the readers that sleep and have new frames.
     fn wake(&mut self) {
         let mut all = std::mem::take(&mut self.with_new);
-        for reader in &all {
-            if let Some(one) = self.readers.get_mut(reader) {
+        for place in &all {
+            if let Some(one) = self.readers.at_mut(*place) {
                 one.has_new = false;
             }
         }
-        let found = all.iter().filter_map(|reader| self.readers.get(reader)?.waker.as_ref());
+        let found = all.iter().filter_map(|place| self.readers.at(*place)?.waker.as_ref());
         Waker::wake(found);
         all.clear();
         self.with_new = all;
@@ -680,11 +646,12 @@ impl Table {
         mark: impl Fn(usize) -> Mark,
     ) -> Mask {
         let mut stored = Mask::EMPTY;
-        if self.readers.get(&reader).is_none_or(|one| one.is_paused || one.is_closed) {
+        let Some(place) = self.readers.place(&reader) else { return stored };
+        if self.readers.at(place).is_none_or(|one| one.is_paused || one.is_closed) {
             return stored;
         }
         for index in arrived.iter() {
-            if self.give(reader, (serial, index), &batch.frames()[index], mark(index)) {
+            if self.give(place, (serial, index), &batch.frames()[index], mark(index)) {
                 stored.set(index);
             }
         }
@@ -696,11 +663,11 @@ impl Table {
         stored
     }
 
-    /// Stores a frame, known by its batch and its index there, for a reader.
-    fn give(&mut self, reader: u64, at: (u64, usize), frame: &Frame<'_>, mark: Mark) -> bool {
+    /// Stores a frame, known by its batch and its index there, for the reader at a place.
+    fn give(&mut self, reader: usize, at: (u64, usize), frame: &Frame<'_>, mark: Mark) -> bool {
         let (held, is_full) = self.held(reader);
-        let Some(one) = self.readers.get_mut(&reader) else { return false };
-        let Some(shared) = self.groups.get_mut(one.at) else { return false };
+        let Some(one) = self.readers.at_mut(reader) else { return false };
+        let Some(shared) = self.groups.at_mut(one.at) else { return false };
         let mut frame = *frame;
         frame.data = &frame.data[..frame.data.len().min(one.snaplen)];
         let place = (!is_full).then(|| shared.buffer.place(at, &frame, held)).flatten();
@@ -721,28 +688,28 @@ impl Table {
 
     /// If the group of a reader prefers slow ones: the frames that its readers still need, and true if this one has no
     /// room for another. Cost: O(readers) for a frame.
-    fn held(&self, reader: u64) -> (Held, bool) {
-        let own = self.readers.get(&reader).filter(|one| one.group.prefers_slow);
-        let Some(at) = own.map(|one| one.at) else { return (Held::Nothing, false) };
+    fn held(&self, reader: usize) -> (Held, bool) {
+        let own = self.readers.at(reader).filter(|one| one.group.prefers_slow);
+        let Some(own) = own else { return (Held::Nothing, false) };
         let mut all = (Held::Nothing, false);
-        for (number, one) in self.readers.iter().filter(|(_, one)| one.at == at && !one.is_closed) {
+        for one in self.readers.all().filter(|one| one.at == own.at && !one.is_closed) {
             let Some(waker) = &one.waker else { continue };
             let (held, is_full) = waker.held(&one.index);
-            all = (all.0.and(held), all.1 || (is_full && *number == reader));
+            all = (all.0.and(held), all.1 || (is_full && std::ptr::eq(one, own)));
         }
         all
     }
 
     /// Closes the indices of all readers, except those that are kept; returns their last counts.
     pub fn finish(&mut self, now: Elsewhere) -> Vec<(u64, Counts)> {
-        let ends = |(_, one): &(&u64, &Reader)| one.slot.is_none();
-        let all: Vec<u64> = self.readers.iter().filter(ends).map(|(number, _)| *number).collect();
+        let ends = self.readers.keyed().filter(|(_, one)| one.slot.is_none());
+        let all: Vec<u64> = ends.map(|(number, _)| *number).collect();
         all.into_iter().map(|reader| (reader, self.close(reader, now))).collect()
     }
 
     /// Number of readers that run, of all readers, and of groups.
     pub fn sizes(&self) -> (usize, usize, usize) {
-        let running = self.readers.values().filter(|reader| reader.runs()).count();
+        let running = self.readers.all().filter(|reader| reader.runs()).count();
         (running, self.readers.len(), self.groups.len())
     }
 
@@ -756,7 +723,7 @@ fn duplicating(source: io::Error) -> RingError {
     RingError::Call { what: "duplicating a descriptor".to_owned(), source }
 }
 
-fn forget(followers: &mut BTreeMap<u64, Vec<u64>>, number: u64, reader: u64) {
+fn forget(followers: &mut BTreeMap<u64, Vec<usize>>, number: u64, reader: usize) {
     if let Some(list) = followers.get_mut(&number) {
         list.retain(|one| *one != reader);
         if list.is_empty() {

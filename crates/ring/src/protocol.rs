@@ -157,8 +157,9 @@ pub fn oldest(pushed: u64, capacity: usize) -> u64 {
 #[inline]
 pub fn entry(memory: &impl Words, capacity: usize, entry: u64) -> [u64; ENTRY] {
     let first = slot(entry, capacity);
-    // Not `array::from_fn`: it is a call for each word here.
-    [0, 1, 2].map(|at| memory.load(first + at, Ordering::Relaxed))
+    // Neither `array::from_fn` nor `map`: they are calls for each word.
+    let load = |at: usize| memory.load(first + at, Ordering::Relaxed);
+    [load(0), load(1), load(2)]
 }
 
 /// Reader: entries pushed so far, after it has loaded the words of some entries. Entries before

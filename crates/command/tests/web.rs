@@ -12,19 +12,11 @@ use common::{FYKE, Running, datagram, folder, inside, runtime, send, tool, veth}
 use fyke_testkit::browser::Browser;
 use fyke_testkit::pcap;
 use serde_json::{Value, json};
-use served::{Web, capture, stats};
+use served::{Web, capture, keep_picture, stats};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-
-/// Keeps a picture of the page, if a folder for pictures is given.
-fn keep_picture(browser: &mut Browser, name: &str) {
-    if let Some(folder) = std::env::var_os("FYKE_PICTURES") {
-        std::fs::write(Path::new(&folder).join(name), browser.picture()).unwrap();
-    }
-}
 
 const ANSWER: &str = "document.getElementById('answer').textContent";
 

@@ -18,7 +18,8 @@ use async_nats::jetstream::context::{
     ContextBuilder, PublishError, PublishErrorKind, RequestError, RequestErrorKind,
 };
 use async_nats::jetstream::stream::{
-    Config, DirectGetError, DirectGetErrorKind, DiscardPolicy, Stream,
+    Config, DirectGetError, DirectGetErrorKind, DiscardPolicy, LastRawMessageError,
+    LastRawMessageErrorKind, Stream,
 };
 use async_nats::jetstream::{Context, kv, message::StreamMessage};
 use async_nats::{Client, ConnectOptions, HeaderMap};
@@ -177,6 +178,7 @@ pub struct Broker {
     client: Client,
     jet: Context,
     edits: Stream,
+    answers: Stream,
     sensors: kv::Store,
     snapshots: kv::Store,
 }
@@ -216,7 +218,8 @@ impl Broker {
             num_replicas: replicas,
             ..Config::default()
         };
-        jet.get_or_create_stream(answers).await.map_err(failed("making the stream of answers"))?;
+        let making = "making the stream of answers";
+        let answers = jet.get_or_create_stream(answers).await.map_err(failed(making))?;
         let listing = Config { max_age: ENTRY_AGE, deny_delete: true, ..Config::default() };
         let sensors = format!("fyke-{group}-sensors");
         let sensors =
@@ -225,7 +228,7 @@ impl Broker {
         let bucket_of = format!("fyke-{group}-snapshots");
         let making = "making the bucket of snapshots";
         let snapshots = bucket(&jet, bucket_of, replicas, snapshots, making).await?;
-        Ok(Broker { group, client, jet, edits, sensors, snapshots })
+        Ok(Broker { group, client, jet, edits, answers, sensors, snapshots })
     }
 
     /// The group.
@@ -365,6 +368,30 @@ impl Broker {
             entries.extend(entry.map_err(failed(what))?.map(Vec::from));
         }
         Ok(entries)
+    }
+
+    /// The last message with answers of a sensor, and the time at which it was stored, milliseconds since 1970.
+    ///
+    /// # Errors
+    /// The broker does not answer.
+    pub(crate) async fn last_answers(
+        &self,
+        sensor: &Name,
+    ) -> Result<Option<(Vec<u8>, u64)>, BrokerError> {
+        let what = "reading the last answers of a sensor";
+        let subject = self.subject(&format!("answers.{sensor}"));
+        let is_silence =
+            |error: &LastRawMessageError| error.kind() == LastRawMessageErrorKind::Other;
+        let request = || self.answers.get_last_raw_message_by_subject(&subject);
+        match again(what, is_silence, request).await? {
+            Ok(message) => {
+                let unix_ms = message.time.unix_timestamp_nanos() / 1_000_000;
+                let unix_ms = u64::try_from(unix_ms).unwrap_or_default();
+                Ok(Some((message.payload.to_vec(), unix_ms)))
+            }
+            Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
+            Err(error) => Err(failed(what)(error)),
+        }
     }
 
     /// Stores answers of a sensor.

@@ -101,6 +101,13 @@ pub enum Outcome {
     },
 }
 
+impl Outcome {
+    /// True if the edit is in force, alone or together with a later one.
+    pub fn is_in_force(&self) -> bool {
+        matches!(self, Outcome::InForce { .. } | Outcome::Superseded { .. })
+    }
+}
+
 /// A question to all sensors, which changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case", deny_unknown_fields)]

@@ -3,17 +3,19 @@
 use crate::broker::{Broker, BrokerError};
 use crate::edit::{Accepted, Change, Edit, Labels, VERSION};
 use crate::keys::{Author, Trusted};
-use crate::message::{Answers, Ask, Entry, Outcome, Tried};
+use crate::message::{Answer, Answers, Ask, Entry, Outcome, Tried};
 use crate::state::{State, StateError, has, undo};
-use crate::{snapshot, unix_ms};
+use crate::{Name, snapshot, unix_ms};
 use async_nats::Subscriber;
-use futures_util::StreamExt;
+use futures_util::{StreamExt, TryStreamExt, stream};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use tokio::time::{timeout, timeout_at};
 
 /// Most messages of one reading.
 const READING: u64 = 4_096;
+/// Answers that are requested at once.
+const AT_ONCE: usize = 64;
 /// Time for answers to a question.
 const ASKING: Duration = Duration::from_secs(2);
 
@@ -53,6 +55,15 @@ pub struct Logged {
     pub edit: Result<Accepted, String>,
 }
 
+/// A sensor that runs.
+#[derive(Debug, Clone)]
+pub struct Standing {
+    /// Its entry.
+    pub entry: Entry,
+    /// The last answer of this run of it, and the time at which the broker got it, milliseconds since 1970.
+    pub last: Option<(Answer, u64)>,
+}
+
 /// The answers of sensors to an edit.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
@@ -66,7 +77,7 @@ impl Report {
     /// The time until it was in force at all sensors; `None` if it is not.
     pub fn everywhere(&self) -> Option<Duration> {
         let times = self.sensors.values().map(|answer| match answer {
-            Some((Outcome::InForce { .. } | Outcome::Superseded { .. }, time)) => Some(*time),
+            Some((outcome, time)) if outcome.is_in_force() => Some(*time),
             _ => None,
         });
         times.collect::<Option<Vec<_>>>().map(|times| times.into_iter().max().unwrap_or_default())
@@ -74,10 +85,7 @@ impl Report {
 
     /// Number of sensors at which it is in force.
     pub fn in_force(&self) -> usize {
-        let answers = self.sensors.values().flatten().map(|(outcome, _)| outcome);
-        answers
-            .filter(|it| matches!(it, Outcome::InForce { .. } | Outcome::Superseded { .. }))
-            .count()
+        self.sensors.values().flatten().filter(|(outcome, _)| outcome.is_in_force()).count()
     }
 }
 
@@ -173,6 +181,34 @@ impl Operator {
         let mut entries: Vec<Entry> = entries.collect();
         entries.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(entries)
+    }
+
+    /// The sensors that run, each with its last answer; entries without a proper name are left out.
+    ///
+    /// # Errors
+    /// The broker does not answer.
+    pub async fn standings(&self) -> Result<Vec<Standing>, BrokerError> {
+        let entries = self.sensors().await?.into_iter();
+        // Another text could name the subjects of several sensors.
+        let named = entries.filter_map(|entry| Name::new(&entry.name).ok().zip(Some(entry)));
+        stream::iter(named)
+            .map(|(name, entry)| async move {
+                let last = self.broker.last_answers(&name).await?;
+                let last = last.and_then(|(message, unix_ms)| {
+                    let told: Answers = serde_json::from_slice(&message).ok()?;
+                    let is_own = told.instance == entry.instance;
+                    told.answers.into_iter().next_back().filter(|_| is_own).zip(Some(unix_ms))
+                });
+                Ok(Standing { entry, last })
+            })
+            .buffered(AT_ONCE)
+            .try_collect()
+            .await
+    }
+
+    /// Forgets the edits that were read, and keeps the filters: for a reader that runs for long and undoes nothing.
+    pub fn forget_log(&mut self) {
+        self.log.clear();
     }
 
     /// The changes that take back an edit; `None`: the last one that `author` made and that is in force.

@@ -1,6 +1,7 @@
-//! Shared by several pages: one thread for the list of running fykes, and one for the counts of each that is shown.
-//! A thread ends when the last page has left.
+//! Shared by several pages: one thread for the list of running fykes, one for the counts of each that is shown, and one
+//! for the fleet. A thread ends when the last page has left.
 
+use crate::fleet::Fleet;
 use crate::view;
 use fyke_control::{Client, Stats};
 use hyper::body::Bytes;
@@ -21,6 +22,8 @@ pub enum Topic {
     Counts(u32),
     /// The same as lines of `fyke ctl --json watch`, for programs.
     Lines(u32),
+    /// The group of machines.
+    Fleet,
 }
 
 /// The last event of a topic, with its line end; empty before the first.
@@ -34,12 +37,18 @@ type View = fn(u32, &Stats) -> Vec<u8>;
 pub struct Hub {
     topics: Mutex<HashMap<Topic, Arc<Sender<Bytes>>>>,
     interval: Duration,
+    fleet: Option<Arc<dyn Fleet>>,
 }
 
 impl Hub {
-    /// A hub without topics, which reads counts at this interval.
-    pub fn new(interval: Duration) -> Hub {
-        Hub { topics: Mutex::default(), interval }
+    /// A hub without topics, which reads counts at this interval, and a group if there is one.
+    pub fn new(interval: Duration, fleet: Option<Arc<dyn Fleet>>) -> Hub {
+        Hub { topics: Mutex::default(), interval, fleet }
+    }
+
+    /// The topics that every page follows.
+    pub fn common(&self) -> impl Iterator<Item = Topic> + use<> {
+        std::iter::once(Topic::Fykes).chain(self.fleet.is_some().then_some(Topic::Fleet))
     }
 
     /// Subscribes to a topic.
@@ -58,6 +67,7 @@ impl Hub {
             Topic::Fykes => hub.list(&to),
             Topic::Counts(pid) => hub.follow(topic, pid, view::counts, &to),
             Topic::Lines(pid) => hub.follow(topic, pid, view::lines, &to),
+            Topic::Fleet => hub.follow_fleet(&to),
         });
         if let (Err(error), Topic::Counts(pid) | Topic::Lines(pid)) = (started, topic) {
             self.lock().remove(&topic);
@@ -70,6 +80,13 @@ impl Hub {
     fn list(&self, to: &Sender<Bytes>) {
         while self.publish(Topic::Fykes, to, view::fykes(&fyke_control::list())) {
             std::thread::sleep(LIST_INTERVAL);
+        }
+    }
+
+    /// Reads the group until no page is left.
+    fn follow_fleet(&self, to: &Sender<Bytes>) {
+        if let Some(fleet) = &self.fleet {
+            fleet.follow(&mut |view| self.publish(Topic::Fleet, to, view::fleet(view)));
         }
     }
 

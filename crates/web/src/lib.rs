@@ -18,6 +18,7 @@
 //! | `socket` | the WebSocket for programs |
 //! | `hub` | one reader of counts for each running fyke, however many pages show it |
 //! | [`looks`] | capture files that a page sends, and graphs that are drawn on it |
+//! | [`fleet`] | the filters of a group of machines, and where they are in force |
 //! | `call` | the requests that a page may make |
 //! | `view` | counts as they are sent to a page: the largest entries, texts cut |
 //! | [`metrics`] | counts as OpenMetrics, and a server for them of its own |
@@ -36,8 +37,8 @@
 //!
 //! `GET /api/socket` opens a WebSocket with events and calls for programs: `crates/web/src/socket.rs`, docs/ctl.md.
 //!
-//! The field `event` of a line is `fykes`, `counts` or `ended`; empty lines keep the stream open. The request of a call
-//! is a [`fyke_control::Request`].
+//! The field `event` of a line is `fykes`, `counts`, `ended` or, if the server shows a group, `fleet`; empty lines keep
+//! the stream open. The request of a call is a [`fyke_control::Request`].
 //!
 //! An added text is first tried ([`fyke_control::Request::Try`]). So only texts of filters are accepted; the text of a
 //! graph, which could open files, is refused. Only a fyke that runs texts of graphs takes one: with the sources that
@@ -48,6 +49,7 @@
 
 mod call;
 mod door;
+pub mod fleet;
 mod hub;
 pub mod looks;
 pub mod metrics;

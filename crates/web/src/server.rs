@@ -4,6 +4,7 @@
 
 use crate::call::{self, Call};
 use crate::door::{Door, Refusal, in_url};
+use crate::fleet::Fleet;
 use crate::hub::{Hub, Latest, Topic};
 use crate::looks::{self, Files, Look, Looks, MAX_FILE_BYTES};
 use crate::seats::{MAX_STREAMS, Seats};
@@ -63,6 +64,7 @@ const PAGE: &[(&str, &str, &str)] = &[
     ("/page.css", "text/css; charset=utf-8", include_str!("page/page.css")),
     ("/page.js", "text/javascript; charset=utf-8", include_str!("page/page.js")),
     ("/graph.js", "text/javascript; charset=utf-8", include_str!("page/graph.js")),
+    ("/fleet.js", "text/javascript; charset=utf-8", include_str!("page/fleet.js")),
     ("/file.js", "text/javascript; charset=utf-8", include_str!("page/file.js")),
     ("/draw.js", "text/javascript; charset=utf-8", include_str!("page/draw.js")),
 ];
@@ -88,6 +90,8 @@ pub struct Options {
     pub payload: bool,
     /// Reader of capture files and graphs.
     pub looks: Arc<dyn Looks>,
+    /// Reader of a group of machines, if pages show one.
+    pub fleet: Option<Arc<dyn Fleet>>,
 }
 
 /// Reasons why a server does not start.
@@ -164,7 +168,7 @@ impl Server {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let interval = options.interval.max(LOOK_INTERVAL);
-        let hub = Arc::new(Hub::new(interval));
+        let hub = Arc::new(Hub::new(interval, options.fleet.clone()));
         let certificate = options.tls.as_ref().map(|tls| tls.certificate.clone());
         let shared = Shared {
             door: Door::new(address, certificate)?,
@@ -410,7 +414,7 @@ fn events(seat: &Seat, body: &[u8]) -> Response<Body> {
     let mut pids: Vec<u32> = wanted.pid.into_iter().chain(wanted.pids).collect();
     pids.dedup();
     pids.truncate(MAX_FOLLOWED);
-    let topics = std::iter::once(Topic::Fykes).chain(pids.into_iter().map(Topic::Counts));
+    let topics = shared.hub.common().chain(pids.into_iter().map(Topic::Counts));
     let feeds = topics.map(|topic| shared.hub.subscribe(topic)).collect();
     let (sender, body) = Channel::new(1);
     tokio::spawn(feed(sender, feeds));

@@ -10,9 +10,9 @@
 //! | a request that the fyke refuses | `{"id":4,"answer":{"response":"error","message":"…"}}` |
 //! | anything else | `{"id":5,"error":"…"}` |
 //!
-//! Events have no number: `fykes`, `ended`, and `{"event":"counts","pid":4711,"more_filters":0,"more_nodes":0,
-//! "counts":…}` with the line of `fyke ctl --json watch` (`docs/counts.schema.json`). At most ten of a kind are sent
-//! in a second, and each is the newest: a slow client misses those in between.
+//! Events have no number: `fykes`, `ended`, `fleet` if the server shows a group, and `{"event":"counts","pid":4711,
+//! "more_filters":0,"more_nodes":0,"counts":…}` with the line of `fyke ctl --json watch` (`docs/counts.schema.json`).
+//! At most ten of a kind are sent in a second, and each is the newest: a slow client misses those in between.
 //!
 //! Memory: one message, one answer, and the last event of each kind. A client that takes nothing for some seconds is
 //! dropped and counted.
@@ -216,8 +216,7 @@ async fn answer(
                 return refused("a socket follows at most 16 running fykes");
             }
             let line = json!({"id": id, "answer": {"subscribed": pids}}).to_string();
-            let topics = pids.into_iter().map(Topic::Lines);
-            let topics = std::iter::once(Topic::Fykes).chain(topics);
+            let topics = hub.common().chain(pids.into_iter().map(Topic::Lines));
             let mut feeds: Vec<_> = topics.map(|topic| hub.subscribe(topic)).collect();
             feeds.iter_mut().for_each(Latest::mark_changed);
             return (line.into_bytes(), Some(feeds));

@@ -1,5 +1,6 @@
 //! Events as they are sent to a page, one JSON object a line, bounded: the largest entries, and texts cut.
 
+use crate::fleet::{Standing, View};
 use fyke_control::{EntryKind, FilterCount, Instance, Label, NodeCount, NodeFeed, Response, Stats};
 use serde::Serialize;
 use serde_json::json;
@@ -13,6 +14,10 @@ const MAX_NODES: usize = 256;
 const MAX_FEEDS: usize = 64;
 /// Most characters of a text.
 const MAX_CHARS: usize = 500;
+/// Most labels of a filter or a sensor of a group.
+const MAX_LABELS: usize = 8;
+/// Most characters of a name.
+const MAX_NAME_CHARS: usize = 64;
 /// Most running fykes in the list.
 const MAX_FYKES: usize = 64;
 
@@ -23,6 +28,7 @@ enum Event<'a> {
     Fykes { fykes: Vec<Fyke>, more: usize },
     Counts(Counts<'a>),
     Ended { pid: u32, reason: String },
+    Fleet(View),
 }
 
 #[derive(Debug, Serialize)]
@@ -171,6 +177,33 @@ pub fn ended(pid: u32, reason: &str) -> Vec<u8> {
     line(&Event::Ended { pid, reason: cut(reason) })
 }
 
+/// The event with a group of machines.
+pub fn fleet(mut view: View) -> Vec<u8> {
+    if let Some(away) = &mut view.away {
+        away.reason = cut(&away.reason);
+    }
+    for filter in &mut view.filters {
+        filter.text = cut(&filter.text);
+        filter.only = labels(&filter.only);
+    }
+    for sensor in &mut view.sensors {
+        sensor.name = short(&sensor.name);
+        sensor.host = short(&sensor.host);
+        sensor.source = sensor.source.as_deref().map(short);
+        sensor.labels = labels(&sensor.labels);
+        sensor.trouble = sensor.trouble.as_deref().map(cut);
+        if let Standing::Refused { message } = &mut sensor.standing {
+            *message = cut(message);
+        }
+    }
+    line(&Event::Fleet(view))
+}
+
+fn labels(labels: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let shown = labels.iter().take(MAX_LABELS);
+    shown.map(|(name, value)| (short(name), short(value))).collect()
+}
+
 /// The filters that accepted most, in their own order.
 fn largest(filters: &[FilterCount]) -> Vec<&FilterCount> {
     let mut places: Vec<usize> = (0..filters.len()).collect();
@@ -213,6 +246,10 @@ fn cut(text: &str) -> String {
     text.chars().take(MAX_CHARS).collect()
 }
 
+fn short(text: &str) -> String {
+    text.chars().take(MAX_NAME_CHARS).collect()
+}
+
 fn line(event: &Event<'_>) -> Vec<u8> {
     // Maps with texts as keys, numbers and texts: nothing that JSON lacks.
     let mut line = serde_json::to_vec(event).unwrap_or_default();
@@ -223,6 +260,7 @@ fn line(event: &Event<'_>) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fleet::{self, Sensor};
     use serde_json::Value;
 
     #[test]
@@ -273,6 +311,39 @@ mod tests {
         assert_eq!((&counts["response"], &counts["epoch"]), (&"stats".into(), &4.into()));
         assert_eq!(counts["accounting"]["rejected"], 3);
         assert_eq!(counts["target"]["pid"], 7);
+    }
+
+    #[test]
+    fn a_fleet_is_bounded_whatever_its_sensors_send() {
+        let long = "\u{1}".repeat(10_000);
+        let labels: BTreeMap<_, _> =
+            (0..100).map(|at| (format!("{at}{long}"), long.clone())).collect();
+        let sensor = Sensor {
+            name: long.clone(),
+            host: long.clone(),
+            labels: labels.clone(),
+            source: Some(long.clone()),
+            trouble: Some(long.clone()),
+            standing: Standing::Refused { message: long.clone() },
+            ..Sensor::default()
+        };
+        let filter = fleet::Filter { text: long.clone(), only: labels, ..Default::default() };
+        let view = View {
+            away: Some(fleet::Away { since_unix_ms: 1, reason: long }),
+            sensors: vec![sensor; fleet::MAX_SENSORS],
+            filters: vec![filter; fleet::MAX_FILTERS],
+            ..View::default()
+        };
+        let line = super::fleet(view);
+        // The page takes 4 MiB.
+        assert!(line.len() < 4 << 20, "{} bytes", line.len());
+        let event: Value = serde_json::from_slice(&line).unwrap();
+        let sensor = &event["sensors"][199];
+        assert_eq!(
+            (&event["event"], &sensor["standing"]["standing"]),
+            (&"fleet".into(), &"refused".into())
+        );
+        assert_eq!(sensor["labels"].as_object().unwrap().len(), MAX_LABELS);
     }
 
     #[test]

@@ -69,6 +69,56 @@ pub struct GroupArgs {
     pub replicas: u8,
 }
 
+/// The group that a page of `fyke web` shows. Options for TLS have `broker` in their names, because `fyke web` has
+/// others for its own certificate.
+#[cfg(feature = "web")]
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Group of machines and broker")]
+pub struct PageGroupArgs {
+    /// Show this group on the page, too: its filters, and where they are in force (`fyke fleet`)
+    #[arg(long, value_name = "NAME", requires = "trust")]
+    pub group: Option<String>,
+    /// Address of the NATS server; tls:// for an encrypted connection
+    #[arg(long, value_name = "URL", default_value = "nats://127.0.0.1:4222", requires = "group")]
+    pub server: String,
+    /// File with the trusted authors of edits: lines `NAME KEY`, as `fyke fleet key` prints them
+    #[arg(long, value_name = "FILE", requires = "group")]
+    pub trust: Option<PathBuf>,
+    /// User at the broker
+    #[arg(long, value_name = "USER", requires_all = ["group", "password_file"])]
+    pub user: Option<String>,
+    /// File with the password of that user
+    #[arg(long, value_name = "FILE", requires = "user")]
+    pub password_file: Option<PathBuf>,
+    /// Check the broker by the certificates in FILE (PEM) besides those of the system
+    #[arg(long, value_name = "FILE", requires = "group")]
+    pub broker_tls_ca: Option<PathBuf>,
+    /// Our own certificate for the broker (PEM)
+    #[arg(long, value_name = "FILE", requires_all = ["group", "broker_tls_key"])]
+    pub broker_tls_cert: Option<PathBuf>,
+    /// The private key of that certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "broker_tls_cert")]
+    pub broker_tls_key: Option<PathBuf>,
+}
+
+#[cfg(feature = "web")]
+impl PageGroupArgs {
+    /// The same as for `fyke fleet`; `None` if the page shows no group.
+    pub fn group(&self) -> Option<GroupArgs> {
+        Some(GroupArgs {
+            server: self.server.clone(),
+            group: self.group.clone()?,
+            trust: self.trust.clone(),
+            user: self.user.clone(),
+            password_file: self.password_file.clone(),
+            tls_ca: self.broker_tls_ca.clone(),
+            tls_cert: self.broker_tls_cert.clone(),
+            tls_key: self.broker_tls_key.clone(),
+            replicas: 1,
+        })
+    }
+}
+
 /// `fyke fleet`.
 #[derive(Debug, Args)]
 #[command(after_help = "\

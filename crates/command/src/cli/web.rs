@@ -16,9 +16,13 @@ port, or serve over TLS, with a certificate that has the name or the address of 
 
 Keys on the page: / types a filter, u takes back your last edit, r shows rejected frames, l shows the log of edits.
 
+With --group, the page also shows the filters of a group of machines and where they are in force; it does not edit
+them.
+
 Examples:
   fyke web
-  fyke web --port 8888 --read-only")]
+  fyke web --port 8888 --read-only
+  fyke web --group edge --trust authors --server nats://10.0.0.9:4222")]
 pub struct WebArgs {
     /// Port on 127.0.0.1 (any that is free)
     #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
@@ -48,4 +52,8 @@ pub struct WebArgs {
     /// Show whole lines of frames; without it, the addresses only, up to the first `: ` of a line
     #[arg(long)]
     pub payload: bool,
+    /// The group of machines that is shown
+    #[cfg(feature = "fleet")]
+    #[command(flatten)]
+    pub fleet: super::PageGroupArgs,
 }

@@ -2,6 +2,8 @@
 
 mod alerts;
 pub mod archive;
+#[cfg(feature = "web")]
+pub mod page;
 mod rows;
 mod ship;
 mod show;

@@ -7,6 +7,7 @@ use super::ctl::program;
 use super::signals::stop_on_signals;
 use crate::cli::WebArgs;
 use anyhow::Context;
+use fyke_web::fleet::Fleet;
 use fyke_web::{Options, Server, StartError, Tls};
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -24,6 +25,7 @@ pub fn run(args: &WebArgs) -> Result<(), Failure> {
         edits: !args.read_only,
         payload: args.payload,
         looks: Arc::new(looks::Again),
+        fleet: fleet(args)?,
     });
     let server = bound.map_err(|error| match error {
         StartError::Open { .. } => {
@@ -53,6 +55,18 @@ pub fn run(args: &WebArgs) -> Result<(), Failure> {
         );
     }
     Ok(())
+}
+
+/// The group of machines that the page shows, if one is given.
+#[cfg(feature = "fleet")]
+fn fleet(args: &WebArgs) -> Result<Option<Arc<dyn Fleet>>, Failure> {
+    let Some(args) = args.fleet.group() else { return Ok(None) };
+    Ok(Some(Arc::new(super::fleet::page::Group::new(&args)?)))
+}
+
+#[cfg(not(feature = "fleet"))]
+fn fleet(_args: &WebArgs) -> Result<Option<Arc<dyn Fleet>>, Failure> {
+    Ok(None)
 }
 
 /// The certificate of the server, if one is given.

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use crate::common::{FYKE, Running, tool};
+use fyke_testkit::browser::Browser;
 use fyke_testkit::certificates::Certificate;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -25,6 +26,13 @@ pub fn capture(file: &Path) -> Running {
 
 pub fn stats(running: &Running) -> Value {
     serde_json::from_str(&running.ctl(&["stats", "--json"])).unwrap()
+}
+
+/// Keeps a picture of the page, if a folder for pictures is given.
+pub fn keep_picture(browser: &mut Browser, name: &str) {
+    if let Some(folder) = std::env::var_os("FYKE_PICTURES") {
+        std::fs::write(Path::new(&folder).join(name), browser.picture()).unwrap();
+    }
 }
 
 /// A connection, plain or over TLS.

@@ -48,7 +48,7 @@ function drawBar(bar, whole, parts) {
 }
 
 // Keeps one row for each entry: keyed by id, in the order of the entries.
-function drawRows(list, entries, make, update) {
+export function drawRows(list, entries, make, update) {
   const rows = new Map(Array.from(list.children, (row) => [row.dataset.key, row]));
   entries.forEach((entry, index) => {
     let row = rows.get(entry.key);
@@ -208,7 +208,7 @@ function drawFilters(counts, before, remove) {
   setText(byId("more-filters"), counts.more_filters > 0 ? `and ${count(counts.more_filters)} more` : "");
 }
 
-const clock = (ms) => new Date(ms).toTimeString().slice(0, 8);
+export const clock = (ms) => new Date(ms).toTimeString().slice(0, 8);
 
 function past({ frames, arrived, span_ms, rejected_in_kernel, rejected_by }) {
   const of = arrived > frames ? ` of ${count(arrived)}` : "";

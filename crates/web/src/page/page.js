@@ -2,6 +2,7 @@
 //
 // Texts of packets and of other users are set as text, never as HTML.
 import { drawAnswer, drawCaptures, drawCounts, drawFrames, drawLog, drawNames, drawState } from "/draw.js";
+import { drawFleet } from "/fleet.js";
 import { startFile, takeLive } from "/file.js";
 
 const HISTORY = 300; // samples, oldest first
@@ -80,6 +81,7 @@ async function listen() {
 function take(event) {
   if (event.event === "fykes") takeFykes(event);
   else if (event.event === "counts") takeCounts(event);
+  else if (event.event === "fleet") drawFleet(event);
   else if (event.event === "ended") {
     if (!state.known.has(event.pid)) state.known.set(event.pid, fresh());
     state.known.get(event.pid).ended = event.reason;

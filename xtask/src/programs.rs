@@ -21,7 +21,7 @@ pub const SILENCE: Duration = Duration::from_secs(300);
 /// A test program that cargo has built, or cargo itself for the tests in documents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {
-    /// What it is called in messages.
+    /// Its name in messages.
     pub name: String,
     /// The program.
     pub path: PathBuf,
@@ -30,10 +30,10 @@ pub struct Program {
     args: Vec<String>,
 }
 
-/// How a program ended.
+/// The end of a program.
 #[derive(Debug)]
 pub struct Ran {
-    /// What it printed on standard output and standard error.
+    /// Its text on standard output and standard error.
     pub output: Vec<u8>,
     /// Its status; `None` if it hung and was ended.
     pub status: Option<ExitStatus>,

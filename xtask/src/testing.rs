@@ -25,7 +25,8 @@ const SECOND_RUNS: usize = 5;
 pub fn all(workspace: &Workspace, skips: Skips) -> Result<ExitCode, String> {
     let mut jobs = programs::build(workspace)?;
     jobs.push(programs::documents(workspace));
-    let at_once = std::thread::available_parallelism().map_or(1, usize::from);
+    // They wait more than they work: two cores are a third busy with two programs.
+    let at_once = 1 + std::thread::available_parallelism().map_or(1, usize::from);
     let (mut tally, mut number) = (Tally::default(), 0);
     let mut hung = Vec::new();
     let failed = programs::run(&jobs, at_once, &[], |program, ran| {

@@ -2,7 +2,7 @@
 //!
 //! cargo runs one program at a time, and most of ours wait: for captures, timers, other processes. So cargo only builds
 //! them here. Each runs in the folder of its package, as cargo does it, and its output is shown when it ends. A program
-//! hangs if it prints nothing for five minutes: libtest prints a line for each test that ends, and one for a test that
+//! hangs if it prints nothing for ten minutes: libtest prints a line for each test that ends, and one for a test that
 //! runs for over a minute. It is ended, so that a run names it and continues with the others.
 
 use crate::shell::{Workspace, shown};
@@ -16,7 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Longest silence of a test program.
-pub const SILENCE: Duration = Duration::from_secs(300);
+pub const SILENCE: Duration = Duration::from_secs(600);
 
 /// A test program that cargo has built, or cargo itself for the tests in documents.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,8 +10,7 @@ use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -33,8 +32,10 @@ pub struct Program {
 /// The end of a program.
 #[derive(Debug)]
 pub struct Ran {
-    /// Its text on standard output and standard error.
+    /// Its text on standard output.
     pub output: Vec<u8>,
+    /// Its text on standard error, and that of the programs that it started.
+    pub errors: Vec<u8>,
     /// Its status; `None` if it hung and was ended.
     pub status: Option<ExitStatus>,
     /// The time that it took.
@@ -132,21 +133,22 @@ impl Program {
     /// Runs it to its end, or until it has printed nothing for too long.
     fn run(&self, args: &[&str], silence: Duration) -> Result<Ran, String> {
         let at = |e: std::io::Error| format!("{}: {e}", self.name);
-        let mut output = nameless().map_err(at)?;
+        let files = [nameless().map_err(at)?, nameless().map_err(at)?];
+        let [output, errors] = [&files[0], &files[1]].map(|file| file.try_clone().map_err(at));
         // `nohup` and some services ignore SIGHUP, every program inherits that, and tests would wait for programs that
         // they end by it.
         let mut command = Command::new("env");
         command.arg("--default-signal=HUP").arg(&self.path).args(&self.args).args(args);
         command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder);
-        command.stdout(output.try_clone().map_err(at)?).stderr(output.try_clone().map_err(at)?);
+        command.stdin(Stdio::null()).stdout(output?).stderr(errors?);
         let start = Instant::now();
-        let mut child = command.stdin(Stdio::null()).spawn().map_err(at)?;
+        let mut child = command.spawn().map_err(at)?;
         let (mut length, mut since) = (0, Instant::now());
         let status = loop {
             if let Some(status) = child.try_wait().map_err(at)? {
                 break Some(status);
             }
-            let now = output.metadata().map_err(at)?.len();
+            let now = files[0].metadata().map_err(at)?.len();
             if now != length {
                 (length, since) = (now, Instant::now());
             } else if since.elapsed() >= silence {
@@ -155,10 +157,18 @@ impl Program {
             }
             thread::sleep(Duration::from_millis(20));
         };
-        let mut bytes = Vec::new();
-        output.rewind().and_then(|()| output.read_to_end(&mut bytes)).map_err(at)?;
-        Ok(Ran { output: bytes, status, time: start.elapsed() })
+        let [output, errors] = files.map(whole);
+        let (output, errors) = (output.map_err(at)?, errors.map_err(at)?);
+        Ok(Ran { output, errors, status, time: start.elapsed() })
     }
+}
+
+/// The bytes of a file from its start.
+fn whole(mut file: File) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.rewind()?;
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// A file without a name, which several descriptors append to.
@@ -201,14 +211,14 @@ mod tests {
         let programs = ["exit 0", "echo out; echo err >&2; exit 3", "kill -9 $$"].map(shell);
         let mut told = Vec::new();
         let run = run(&programs, 2, &[], |program, ran| {
-            told.push((program.name.clone(), String::from_utf8_lossy(&ran.output).into_owned()));
+            let texts = [&ran.output, &ran.errors];
+            let texts = texts.map(|text| String::from_utf8_lossy(text).into_owned());
+            told.push((program.name.clone(), texts));
         });
         let failed = run.unwrap();
         told.sort();
-        assert_eq!(
-            told.iter().map(|(_, output)| output.as_str()).collect::<Vec<_>>(),
-            ["out\nerr\n", "", ""]
-        );
+        let texts = told.iter().map(|(_, [output, errors])| (output.as_str(), errors.as_str()));
+        assert_eq!(texts.collect::<Vec<_>>(), [("out\n", "err\n"), ("", ""), ("", "")]);
         assert_eq!(failed.len(), 2);
         assert!(!failed.contains(&programs[0]), "{failed:?}");
     }

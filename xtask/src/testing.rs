@@ -23,8 +23,10 @@ const SECOND_RUNS: usize = 5;
 /// # Errors
 /// A test failed, a program hung, or a test was skipped although that is refused.
 pub fn all(workspace: &Workspace, skips: Skips) -> Result<ExitCode, String> {
-    let mut jobs = programs::build(workspace)?;
-    jobs.push(programs::documents(workspace));
+    let programs = programs::build(workspace)?;
+    // First, because nothing runs beside the last one.
+    let mut jobs = vec![programs::documents(workspace)];
+    jobs.extend(programs);
     // They wait more than they work: two cores are a third busy with two programs.
     let at_once = 1 + std::thread::available_parallelism().map_or(1, usize::from);
     let (mut tally, mut number) = (Tally::default(), 0);
@@ -61,6 +63,7 @@ fn show(number: &str, program: &Program, ran: &Ran, tally: &mut Tally) {
     println!("\n{number} {}, {:.1} s", program.name, ran.time.as_secs_f64());
     // A closed standard output does not stop the tests.
     let _shown = copy_lines(&ran.output[..], &mut std::io::stdout(), tally);
+    print!("{}", String::from_utf8_lossy(&ran.errors));
     match ran.status {
         Some(status) if status.success() => {}
         Some(status) => println!("{}: {status}", program.name),

@@ -170,6 +170,70 @@ fn edits_reach_all_workers_and_lose_nothing() {
     assert!(view.node("f4").is_some() && view.node("f1").is_none() && view.node("count").is_none());
 }
 
+/// A filter has one set of texts, which all workers read, also where one thread distributes the frames.
+#[test]
+fn an_edit_of_a_filter_is_in_force_on_every_worker() {
+    let text = "(frames) > {o}(inorder) > {f}(filter, \"len < 0\") > {n}(packetcount)";
+    let (mut engine, handle) = GraphHandle::start_workers(&[text], classes(), 4).unwrap();
+    let filters = engine.filters("f").unwrap();
+    assert!(handle.filters_of(Some("f")).is_ok(), "its passes can be edited, too");
+    let set = filters.set("src net 10.0.0.0/24").unwrap();
+    let added = filters.add("src net 10.0.1.0/24").unwrap();
+    engine.run(&AtomicBool::new(false)).unwrap();
+    let view = engine.view();
+    let counts = |name: &str| view.node(name).unwrap().counts;
+    assert_eq!(counts("n").arrived, u64::from(FRAMES));
+    assert!(view.node("o").unwrap().counters[0].value > 1.0, "one thread did everything");
+    let accepted: HashMap<u64, u64> =
+        filters.counts().into_iter().map(|filter| (filter.id, filter.accepted)).collect();
+    // Every third frame has the other direction.
+    let third = u64::from(FRAMES.div_ceil(3));
+    assert_eq!((accepted[&set.unwrap()], accepted[&added]), (u64::from(FRAMES) - third, third));
+}
+
+/// Two filters get new texts by one edit of the graph, again and again: no worker evaluates a frame between the two.
+#[test]
+fn an_edit_of_two_filters_is_one_for_all_workers() {
+    let text = |net: &str| {
+        format!(
+            "(frames,rounds=1000000) > [{{a}}(filter, \"net 10.0.0.0/2{net}\") | \
+             {{b}}(filter, \"ip and net 10.0.0.0/2{net}\")]"
+        )
+    };
+    let (mut engine, handle) = GraphHandle::start_workers(&[&text("6")], classes(), 4).unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let ended = Arc::clone(&stop);
+    let running = std::thread::spawn(move || {
+        engine.run(&ended).unwrap();
+        engine.view()
+    });
+    for net in ["7", "5", "8", "6"].into_iter().cycle().take(40) {
+        handle.replace(1, &text(net)).unwrap();
+    }
+    stop.store(true, Ordering::Relaxed);
+    let view = running.join().unwrap();
+    let counts = |name: &str| view.node(name).unwrap().counts;
+    assert!(counts("a").arrived > 0 && counts("a").is_exact());
+    assert_eq!(counts("a"), counts("b"));
+}
+
+/// A snapshot has the counts of filters, whatever workers publish at the same time.
+#[test]
+fn every_snapshot_has_the_counts_of_filters() {
+    let text = "(frames,rounds=1000000) > {f}(filter, ip) > (packetcount)";
+    let (mut engine, handle) = GraphHandle::start_workers(&[text], classes(), 4).unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let ended = Arc::clone(&stop);
+    let running = std::thread::spawn(move || engine.run(&ended));
+    for number in 0..400 {
+        let view = handle.snapshot();
+        assert!(view.node("f").unwrap().filters.is_some(), "snapshot {number}");
+    }
+    stop.store(true, Ordering::Relaxed);
+    running.join().unwrap().unwrap();
+    assert!(handle.snapshot().node("f").unwrap().filters.is_some(), "the last one");
+}
+
 /// Connections in a tunnel between two of many routers. Every third segment is in two fragments of the tunnel's packet;
 /// the second one does not contain the inner header. No connection ends before the graph does.
 fn tunnelled(frames: &mut MemorySource) {

@@ -18,13 +18,6 @@ impl GraphHandle {
         let editor = lock(&self.editor);
         let plan = &editor.plan;
         let node = find(plan, name)?;
-        if editor.workers > 1 && !plan.has_rings() {
-            return Err(format!(
-                "{}: each worker has passes of its own where one thread reads the source; start the graph with one \
-                 worker",
-                node.text
-            ));
-        }
         editor.filters.get(&node.key).cloned().ok_or_else(|| {
             format!(
                 "{}: its passes are those of its texts, because a frame gets the class value of a text; expected a \

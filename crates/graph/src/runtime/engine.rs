@@ -54,8 +54,6 @@ struct Inlet {
     number: u32,
     source: Box<dyn Source>,
     is_live: bool,
-    /// True if workers read the frames.
-    is_shared: bool,
     /// True if its waits end when the bell of the loop rings.
     listens: bool,
     stats: SourceStats,
@@ -308,10 +306,9 @@ impl Engine {
         let mut more = false;
         let mut idle = true;
         let paused = self.shared.paused.load(Ordering::Relaxed);
-        let in_parcels = self.crew.is_some();
         for inlet in self.inlets.iter_mut().filter(|inlet| !inlet.ended) {
             // Files wait; frames of interfaces arrive and are counted as lost.
-            if paused && (!inlet.is_live || (in_parcels && !inlet.is_shared)) {
+            if paused && !inlet.is_live {
                 more = true;
                 continue;
             }
@@ -330,7 +327,12 @@ impl Engine {
                         emitted: None,
                     };
                     match &mut self.crew {
-                        Some(crew) => crew.share(inlet.at, &input, patience),
+                        Some(crew) => {
+                            // It may have been paused since the call that waited for these frames.
+                            let is_paused = self.shared.paused.load(Ordering::Relaxed);
+                            let is_lost = is_paused && inlet.is_live;
+                            crew.share(inlet.at, &input, is_lost, patience);
+                        }
                         None => self.nodes.arrive(inlet.at, &input),
                     }
                     let memory = batch.reuse();
@@ -556,10 +558,10 @@ impl Engine {
             match made {
                 Made::Node(node) => drop(fresh.insert(key, node)),
                 Made::Source(source) => {
-                    inlets.insert(key, self.inlet(key, source, false));
+                    inlets.insert(key, self.inlet(key, source));
                 }
                 Made::Shares(source, shares) => {
-                    let inlet = self.inlet(key, source, true);
+                    let inlet = self.inlet(key, source);
                     rings.push(NewRings { key, number: inlet.number, shares });
                     inlets.insert(key, inlet);
                 }
@@ -598,7 +600,7 @@ impl Engine {
     }
 
     /// Connects a new source.
-    fn inlet(&mut self, key: u64, source: Box<dyn Source>, is_shared: bool) -> Inlet {
+    fn inlet(&mut self, key: u64, source: Box<dyn Source>) -> Inlet {
         let number = self.next_inlet;
         self.next_inlet += 1;
         self.nodes.interfaces.insert(number, source.interfaces().to_vec());
@@ -608,7 +610,6 @@ impl Engine {
             number,
             source,
             is_live: false,
-            is_shared,
             listens: false,
             stats: SourceStats::default(),
             ended: false,

@@ -439,8 +439,6 @@ impl Editor {
         let once = plan.nodes.iter().filter(|node| !node.class.parallel);
         let mut there: HashMap<u64, u64> = once.map(|node| (node.key, node.key)).collect();
         there.extend(stays);
-        // Workers that get frames through one thread have filters of their own: an edit reaches them in its order.
-        let first = if plan.has_rings() { first } else { &[] };
         let share = |(key, made): &(u64, Made)| match made {
             Made::Node(node) if !there.contains_key(key) => Some((*key, node.for_worker()?)),
             _ => None,

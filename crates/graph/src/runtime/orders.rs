@@ -5,10 +5,15 @@ use crate::node::Emitted;
 use crate::plan::PlanNode;
 use fyke_capture::{Account, Bell, Interface, Source, processor_time};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+/// Number of attempts to publish the last counts, a millisecond apart.
+const LAST_TRIES: usize = 100;
+/// Longest time until a worker that waits for the others notices that one of them is gone.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Frames for a worker.
 pub(super) struct Parcel {
@@ -18,16 +23,34 @@ pub(super) struct Parcel {
     pub interfaces: Arc<[Interface]>,
     pub frames: Emitted,
     pub count: usize,
+    /// True if the frames are lost, because the graph was paused when they were read.
+    pub is_lost: bool,
 }
 
 /// An order to a worker.
 pub(super) enum Order {
     Frames(Parcel),
-    /// Publishes all counts, including those of filters; the answer is the processor time that this took.
-    Show(SyncSender<Duration>),
+    /// Publishes all counts, including those of filters, and answers with them.
+    Show(Asked),
     /// Accounts of live interfaces; for the first worker.
     Account(Vec<(Interface, Account)>),
     Edit(Edit),
+}
+
+/// A question to a worker for all counts.
+pub(super) struct Asked {
+    /// Number of the worker.
+    pub place: usize,
+    pub done: SyncSender<Shown>,
+}
+
+/// All counts of a worker.
+pub(super) struct Shown {
+    /// Number of the worker.
+    pub place: usize,
+    pub counted: Counted,
+    /// Processor time that they took.
+    pub took: Duration,
 }
 
 /// A new graph for a worker.
@@ -36,9 +59,51 @@ pub(super) struct Edit {
     pub fresh: Fresh,
     pub stays: HashMap<u64, u64>,
     pub rings: Vec<WorkerRing>,
-    /// Barrier at which workers with rings wait for each other, so that none evaluates a frame between two graphs.
-    pub meeting: Arc<Barrier>,
+    /// Point at which workers wait for each other, so that none evaluates a frame between two graphs.
+    pub meeting: Arc<Meeting>,
     pub done: SyncSender<()>,
+}
+
+/// A point at which all workers wait for each other, unless one of them is gone.
+pub(super) struct Meeting {
+    workers: usize,
+    /// Number of workers that have come, in all rounds.
+    come: Mutex<usize>,
+    all_there: Condvar,
+}
+
+impl Meeting {
+    pub fn new(workers: usize) -> Meeting {
+        Meeting { workers, come: Mutex::new(0), all_there: Condvar::new() }
+    }
+
+    /// Waits for the other workers, unless the graph is broken: then some will not come.
+    pub fn wait(&self, signs: &Signs) {
+        let mut come = lock(&self.come);
+        *come += 1;
+        let round_end = come.div_ceil(self.workers) * self.workers;
+        self.all_there.notify_all();
+        while *come < round_end && !signs.broken.load(Ordering::Relaxed) {
+            let waited = self.all_there.wait_timeout(come, LOOK);
+            come = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl Edit {
+    /// Rebuilds the nodes of a worker while no worker evaluates a frame. The first one does it first: it has the nodes
+    /// that exist once, and changes what the others read.
+    pub fn rebuild(self, place: usize, nodes: &mut Nodes, signs: &Signs) -> SyncSender<()> {
+        self.meeting.wait(signs);
+        if place > 0 {
+            self.meeting.wait(signs);
+        }
+        nodes.rebuild(self.plan, self.fresh, &self.stays);
+        if place == 0 {
+            self.meeting.wait(signs);
+        }
+        self.done
+    }
 }
 
 /// State that the engine and all workers have in common.
@@ -94,23 +159,42 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Publishes all counts of a worker by `show`, and answers with the processor time that this took.
-pub(super) fn answer(done: &SyncSender<Duration>, show: impl FnOnce() -> bool) {
+/// Answers with all counts of a worker, which `count` returns; `None` means no answer.
+///
+/// The answer has the counts themselves: those that are published may be replaced by others, without counts of filters,
+/// before all workers have answered.
+pub(super) fn answer(asked: &Asked, count: impl FnOnce() -> Option<Counted>) {
     let began = processor_time();
-    if show() {
+    if let Some(counted) = count() {
+        let took = processor_time().saturating_sub(began);
         // The receiver is gone if the engine has stopped waiting.
-        let _ended = done.send(processor_time().saturating_sub(began));
+        let _ended = asked.done.send(Shown { place: asked.place, counted, took });
     }
 }
 
-/// Publishes the counts of a worker; false if an edit of filters is being committed.
-pub(super) fn show(nodes: &Nodes, shown: &Mutex<Counted>, filters: bool) -> bool {
-    let counted = nodes.counted(filters);
-    let is_shown = counted.is_some();
-    if let Some(counted) = counted {
+/// Publishes the counts of a worker, without those of filters.
+pub(super) fn show(nodes: &Nodes, shown: &Mutex<Counted>) {
+    if let Some(counted) = nodes.counted(false) {
         *lock(shown) = counted;
     }
-    is_shown
+}
+
+/// Publishes all counts of a worker and returns them; `None` if an edit of filters is being committed.
+pub(super) fn show_all(nodes: &Nodes, shown: &Mutex<Counted>) -> Option<Counted> {
+    let counted = nodes.counted(true)?;
+    lock(shown).clone_from(&counted);
+    Some(counted)
+}
+
+/// Publishes the last counts of a worker, with those of filters unless an edit of them takes too long.
+pub(super) fn show_last(nodes: &Nodes, shown: &Mutex<Counted>) {
+    for _ in 0..LAST_TRIES {
+        if show_all(nodes, shown).is_some() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    show(nodes, shown);
 }
 
 #[cfg(test)]
@@ -122,13 +206,39 @@ mod tests {
     #[test]
     fn a_wait_of_a_worker_is_no_time_that_its_counts_take() {
         let (done, all_done) = std::sync::mpsc::sync_channel(1);
+        let asked = Asked { place: 3, done };
         let pause = Duration::from_millis(100);
-        answer(&done, || {
+        answer(&asked, || {
             std::thread::sleep(pause);
-            true
+            Some(Counted::default())
         });
-        assert!(all_done.recv().unwrap() < pause / 2);
-        answer(&done, || false);
+        let shown = all_done.recv().unwrap();
+        assert!(shown.took < pause / 2 && shown.place == 3);
+        answer(&asked, || None);
         assert!(all_done.try_recv().is_err(), "counts that are not published are not answered");
+    }
+
+    /// A worker that is gone does not come: the others go on, so that the run can end.
+    #[test]
+    fn a_meeting_ends_when_all_have_come_or_the_graph_is_broken() {
+        let (signs, meeting) = (Signs::default(), Meeting::new(3));
+        let rounds = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    for round in 0..50 {
+                        meeting.wait(&signs);
+                        assert!(rounds.fetch_add(1, Ordering::SeqCst) >= 3 * round);
+                        meeting.wait(&signs);
+                        assert!(rounds.load(Ordering::SeqCst) >= 3 * (round + 1));
+                    }
+                });
+            }
+        });
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| meeting.wait(&signs));
+            assert!(!waits.is_finished());
+            signs.broken.store(true, Ordering::Relaxed);
+        });
     }
 }

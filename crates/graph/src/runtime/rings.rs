@@ -12,7 +12,7 @@
 
 use super::merge::SETTLED;
 use super::nodes::{Counted, Input, Nodes};
-use super::orders::{Edit, NewRings, Order, Signs, WorkerRing, answer, show};
+use super::orders::{Edit, NewRings, Order, Signs, WorkerRing, answer, show, show_all, show_last};
 use fyke_capture::Next;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
@@ -93,7 +93,7 @@ pub(super) fn work(place: usize, orders: &Receiver<Order>, shown: &Mutex<Counted
         }
         if ticked.elapsed() >= TICK {
             worker.nodes.tick();
-            worker.show(false);
+            worker.show();
             ticked = Instant::now();
         }
     }
@@ -113,16 +113,18 @@ impl Worker<'_> {
     fn carry_out(&mut self, order: Order) {
         match order {
             Order::Edit(edit) => self.edit(edit),
-            Order::Show(done) => answer(&done, || self.show(true)),
+            Order::Show(asked) => answer(&asked, || {
+                self.count_rings();
+                show_all(&self.nodes, self.shown)
+            }),
             Order::Account(accounts) => self.nodes.account(&accounts),
             Order::Frames(_) => debug_assert!(false, "these workers get no parcels"),
         }
     }
 
-    /// Replaces the graph. The first worker, which has the nodes that exist once, does it first, while no other
-    /// evaluates a frame.
-    fn edit(&mut self, edit: Edit) {
-        self.rings.extend(edit.rings);
+    /// Replaces the graph.
+    fn edit(&mut self, mut edit: Edit) {
+        self.rings.append(&mut edit.rings);
         let at = |key| edit.plan.iter().position(|node| node.key == key);
         self.rings.retain_mut(|ring| match at(ring.key) {
             Some(place) => {
@@ -131,25 +133,22 @@ impl Worker<'_> {
             }
             None => false,
         });
-        edit.meeting.wait();
-        if self.place > 0 {
-            edit.meeting.wait();
-        }
-        self.nodes.rebuild(edit.plan, edit.fresh, &edit.stays);
-        if self.place == 0 {
-            edit.meeting.wait();
-        }
+        let done = edit.rebuild(self.place, &mut self.nodes, self.signs);
         self.set_patience();
         self.set_clock();
-        self.show(false);
+        self.show();
         // The receiver is gone if the engine has stopped waiting.
-        let _ended = edit.done.send(());
+        let _ended = done.send(());
     }
 
-    /// Publishes the counts of the nodes and of the rings; false if an edit of filters is being committed.
-    fn show(&mut self, filters: bool) -> bool {
+    /// Publishes the counts of the nodes and of the rings.
+    fn show(&mut self) {
+        self.count_rings();
+        show(&self.nodes, self.shown);
+    }
+
+    fn count_rings(&mut self) {
         self.rings.iter_mut().for_each(|ring| _ = ring.source.stats());
-        show(&self.nodes, self.shown, filters)
     }
 
     fn set_patience(&mut self) {
@@ -245,9 +244,7 @@ impl Worker<'_> {
         (0..self.nodes.slots.len()).for_each(|index| self.nodes.finish(index));
         self.nodes.await_all();
         while !self.make_room() {}
-        if !self.show(true) {
-            self.show(false);
-        }
+        show_last(&self.nodes, self.shown);
     }
 }
 

@@ -12,11 +12,13 @@
 //! once, with a lock ([`super::once`]), so that the whole graph has one file or one top list. Counts are added when a
 //! view is requested.
 //!
-//! Edits reach every worker between two parcels, so each frame runs through one graph. The planner refuses two kinds
-//! of nodes: nodes with results that depend on the order of all frames ([`Class::ordered`]) and, with parcels, nodes
-//! that cut batches, because a cut would have to stop frames that other workers have already evaluated. Memory: at most
-//! [`QUEUED`] parcels of 256 frames per worker; the sources wait for the slowest worker. Order between conversations is
-//! kept only in outputs of interfaces ([`Class::in_time_order`]).
+//! A filter has one set of texts, which all workers read: an edit of it is in force for every worker at its next parcel
+//! or batch. Edits of the graph reach every worker between two parcels, and the workers wait for each other, so each
+//! frame runs through one graph. While the graph is paused, frames of interfaces are read and lost. The planner refuses
+//! two kinds of nodes: nodes with results that depend on the order of all frames ([`Class::ordered`]) and, with
+//! parcels, nodes that cut batches, because a cut would have to stop frames that other workers have already evaluated.
+//! Memory: at most [`QUEUED`] parcels of 256 frames per worker; the sources wait for the slowest worker. Order between
+//! conversations is kept only in outputs of interfaces ([`Class::in_time_order`]).
 //!
 //! [`Class::parallel`]: crate::node::Class::parallel
 //! [`Class::ordered`]: crate::node::Class::ordered
@@ -25,7 +27,10 @@
 use super::engine::Patience;
 use super::nodes::{Counted, Fresh, Input, Nodes};
 use super::once;
-use super::orders::{Edit, NewRings, Order, Parcel, Signs, answer, lock, show};
+use super::orders::{
+    Asked, Edit, Meeting, NewRings, Order, Parcel, Shown, Signs, answer, lock, show, show_all,
+    show_last,
+};
 use super::rings;
 use crate::node::{Counter, Emitted};
 use crate::plan::PlanNode;
@@ -35,7 +40,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -89,7 +94,7 @@ impl Crew {
             let signs = Arc::clone(&signs);
             let thread = thread.spawn(move || match has_rings {
                 true => rings::work(number, &receiver, &shown, &signs),
-                false => work(&receiver, &shown, &signs),
+                false => work(number, &receiver, &shown, &signs),
             })?;
             let (sender, thread) = (Some(sender), Some(thread));
             workers.push(Worker { sender, filling: None, view, thread });
@@ -122,7 +127,7 @@ impl Crew {
         let mut more = more;
         more.resize_with(self.workers.len() - 1, Fresh::new);
         let mut rings = rings::distribute(new, self.workers.len()).into_iter();
-        let meeting = Arc::new(Barrier::new(self.workers.len()));
+        let meeting = Arc::new(Meeting::new(self.workers.len()));
         let clocks = self.has_rings.then(|| Arc::clone(&self.signs.clocks));
         let (plan, all_parts) = once::parts(plan, made, more, clocks.as_ref());
         for (place, fresh) in all_parts.into_iter().enumerate() {
@@ -139,13 +144,25 @@ impl Crew {
             match all_done.recv_timeout(PATIENCE) {
                 Ok(()) => left -= 1,
                 Err(RecvTimeoutError::Timeout) => self.look(patience),
-                Err(RecvTimeoutError::Disconnected) => self.broken = true,
+                Err(RecvTimeoutError::Disconnected) => self.set_broken(),
             }
         }
     }
 
-    /// Distributes the frames of a batch.
-    pub fn share(&mut self, at: usize, input: &Input<'_>, patience: &mut Patience<'_>) {
+    /// Ends the run, and the waits of workers for one that is gone.
+    fn set_broken(&mut self) {
+        self.broken = true;
+        self.signs.broken.store(true, Ordering::Relaxed);
+    }
+
+    /// Distributes the frames of a batch; with `is_lost`, to be counted as lost, because the graph is paused.
+    pub fn share(
+        &mut self,
+        at: usize,
+        input: &Input<'_>,
+        is_lost: bool,
+        patience: &mut Patience<'_>,
+    ) {
         let known = self.interfaces.get(&input.source);
         if known.is_none_or(|known| known.len() != input.interfaces.len()) {
             // Waiting frames were captured with fewer interfaces, which keep their numbers.
@@ -154,7 +171,8 @@ impl Crew {
         }
         for frame in input.batch.frames() {
             let place = (self.hashes.hash_one(ends(frame)) % self.workers.len() as u64) as usize;
-            let other = |parcel: &Parcel| (parcel.source, parcel.at) != (input.source, at);
+            let kind = (input.source, at, is_lost);
+            let other = |parcel: &Parcel| (parcel.source, parcel.at, parcel.is_lost) != kind;
             if self.workers[place].filling.as_ref().is_some_and(other) {
                 self.send(place, patience);
             }
@@ -166,6 +184,7 @@ impl Crew {
                 interfaces: Arc::clone(interfaces),
                 frames: Emitted::default(),
                 count: 0,
+                is_lost,
             });
             parcel.frames.push(input.source, frame);
             parcel.count += 1;
@@ -192,7 +211,7 @@ impl Crew {
             self.look(patience);
             std::thread::sleep(PAUSE);
         }
-        self.broken = true;
+        self.set_broken();
     }
 
     /// Ends the waits of workers for frames.
@@ -230,25 +249,12 @@ impl Crew {
     /// The counts of all workers together, at most a tenth of a second old. With `filters` they are collected now,
     /// and `None` if a worker is too busy to answer.
     pub fn view(&mut self, filters: bool) -> Option<Counted> {
+        let mut shown: Vec<_> = self.workers.iter().map(|_| None).collect();
         if filters {
-            let (done, all_done) = sync_channel(self.workers.len());
-            let mut asked = 0;
-            for (place, worker) in self.workers.iter().enumerate() {
-                let Some(sender) = &worker.sender else { continue };
-                sender.try_send(Order::Show(done.clone())).ok()?;
-                self.signs.ring(place);
-                asked += 1;
-            }
-            // The thread of the engine reads no frames of rings, so it may wait for workers that do.
-            let end = Instant::now() + if self.has_rings { SHOWN } else { PATIENCE };
-            let left = || end.saturating_duration_since(Instant::now());
-            let mut longest = Duration::ZERO;
-            for _ in 0..asked {
-                longest = longest.max(all_done.recv_timeout(left()).ok()?);
-            }
-            self.show_time = longest;
+            self.ask(&mut shown)?;
         }
-        let mut views = self.workers.iter().map(|worker| lock(&worker.view).clone());
+        let views = self.workers.iter().zip(shown);
+        let mut views = views.map(|(worker, it)| it.unwrap_or_else(|| lock(&worker.view).clone()));
         let mut sum = views.next().unwrap_or_default();
         for view in views {
             for (source, outcome) in &view.outcomes {
@@ -293,6 +299,36 @@ impl Crew {
         Some(sum)
     }
 
+    /// Asks the workers that have not ended for all counts; `None` if one of them is too busy to answer.
+    fn ask(&mut self, shown: &mut [Option<Counted>]) -> Option<()> {
+        let (done, all_done) = sync_channel(self.workers.len());
+        // The thread of the engine reads no frames of rings, so it may wait for workers that do.
+        let end = Instant::now() + if self.has_rings { SHOWN } else { PATIENCE };
+        let left = || end.saturating_duration_since(Instant::now());
+        let mut asked = 0;
+        for (place, worker) in self.workers.iter().enumerate() {
+            let Some(sender) = &worker.sender else { continue };
+            let mut order = Order::Show(Asked { place, done: done.clone() });
+            while let Err(refused) = sender.try_send(order) {
+                order = match refused {
+                    TrySendError::Full(order) if !left().is_zero() => order,
+                    _ => return None,
+                };
+                std::thread::sleep(PAUSE);
+            }
+            self.signs.ring(place);
+            asked += 1;
+        }
+        let mut longest = Duration::ZERO;
+        for _ in 0..asked {
+            let Shown { place, counted, took } = all_done.recv_timeout(left()).ok()?;
+            shown[place] = Some(counted);
+            longest = longest.max(took);
+        }
+        self.show_time = longest;
+        Some(())
+    }
+
     /// Longest processor time of a worker for the last counts with those of filters. Waits for its turn do not count:
     /// on a busy machine they are long, and what takes long is shown seldom.
     pub fn show_time(&self) -> Duration {
@@ -324,8 +360,7 @@ impl Crew {
 }
 
 /// Runs a worker that gets parcels.
-fn work(orders: &Receiver<Order>, shown: &Mutex<Counted>, signs: &Signs) {
-    let show = |nodes: &Nodes, filters| show(nodes, shown, filters);
+fn work(place: usize, orders: &Receiver<Order>, shown: &Mutex<Counted>, signs: &Signs) {
     let give_up = &signs.give_up;
     let mut nodes = Nodes::default();
     let mut ticked = Instant::now();
@@ -335,12 +370,12 @@ fn work(orders: &Receiver<Order>, shown: &Mutex<Counted>, signs: &Signs) {
         match orders.recv_timeout(TICK) {
             Ok(Order::Frames(parcel)) => deliver(&mut nodes, &parcel),
             Ok(Order::Edit(edit)) => {
-                nodes.rebuild(edit.plan, edit.fresh, &edit.stays);
-                show(&nodes, false);
+                let done = edit.rebuild(place, &mut nodes, signs);
+                show(&nodes, shown);
                 // The receiver is gone if the engine has stopped waiting.
-                let _ended = edit.done.send(());
+                let _ended = done.send(());
             }
-            Ok(Order::Show(done)) => answer(&done, || show(&nodes, true)),
+            Ok(Order::Show(asked)) => answer(&asked, || show_all(&nodes, shown)),
             Ok(Order::Account(accounts)) => nodes.account(&accounts),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
@@ -348,22 +383,19 @@ fn work(orders: &Receiver<Order>, shown: &Mutex<Counted>, signs: &Signs) {
         if nodes.failures > failures {
             signs.failures.fetch_add(nodes.failures - failures, Ordering::Relaxed);
             failures = nodes.failures;
-            if !nodes.leads_anywhere() {
-                break;
-            }
+            // The worker goes on until the engine ends it: others may wait for it at an edit.
+            signs.broken.fetch_or(!nodes.leads_anywhere(), Ordering::Relaxed);
         }
         if ticked.elapsed() >= TICK {
             nodes.tick();
-            show(&nodes, false);
+            show(&nodes, shown);
             ticked = Instant::now();
         }
     }
     (0..nodes.slots.len()).for_each(|index| nodes.finish(index));
     nodes.await_all();
     make_room(&mut nodes, give_up);
-    if !show(&nodes, true) {
-        show(&nodes, false);
-    }
+    show_last(&nodes, shown);
 }
 
 /// Waits until the outputs have room or are given up.
@@ -391,7 +423,10 @@ fn deliver(nodes: &mut Nodes, parcel: &Parcel) {
             counted: true,
             emitted: None,
         };
-        nodes.arrive(parcel.at, &input);
+        match parcel.is_lost {
+            true => nodes.lose_paused(parcel.at, &input),
+            false => nodes.arrive(parcel.at, &input),
+        }
     }
 }
 

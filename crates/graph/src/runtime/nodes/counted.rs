@@ -79,7 +79,7 @@ impl Nodes {
     }
 
     /// Counts the frames of a batch as lost, because the graph is paused.
-    pub(super) fn lose_paused(&mut self, from: usize, input: &Input<'_>) {
+    pub fn lose_paused(&mut self, from: usize, input: &Input<'_>) {
         let count = input.batch.len() as u64;
         let counts = &mut self.slots[from].counts;
         counts.arrived += count;

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{FYKE, Running, Sum, folder, inside, runtime, tool, veth};
+use common::{FYKE, Running, Sum, carrier, folder, inside, runtime, tool, veth};
 use fyke_capture::{Interface, InterfaceSink, Next, Sink, Source, open_file};
 use fyke_frame::{Frame, LinkType};
 use fyke_testkit::packet::Packet;
@@ -558,15 +558,154 @@ fn every_endpoint_has_a_ring_of_its_own() {
     assert_eq!(contents(got_b), sent(&|number| number >= 2_000 || port(number, 5002)));
 }
 
+/// Starts a capture at the driver of `v1`, of which both ends have two queues; `None` without the rights for it.
+fn start_at_driver(words: &[&str]) -> Option<Running> {
+    veth();
+    tool("ip link delete v1");
+    let queues = "numtxqueues 2 numrxqueues 2";
+    tool(&format!("ip link add v0 {queues} type veth peer name v1 {queues}"));
+    ["v0", "v1"].iter().for_each(|name| tool(&format!("ip link set {name} up")));
+    carrier();
+    let mut command = Command::new(FYKE);
+    command.args(["dump", "-i", "xdp:v1", "--workers", "3", "--stats"]).args(words);
+    let running = Running::start(command.stdout(Stdio::null()));
+    let limit = Instant::now() + Duration::from_secs(20);
+    while !running.said().contains("listening on") {
+        if running.said().contains("needs root or CAP_BPF") {
+            println!("skipped: {}", running.said());
+            return None;
+        }
+        assert!(Instant::now() < limit, "{}", running.said());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Some(running)
+}
+
+/// One thread reads the frames of the driver and shares them among the workers. Frames that are sent after the answer
+/// to an edit are judged by the new filters on each of them, and each filter has its frames.
+#[test]
+fn an_edit_at_the_driver_is_in_force_for_all_workers() {
+    if !inside("an_edit_at_the_driver_is_in_force_for_all_workers") {
+        return;
+    }
+    let (_folder, at) = folder();
+    let file = at("edited.pcapng");
+    let words = ["-w", file.to_str().unwrap(), "udp port 7"];
+    let Some(running) = start_at_driver(&words) else { return };
+    let named = ["add", "--name", "both", "udp port 5001"];
+    // Each edit, and the frames of which ports are accepted after it.
+    let edits: [(&[&str], [bool; 2]); 6] = [
+        (&["set", "udp port 5002"], [false, true]),
+        (&named, [true, true]),
+        (&["del", "both"], [false, true]),
+        (&["set", "udp port 7"], [false, false]),
+        (&["undo"], [false, true]),
+        (&["set", ""], [true, true]),
+    ];
+    let (mut sent, mut expected) = (0, Vec::new());
+    for (edit, accepts) in edits.iter().cycle().take(18) {
+        ctl(&running, edit);
+        let numbers = sent..sent + 2 * PAIRS;
+        sent = numbers.end;
+        send_all(numbers.clone().map(frame));
+        expected.extend(numbers.filter(|number| accepts[*number as usize % 2]).map(frame));
+        settle(&running, u64::from(sent));
+        if *edit == named {
+            let stats = ctl(&running, &["stats"]);
+            for (text, count) in [("udp port 5002", 2 * PAIRS), ("udp port 5001", PAIRS)] {
+                let end = format!(": {count} {text}");
+                assert!(stats.lines().any(|line| line.ends_with(&end)), "{end}: {stats}");
+            }
+        }
+    }
+    let (sum, said) = stop(running);
+    let (seen, accepted) = (u64::from(sent), expected.len() as u64);
+    assert_eq!(sum, Sum { seen, accepted, rejected: seen - accepted, lost: 0 }, "{said}");
+    expected.sort();
+    assert_eq!(contents(read(&file)), expected);
+}
+
+#[test]
+fn frames_of_a_pause_at_the_driver_are_lost_and_counted() {
+    if !inside("frames_of_a_pause_at_the_driver_are_lost_and_counted") {
+        return;
+    }
+    let words = ["-w", "/dev/null", "udp port 5001"];
+    let Some(running) = start_at_driver(&words) else { return };
+    // The kernel rejects the other half.
+    send_all((0..1_000).map(frame));
+    settle(&running, 1_000);
+    ctl(&running, &["pause"]);
+    send_all((0..3_000).map(frame));
+    settle(&running, 4_000);
+    assert!(ctl(&running, &["stats"]).contains("1500 lost (paused)"));
+    ctl(&running, &["start"]);
+    send_all((0..500).map(frame));
+    settle(&running, 4_500);
+    let (sum, said) = stop(running);
+    let expected = Sum { seen: 4_500, accepted: 750, rejected: 2_250, lost: 1_500 };
+    assert_eq!(sum, expected, "{said}");
+}
+
+/// A filter is known by its name as soon as the edit that adds it is answered, whatever the workers publish meanwhile.
+#[test]
+fn a_named_filter_is_found_at_once() {
+    if !inside("a_named_filter_is_found_at_once") {
+        return;
+    }
+    veth();
+    let running = start(&["dump", "-i", "v1", "--workers", "4", "-w", "/dev/null", "udp port 7"]);
+    for number in 0..30 {
+        let name = format!("name{number}");
+        ctl(&running, &["add", "--name", &name, "udp port 9"]);
+        let shown = ctl(&running, &["show"]);
+        assert!(shown.contains(&name), "{shown}");
+        ctl(&running, &["del", &name]);
+        let shown = ctl(&running, &["show"]);
+        assert!(!shown.contains(&name) && shown.contains("udp port 7"), "{shown}");
+    }
+    stop(running);
+}
+
 #[test]
 fn what_needs_one_worker_is_refused() {
-    let cases: [(&[&str], &str); 9] = [
+    let cases: [(&[&str], &str); 18] = [
         (&["dump", "-i", "lo", "--json", "--workers", "2"], "--json: with --workers"),
         (
             &["dump", "-r", "x.pcap", "--workers", "2"],
             "--workers: a file, a ring or a service is read by one thread",
         ),
         (&["dump", "-i", "lo", "--workers", "65"], "65"),
+        (&["dump", "-i", "xdp:v9", "--workers", "2", "-c", "5"], "-c: with --workers, one thread"),
+        (
+            &["dump", "-i", "xdp:v9", "--workers", "2", "--look-back"],
+            "--look-back: with --workers, one thread",
+        ),
+        (
+            &["dump", "-i", "xdp:v9", "--workers", "2", "-G", "5", "-w", "x.pcap"],
+            "-G: with --workers, one thread",
+        ),
+        (
+            &["demux", "-i", "xdp:v9", "--workers", "2", "-c", "5", "udp => count"],
+            "-c: with --workers, one thread",
+        ),
+        (
+            &["track", "ftp", "-i", "xdp:v9", "--workers", "2", "-w", "x.pcap"],
+            "fyke track: with --workers, one thread",
+        ),
+        (
+            &["account", "-i", "xdp:v9", "--workers", "2", "-c", "5"],
+            "-c: with --workers, one thread",
+        ),
+        (
+            &["track", "sip", "-i", "lo", "--workers", "2", "-w", "{call}.pcapng"],
+            "--workers: one thread puts calls together",
+        ),
+        (
+            &["dump", "-i", "xdp:v9:0", "-i", "xdp:v9:1", "--workers", "2"],
+            "-i xdp:v9:0: it cannot be captured together with other interfaces or queues",
+        ),
+        (&["dump", "-i", "xdp:v9:0", "-i", "xdp:v9:1"], "xdp:IF captures all queues of IF"),
         (&["demux", "-i", "lo", "--by-endpoint", "udp => count"], "there is one endpoint only"),
         (
             &["demux", "-r", "x.pcap", "--by-endpoint", "udp => count", "tcp => x.pcap"],

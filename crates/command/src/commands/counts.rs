@@ -259,6 +259,9 @@ fn number(value: f64) -> Option<serde_json::Number> {
     if whole { Some((value as u64).into()) } else { serde_json::Number::from_f64(value) }
 }
 
+/// Text of the entry for filters that have been removed.
+pub const REMOVED: &str = "frames of filters that have been removed";
+
 /// Returns the filters of a node with their counts. Entries for removed trackers and filters make the sum complete.
 pub fn filters(counts: &FilterCounts) -> Vec<FilterCount> {
     let kind = EntryKind::Filter;
@@ -277,9 +280,7 @@ pub fn filters(counts: &FilterCounts) -> Vec<FilterCount> {
     };
     let tracker = counts.tracker.iter();
     let tracker = tracker.map(|(name, accepted)| entry(EntryKind::Tracker, name, *accepted));
-    let removed = (counts.removed > 0).then(|| {
-        entry(EntryKind::Removed, "frames of filters that have been removed", counts.removed)
-    });
+    let removed = (counts.removed > 0).then(|| entry(EntryKind::Removed, REMOVED, counts.removed));
     own.chain(tracker).chain(removed).collect()
 }
 

@@ -147,7 +147,7 @@ impl Live {
         let epoch = self.filters.epoch();
         let view = self.handle.snapshot();
         let counts = view.node(FILTER).and_then(|node| node.filters.as_ref());
-        match counts.is_some_and(|counts| counts.epoch < epoch) {
+        match counts.is_none_or(|counts| counts.epoch < epoch) {
             true => self.handle.snapshot_when_due(),
             false => view,
         }
@@ -205,9 +205,15 @@ impl Live {
         }
     }
 
-    /// Returns the number of edits and the current filters with their labels.
+    /// Returns the number of edits and the current filters with their labels: those of the view or, if a busy worker
+    /// has made it old, those that edits change, so that a client finds what it has added.
     fn filters_of(&self, view: &GraphView) -> (u64, Vec<FilterCount>) {
-        let (epoch, mut filters) = filters_of(view);
+        let (mut epoch, mut filters) = filters_of(view);
+        let now = self.filters.epoch();
+        if epoch < now {
+            filters = brought_up(filters, &self.filters.counts());
+            epoch = now;
+        }
         let labels = self.filters.labels();
         for filter in filters.iter_mut().filter(|filter| filter.kind == EntryKind::Filter) {
             filter.label = labels.get(&filter.id).map(edits::label);
@@ -278,6 +284,36 @@ fn filters_of(view: &GraphView) -> (u64, Vec<FilterCount>) {
         filters.push(FilterCount { id, text, kind, accepted, label: None });
     }
     (counts.epoch, filters)
+}
+
+/// Brings a list of filters up to date: new ones have no frames yet, and the frames of those that are gone belong to
+/// the removed ones. So the sum of the list stays the same.
+fn brought_up(list: Vec<FilterCount>, now: &[fyke_filters::FilterCount]) -> Vec<FilterCount> {
+    let is_filter = |entry: &FilterCount| entry.kind == EntryKind::Filter;
+    let (filters, mut others): (Vec<_>, Vec<_>) = list.into_iter().partition(is_filter);
+    let mut before: HashMap<u64, FilterCount> =
+        filters.into_iter().map(|filter| (filter.id, filter)).collect();
+    let entry = |filter: &fyke_filters::FilterCount| {
+        before.remove(&filter.id).unwrap_or_else(|| FilterCount {
+            id: filter.id,
+            text: filter.text.to_string(),
+            kind: EntryKind::Filter,
+            ..FilterCount::default()
+        })
+    };
+    let filters: Vec<_> = now.iter().map(entry).collect();
+    let gone: u64 = before.values().map(|filter| filter.accepted).sum();
+    match others.iter_mut().find(|entry| entry.kind == EntryKind::Removed) {
+        Some(removed) => removed.accepted += gone,
+        None if gone > 0 => others.push(FilterCount {
+            text: counts::REMOVED.to_owned(),
+            kind: EntryKind::Removed,
+            accepted: gone,
+            ..FilterCount::default()
+        }),
+        None => {}
+    }
+    filters.into_iter().chain(others).collect()
 }
 
 impl Editable for Live {

@@ -11,7 +11,7 @@ use fyke_control::{
 use fyke_filters::{Edits, FilterSet, GroupError, Ledger, Logged, PassDescription, Planned};
 use fyke_graph::runtime::NodeView;
 use fyke_graph::{DEMUX_REMOVED, GraphHandle, GraphView, Kept};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// Texts of one kind, and the way in which they are put into force.
@@ -91,15 +91,29 @@ impl<T: Texts> Served<T> {
         served
     }
 
-    /// Returns the texts with their labels and frame counts.
+    /// Returns all counts, with every edit that has been acknowledged: a client that edits and reads sees its edit.
+    fn snapshot_after_edits(&self) -> Arc<GraphView> {
+        let epoch = self.handle.epoch();
+        let view = self.handle.snapshot();
+        if view.epoch < epoch { self.handle.snapshot_when_due() } else { view }
+    }
+
+    /// Returns the texts with their labels and frame counts. If a busy worker has made the view old, new texts have no
+    /// frames yet.
     pub fn counted(&self, view: &GraphView) -> Vec<FilterCount> {
+        let mut counted = self.texts.counted(view);
+        if view.epoch < self.handle.epoch() {
+            let known: HashSet<u64> = counted.iter().map(|(id, ..)| *id).collect();
+            let texts = self.ledger.texts().into_iter();
+            let new = texts.filter(|(id, _)| !known.contains(id));
+            counted.extend(new.map(|(id, text)| (id, text.to_string(), 0)));
+        }
         let labels = self.ledger.labels();
-        let counted = self.texts.counted(view).into_iter();
         let count = |(id, text, accepted)| {
             let label = labels.get(&id).map(edits::label);
             FilterCount { id, text, kind: T::KIND, accepted, label }
         };
-        counted.map(count).collect()
+        counted.into_iter().map(count).collect()
     }
 
     /// Frames that each text has accepted, by number.
@@ -210,7 +224,7 @@ impl<T: Texts> Editable for Served<T> {
     }
 
     fn show(&self) -> Response {
-        let view = self.handle.snapshot();
+        let view = self.snapshot_after_edits();
         let filters = self.counted(&view).into_iter().map(|count| FilterPasses {
             passes: self.passes(&view, count.id),
             id: count.id,
@@ -230,7 +244,7 @@ impl<T: Texts> Editable for Served<T> {
     }
 
     fn stats(&self) -> Stats {
-        let view = self.handle.snapshot();
+        let view = self.snapshot_after_edits();
         let key = self.kept.as_ref().and_then(|_| self.handle.filter_key());
         let kept_at = key.and_then(|key| view.nodes.iter().find(|node| node.key == key));
         Stats {

@@ -201,8 +201,11 @@ fn pcapin(files: &[PathBuf], named: bool) -> Result<String, Failure> {
 
 /// Refuses interfaces of which two would capture the same frames.
 fn check_apart(names: &[String]) -> Result<(), Failure> {
-    let alone = |name: &&String| *name == "any" || name.starts_with(super::xdp::PREFIX);
-    if let Some(name) = names.iter().find(|name| names.len() > 1 && alone(name)) {
+    let is_xdp = |name: &String| name.starts_with(super::xdp::PREFIX);
+    if let Some(name) = names.iter().find(|name| names.len() > 1 && is_xdp(name)) {
+        return Err(Failure::Usage(format!("-i {name}: {}", super::xdp::ALONE)));
+    }
+    if let Some(name) = names.iter().find(|name| names.len() > 1 && *name == "any") {
         let message = format!("-i {name}: it cannot be captured together with other interfaces");
         return Err(Failure::Usage(message));
     }
@@ -306,9 +309,22 @@ pub fn check_dump(args: &DumpArgs) -> Result<(), Failure> {
     Err(Failure::Usage(problem.to_owned()))
 }
 
+/// Refuses options of `fyke dump` that need one thread where several share the frames of one.
+fn check_shared(args: &DumpArgs) -> Result<(), Failure> {
+    super::xdp::check_shared(
+        &args.source,
+        &[
+            (args.count_limit.is_some(), "-c", super::xdp::NO_LIMIT),
+            (args.look_back, "--look-back", "they hold no frames"),
+            (args.rotate_seconds.is_some(), "-G", "their order in time is not kept"),
+        ],
+    )
+}
+
 /// Builds the graph of `fyke dump`; `dissector` is the pipe to a program that prints the frames.
 pub fn dump(args: &DumpArgs, dissector: Option<&Path>) -> Result<String, Failure> {
     check_dump(args)?;
+    check_shared(args)?;
     // Those of a killed capture are put in force later: a filter less lets the kernel reject nothing before.
     let text = match &args.resumed {
         Some(_) => String::new(),
@@ -404,6 +420,14 @@ pub fn track(args: &TrackArgs) -> Result<String, Failure> {
         let message = "--rules: for a capture; a file has no interface, so omit this option";
         return Err(Failure::Usage(message.to_owned()));
     }
+    let why = "a connection may announce one that another worker gets";
+    super::xdp::check_shared(&args.source, &[(true, "fyke track", why)])?;
+    let per_call = args.write.to_string_lossy().contains('{');
+    let has_calls = per_call || args.summary.is_some() || args.wav.is_some();
+    if has_calls && args.source.workers > 1 {
+        let message = "--workers: one thread puts calls together; omit it, or {call} in -w, --summary and --wav";
+        return Err(Failure::Usage(message.to_owned()));
+    }
     let look_back = live && !args.no_look_back;
     let ports = args.ports.as_deref();
     let protocols = args.protocols.join(",");
@@ -442,8 +466,7 @@ pub fn track(args: &TrackArgs) -> Result<String, Failure> {
     let track = node("track", &[&tracked[..], &fragments].concat());
     chain.push(format!("{{{TRACK}}}{track}"));
     let snaplen = output_cut(&args.source);
-    let per_call = args.write.to_string_lossy().contains('{');
-    if per_call || args.summary.is_some() || args.wav.is_some() {
+    if has_calls {
         let files = if per_call { path(&args.write)? } else { None };
         let summary = args.summary.as_deref().map(path).transpose()?.flatten();
         let wav = args.wav.as_deref().map(path).transpose()?.flatten();
@@ -558,6 +581,7 @@ pub fn demux_of(args: &DemuxArgs, rules: &Rules) -> Result<String, Failure> {
         ("snaplen", cut(args.source.snaplen)),
         ("export", yes(true)),
     ]);
+    super::xdp::check_shared(&args.source, &[(args.limit.is_some(), "-c", super::xdp::NO_LIMIT)])?;
     let mut chain = vec![source(&args.source, false, None, Hurry::Ordinary, args.by_endpoint)?];
     chain.extend(args.limit.map(limit));
     chain.push(format!("{{{DEMUX}}}{}", node(DEMUX, &parameters)));

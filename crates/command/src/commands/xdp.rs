@@ -55,6 +55,31 @@ pub fn check_args(args: &SourceArgs) -> Result<(), Failure> {
     if args.take && !is_xdp { Err(Failure::Usage(message.to_owned())) } else { Ok(()) }
 }
 
+/// Refuses options, of which the given ones are true, that need one thread, with several workers on such a source: one
+/// thread reads its frames and shares them.
+///
+/// # Errors
+/// With the first of these options.
+pub fn check_shared(args: &SourceArgs, options: &[(bool, &str, &str)]) -> Result<(), Failure> {
+    let is_xdp = args.interface.iter().any(|name| name.starts_with(PREFIX));
+    let Some((_, option, why)) =
+        options.iter().find(|(is_given, ..)| *is_given && is_xdp && args.workers > 1)
+    else {
+        return Ok(());
+    };
+    Err(Failure::Usage(format!(
+        "{option}: with --workers, one thread reads the frames of -i xdp:IF and shares them among the workers: {why}; \
+         omit --workers, or capture copies with -i IF, of which each worker has a ring"
+    )))
+}
+
+/// Refusal of such a source beside others, after its name.
+pub const ALONE: &str = "it cannot be captured together with other interfaces or queues; -i xdp:IF captures all \
+                         queues of IF (with --workers N, N threads share its frames)";
+
+/// Reason why a number of frames cannot be exact.
+pub const NO_LIMIT: &str = "it cannot stop at an exact number";
+
 fn check(settings: &Settings) -> Result<(), MakeError> {
     let name = settings.required("expression")?;
     let parsed = parse(name).transpose().map_err(|why| MakeError::new("expression", why))?;

@@ -16,6 +16,10 @@ pub fn intercept(args: &InterceptArgs) -> Result<String, Failure> {
     if args.source.snaplen != 0 {
         return Err(usage("-s: frames of a warrant are written whole; omit this option".into()));
     }
+    if args.source.workers > 1 {
+        let message = "--workers: one thread follows the users; omit this option";
+        return Err(usage(message.to_owned()));
+    }
     let (Some(warrants), Some(folder)) = (&args.warrants, &args.write) else {
         return Err(usage("--warrants and -w are missing".to_owned()));
     };

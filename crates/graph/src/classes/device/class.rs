@@ -98,7 +98,11 @@ fn check(settings: &Settings) -> Result<(), MakeError> {
     let names = names(settings);
     let alone = |name: &&str| *name == "any" || is_shared(name) || is_xdp(name);
     if let Some(name) = names.iter().find(|name| names.len() > 1 && alone(name)) {
-        let message = format!("{name} cannot be captured together with other interfaces");
+        let more = match is_xdp(name) {
+            true => " or queues; xdp:IF captures all queues of IF",
+            false => "",
+        };
+        let message = format!("{name} cannot be captured together with other interfaces{more}");
         return Err(MakeError::new("expression", message));
     }
     if let Some(at) = (1..names.len()).find(|&at| names[..at].contains(&names[at])) {

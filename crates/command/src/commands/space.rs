@@ -30,7 +30,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-pub use tap::{Claim, SocketTap, claim, namespace, owner_of};
+pub use tap::{Claim, SocketTap, claim, give_back_rules, namespace, owner_of};
 
 /// Link types of sockets that the eBPF program can filter.
 const LINKS: [LinkType; 3] = [LinkType::EN10MB, LinkType::LINUX_SLL2, LinkType::RAW];

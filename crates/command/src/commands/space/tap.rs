@@ -35,6 +35,14 @@ const ADVICE: &str = "start as root (CAP_BPF and CAP_SYS_ADMIN), or have rules o
 /// Rules that this process owns, by the number of the interface, for further nodes of a graph that is made.
 static OURS: Mutex<BTreeMap<u32, RuleSet>> = Mutex::new(BTreeMap::new());
 
+/// Locks that keep other owners out, until the end of this process: threads may hold the graph for longer.
+static LOCKS: Mutex<Vec<NameLock>> = Mutex::new(Vec::new());
+
+/// Gives back the rules of interfaces that this process has; to be called at its end.
+pub fn give_back_rules() {
+    LOCKS.lock().unwrap_or_else(PoisonError::into_inner).clear();
+}
+
 /// The process that owns rules which this one reads.
 #[derive(Debug)]
 struct Owner {
@@ -51,10 +59,9 @@ struct Program {
     tap: Option<Tap>,
 }
 
-/// Numbers of rules that this process owns, with the lock that keeps other owners out.
+/// Numbers of rules that this process owns.
 struct Owned {
     arrays: OwnedArrays,
-    _lock: NameLock,
     /// The memory of the arrays, which may have no program.
     _arrays: Arrays,
 }
@@ -174,12 +181,17 @@ impl SocketTap {
         rules: &RuleSet,
         in_user: Option<String>,
     ) -> Result<SocketTap, NoRules> {
-        if interface == ANY {
-            return SocketTap::join_all(rules);
-        }
-        let Ok(index) = objects::interface_index(interface) else {
+        let index = objects::interface_index(interface).ok();
+        if index.is_none() && interface != ANY {
             return Err(NoRules::Alone(no_interface(interface)));
-        };
+        }
+        if !rustix::process::geteuid().is_root() {
+            let why = "they belong to processes of root, which this one cannot find";
+            return Err(NoRules::Refused(format!(
+                "the rules of {interface} cannot be read: {why}; {ADVICE}"
+            )));
+        }
+        let Some(index) = index else { return SocketTap::join_all(rules) };
         let known = OURS.lock().unwrap_or_else(PoisonError::into_inner).get(&index).cloned();
         if let Some(known) = known {
             let part = RulesPart { interface: interface.to_owned(), ifindex: 0, rules: known };
@@ -217,27 +229,18 @@ impl SocketTap {
             let map = arrays.number()?;
             Ok((arrays, map))
         });
-        let (arrays, map) = made.map_err(|error| match rustix::process::geteuid().is_root() {
-            true => NoRules::Alone(format!("no right to share them: {error}")),
-            // The rules of an interface belong to processes of root, which this one does not find.
-            false => NoRules::Refused(format!(
-                "the rules of {interface} cannot be read: {error}; {ADVICE}"
-            )),
-        })?;
+        let (arrays, map) =
+            made.map_err(|error| NoRules::Alone(format!("no right to share them: {error}")))?;
         let (tap, why) = program(&arrays, bytes, in_user);
         OURS.lock().unwrap_or_else(PoisonError::into_inner).insert(index, rules.clone());
-        let owned =
-            Owned { arrays: OwnedArrays { map, interface: index }, _lock: lock, _arrays: arrays };
+        LOCKS.lock().unwrap_or_else(PoisonError::into_inner).push(lock);
+        let owned = Owned { arrays: OwnedArrays { map, interface: index }, _arrays: arrays };
         let tap = SocketTap::new(tap, why, owned_here(interface));
         Ok(SocketTap { owned: Some(owned), ..tap })
     }
 
     /// Joins the rules of all interfaces that have an owner.
     fn join_all(rules: &RuleSet) -> Result<SocketTap, NoRules> {
-        if !rustix::process::geteuid().is_root() {
-            let what = "the rules of interfaces cannot be found: they belong to processes of root";
-            return Err(NoRules::Refused(format!("{what}; {ADVICE}")));
-        }
         let (mut parts, mut owners, mut described) = (Vec::new(), Vec::new(), Vec::new());
         for (pid, owned) in all_owned() {
             let interface = owned.interface.clone();

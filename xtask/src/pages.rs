@@ -31,6 +31,7 @@ pub const PAGES: &[&str] = &[
     "docs/recipes.md",
     "docs/exit-codes.md",
     "docs/accounting.md",
+    "docs/rules.md",
 ];
 
 /// Pages with commands that need the libraries, too: tests of these run them, with `--from`.

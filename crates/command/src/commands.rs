@@ -57,6 +57,7 @@ mod xdp;
 pub use output::{
     event_line, note_line, one_line, output, safe, shortened, write_notes_as, writes_json,
 };
+pub use space::give_back_rules;
 
 use crate::cli::SourceArgs;
 use anyhow::Context;

@@ -47,6 +47,7 @@ fn main() -> ExitCode {
             }
         },
     };
+    commands::give_back_rules();
     if let Some(helper) = fyke_privilege::helper::current().filter(|helper| !helper.end()) {
         note!("fyke: the helper process {} does not end (`kill -KILL` as root)", helper.pid());
     }

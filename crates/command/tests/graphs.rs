@@ -180,7 +180,7 @@ fn demuxes_alike(mixed: &Path, path: &Path) {
 fn rules_edit_a_node_of_a_graph() {
     let shown = graph_of(&["rules", "lo", "+ip=10.0.0.1,port=80"]);
     let expected = "(device, expression=lo) > {rules}(bloom, own=y, \
-                    expression=\"ip=10.0.0.1,port=80\", enable=n) > {filter}(filter)";
+                    expression=\"ip=10.0.0.1,port=80\", enable=n) > {filter}(filter, live=y)";
     assert_eq!(shown, expected);
     let negative = graph_of(&["rules", "lo", "negative", "1"]);
     assert!(negative.contains("{rules}(bloom, own=y, negative=1)"), "{negative}");

@@ -45,10 +45,11 @@ fn the_exit_codes_are_those_of_the_command() {
 }
 
 #[test]
-fn the_recipes_graphs_and_accounts_run() {
+fn the_recipes_graphs_accounts_and_rules_run() {
     if can_run() {
         run("docs/recipes.md");
         run("docs/graphs.md");
         run("docs/accounting.md");
+        run("docs/rules.md");
     }
 }

@@ -291,3 +291,314 @@ fn pipes_take_the_lines_of_the_paper() {
     let listed = read(folder, "listed");
     assert!(listed.contains("a frame with ports: 4 look-ups"), "{listed}");
 }
+
+/// Where the kernel cannot have the rules, the capture judges every frame by the owner's arrays, and counts what they
+/// reject; a capture on all interfaces uses the rules of each.
+#[test]
+fn rules_of_the_owner_hold_where_the_kernel_cannot_have_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let script = r#"
+        "$FYKE" rules far --own 2> owner.log &
+        owner=$!
+        owned
+        printf '+port=5001\nenable 1\n' | "$FYKE" rules far -F -
+        dump() { name=$1; shift; "$FYKE" dump "$@" --rules -w $name.pcapng udp 2> $name.log & pids="$pids $!"; }
+        pids=
+        dump count -i far --count-all
+        dump keep -i far --keep 10s
+        dump any -i any
+        "$FYKE" run --no-control '(device,far) > (bloom) > (tofile,twice.pcapng)' \
+            '(device,far) > (bloom, expression="port=5002") > (tofile,text.pcapng)' 2> twice.log & pids="$pids $!"
+        for name in count keep any; do wait_for listens $name.log; done
+        wait_for grep -q running twice.log
+        send frames.pcap
+        sleep 0.3
+        "$FYKE" rules any +port=1 2> refused || true
+        kill -INT $pids
+        wait $pids
+        "$FYKE" dump -i xdp:far --rules -w xdp.pcapng udp 2> xdp.log & dump=$!
+        wait_for listens xdp.log
+        send frames.pcap
+        sleep 0.3
+        kill -KILL $owner
+        wait_for grep -q "has ended: every frame passes" xdp.log
+        send frames.pcap
+        sleep 0.3
+        kill -INT $dump
+        wait $dump
+    "#;
+    let Some(()) = run(folder, script) else { return };
+    let log = |name: &str| read(folder, &format!("{name}.log"));
+    for name in ["count", "keep", "xdp", "any", "twice"] {
+        let log = log(name);
+        assert!(log.contains("rules of far: those of process"), "{name}: {log}");
+        assert!(log.contains("in user space only"), "{name}: {log}");
+    }
+    let half = "200 seen = 100 accepted + 100 rejected (100 by rules) + 0 lost";
+    for name in ["count", "keep"] {
+        let sum = log(name);
+        assert!(sum.contains(half), "{name}: {sum}");
+    }
+    for name in ["count", "keep", "twice"] {
+        assert_eq!(count(folder, &format!("{name}.pcapng"), "port 5001"), 100, "{name}");
+        assert_eq!(count(folder, &format!("{name}.pcapng"), "port 5002"), 0, "{name}");
+    }
+    assert_eq!(count(folder, "text.pcapng", "port 5002"), 100, "{}", log("twice"));
+    // The frames that leave near have no rules.
+    assert_eq!(count(folder, "any.pcapng", "port 5001"), 200, "{}", log("any"));
+    assert_eq!(count(folder, "any.pcapng", "port 5002"), 100, "{}", log("any"));
+    assert!(log("any").contains("(100 by rules)"), "{}", log("any"));
+    assert!(read(folder, "refused").contains("reads the rules of each interface"));
+    let xdp = log("xdp");
+    assert!(xdp.contains("400 seen = 300 accepted + 100 rejected (100 by rules)"), "{xdp}");
+}
+
+/// With -Q, rules and filters judge and count the frames of that direction only.
+#[test]
+fn rules_and_filters_count_frames_of_the_direction() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let script = r#"
+        "$FYKE" rules far --own 2> owner.log & owner=$!
+        owned
+        printf '+port=5001\nenable 1\n' | "$FYKE" rules far -F -
+        pids=
+        for way in in out; do
+            "$FYKE" dump -i far -Q $way --rules --stats -w $way.pcapng udp 2> $way.log & pids="$pids $!"
+            "$FYKE" dump -i far -Q $way --stats --count udp > $way.count 2> plain-$way.log & pids="$pids $!"
+            wait_for listens $way.log
+            wait_for listens plain-$way.log
+        done
+        # In twice, out once.
+        send frames.pcap
+        send frames.pcap
+        "$FYKE" run --no-control "(pcapin,frames.pcap) > (tointerface,far)" 2> /dev/null
+        sleep 0.3
+        kill -INT $pids
+        wait $pids
+        kill -INT $owner
+        wait $owner
+    "#;
+    let Some(()) = run(folder, script) else { return };
+    for (way, all) in [("in", 400), ("out", 200)] {
+        let log = read(folder, &format!("{way}.log"));
+        let half = all / 2;
+        let sum = format!("600 seen = {half} accepted + {} rejected ({half} by rules)", 600 - half);
+        assert!(log.contains(&sum), "{sum}\n{log}");
+        assert!(log.contains(&format!("filter 1: {half} udp")), "{log}");
+        assert_eq!(count(folder, &format!("{way}.pcapng"), "port 5001"), half, "{log}");
+        let log = read(folder, &format!("plain-{way}.log"));
+        assert!(log.contains(&format!("filter 1: {all} udp")), "{log}");
+        assert_eq!(read(folder, &format!("{way}.count")), format!("{all}\n"), "{log}");
+    }
+}
+
+/// Of two interfaces of a capture each has rules of its own: one joins those of another fyke, the other has them, and a
+/// further capture joins these.
+#[test]
+fn each_interface_of_a_capture_has_its_own_rules() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let script = r#"
+        "$FYKE" rules far --own 2> owner.log & owner=$!
+        owned
+        printf '+port=5001\nenable 1\n' | "$FYKE" rules far -F -
+        "$FYKE" dump -i near -i far --rules --stats -w out.pcapng udp 2> log & dump=$!
+        wait_for "$FYKE" rules near list
+        "$FYKE" dump -i near --rules -w joined.pcapng udp 2> log2 & joined=$!
+        wait_for listens log2
+        printf '+port=5002\nenable 1\n' | "$FYKE" rules near -F -
+        "$FYKE" rules near > near.list
+        "$FYKE" rules far > far.list
+        send frames.pcap
+        sleep 0.3
+        "$FYKE" ctl --pid $dump stats > stats
+        kill -INT $joined
+        wait $joined
+        kill -INT $dump
+        wait $dump
+        # The rules of near went with the capture that had them.
+        "$FYKE" rules near list 2> refused || true
+        kill -INT $owner
+        wait $owner
+        ls run > left
+    "#;
+    let Some(()) = run(folder, script) else { return };
+    let (log, joined) = (read(folder, "log"), read(folder, "log2"));
+    // Port 5001 comes from far, port 5002 from near.
+    assert_eq!(count(folder, "out.pcapng", "port 5001"), 100, "{log}");
+    assert_eq!(count(folder, "out.pcapng", "port 5002"), 100, "{log}");
+    assert_eq!(count(folder, "joined.pcapng", "port 5002"), 100, "{joined}");
+    assert_eq!(count(folder, "joined.pcapng", ""), 100, "{joined}");
+    assert!(log.contains("rules of near: owned by this fyke"), "{log}");
+    assert!(log.contains("rules of far: those of process"), "{log}");
+    assert!(
+        log.contains("400 seen = 200 accepted + 200 rejected (200 by rules) + 0 lost"),
+        "{log}"
+    );
+    assert!(joined.contains("rules of near: those of process"), "{joined}");
+    assert!(joined.contains("100 accepted + 100 rejected (100 by rules)"), "{joined}");
+    let lists = ["near.list", "far.list"].map(|name| read(folder, name));
+    assert!(lists[0].contains("+port=5002\n") && !lists[0].contains("5001"), "{lists:?}");
+    assert!(lists[1].contains("+port=5001\n") && !lists[1].contains("5002"), "{lists:?}");
+    assert!(read(folder, "refused").contains("no fyke of yours"), "{}", read(folder, "refused"));
+    assert_eq!(read(folder, "left"), "", "locks, sockets and folders go with their process");
+}
+
+/// Rules that cannot be read are refused at the start, with what to do, and never ignored.
+#[test]
+fn rules_that_cannot_be_read_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let script = r#"
+        mkdir own; cp "$FYKE" own/fyke; chmod 755 . own
+        few="setpriv --bounding-set=-sys_admin,-bpf,-perfmon"
+        nobody() { env -u XDG_RUNTIME_DIR FYKE_RUNTIME_DIR=$PWD/nobody setpriv --reuid=65534 --regid=65534 \
+            --clear-groups --inh-caps=$1 --ambient-caps=$1 "${@:2}"; }
+        mkdir -m 700 nobody; chown 65534:65534 nobody
+        refused() { set +e; "$@" 2>> refused; echo "$? $*" >> status; set -e; }
+        "$FYKE" rules far --own 2> owner.log & owner=$!
+        owned
+        refused $few "$FYKE" dump -i far --rules
+        refused $few "$FYKE" dump -i any --rules
+        refused $few "$FYKE" run --no-control '(device,far) > (bloom) > (packetcount,export)'
+        refused nobody +net_raw own/fyke dump -i far --rules -w /dev/null
+        refused nobody -all own/fyke rules far --own
+        kill -INT $owner
+        wait $owner
+        # No fyke has the rules: those of the capture alone.
+        $few "$FYKE" dump -i far --rules -w out.pcapng 2> log & dump=$!
+        wait_for listens log
+        printf '+port=5001\nenable 1\n' | "$FYKE" rules far -F -
+        send frames.pcap
+        sleep 0.3
+        kill -INT $dump
+        wait $dump
+    "#;
+    let Some(()) = run(folder, script) else { return };
+    let reasons = [
+        "has the rules of far, and this one cannot read them",
+        "start as root (CAP_BPF and CAP_SYS_ADMIN)",
+        "the rules of far cannot be read",
+        "only root can have the rules of far",
+        "sudo fyke rules far --own",
+    ];
+    check_refusals(folder, "11111", &reasons);
+    let log = read(folder, "log");
+    assert!(log.contains("in user space only"), "{log}");
+    assert!(log.contains("100 accepted + 100 rejected (100 by rules)"), "{log}");
+    assert_eq!(count(folder, "out.pcapng", "port 5001"), 100, "{log}");
+}
+
+/// The rules follow their interface when it is renamed, and while it is down; commands, pipes, captures and the list
+/// have the new name.
+#[test]
+fn rules_follow_an_interface_that_is_renamed() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let script = r#"
+        printf '+port=5001\nenable 1\n' > rules.txt
+        for way in --own --tcx --drop; do
+            "$FYKE" rules far $way -F rules.txt 2> owner$way & owner=$!
+            owned
+            "$FYKE" dump -i far --rules -w before$way.pcapng udp 2> log & before=$!
+            wait_for listens log
+            ip link set far down
+            ip link set far name other
+            ip link set other up
+            wait_for has_carrier other
+            wait_for grep -q "far is named other now" owner$way
+            wait_for "$FYKE" rules other list
+            "$FYKE" dump -i other --rules -w out$way.pcapng udp 2> log2 & dump=$!
+            wait_for listens log2
+            send frames.pcap
+            sleep 0.3
+            kill -INT $before $dump
+            wait $before $dump
+            echo '-port=5001' > run/rules-other/rules
+            gone() { ! "$FYKE" rules other list | grep -q port=5001; }
+            wait_for gone
+            ls run >> during
+            set +e
+            "$FYKE" rules far list 2>> refused; echo "$? far" >> status
+            set -e
+            kill -INT $owner
+            wait $owner
+            ls run >> left
+            ip link set other down
+            ip link set other name far
+            ip link set far up
+            wait_for has_carrier far
+        done
+        # A capture that has the rules is found by the new name, too.
+        "$FYKE" dump -i far --rules -w own.pcapng udp 2> log & dump=$!
+        wait_for listens log
+        ip link set far down
+        ip link set far name other
+        ip link set other up
+        "$FYKE" rules other +port=5001
+        "$FYKE" rules other list > listed
+        kill -INT $dump
+        wait $dump
+    "#;
+    let Some(()) = run(folder, script) else { return };
+    for way in ["--own", "--tcx", "--drop"] {
+        let owner = read(folder, &format!("owner{way}"));
+        assert!(owner.contains("edit: fyke rules other; pipes: "), "{owner}");
+        assert!(owner.contains("/rules-other"), "{owner}");
+        for name in ["before", "out"] {
+            let file = format!("{name}{way}.pcapng");
+            assert_eq!(count(folder, &file, ""), 100, "{file}: {owner}");
+            assert_eq!(count(folder, &file, "port 5001"), 100, "{file}: {owner}");
+        }
+    }
+    let owner = read(folder, "owner--drop");
+    assert!(owner.contains("200 seen = 100 accepted + 100 rejected (100 by rules)"), "{owner}");
+    assert!(!read(folder, "during").contains("rules-far"), "{}", read(folder, "during"));
+    check_refusals(folder, "111", &["no fyke of yours has the rules of far"]);
+    assert_eq!(read(folder, "left"), "", "locks, sockets and folders go with their process");
+    assert!(read(folder, "listed").contains("+port=5001"), "{}", read(folder, "log"));
+}
+
+/// Refusals say what to do, and carets stand below the characters that they mean.
+#[test]
+fn refusals_say_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let script = r#"
+        refuse far --own +port=99999
+        refuse far --own --take
+        refuse far --tcx --take
+        refuse far --own --copy-to near
+        refuse far --drop --copy-to near
+        refuse far --own --bits 536870912
+        set +e
+        "$FYKE" explain --graph -- rules far --drop 2>> refused; echo "$? explain" >> status
+        printf '+port=1\n+port=99999\n' > rules.txt
+        set -e
+        refuse far --own -F rules.txt
+        "$FYKE" rules far --own 2> owner.log & owner=$!
+        owned
+        refuse far +ip=10.0.0.1,port=x
+        kill -INT $owner
+        wait $owner
+        "$FYKE" rules lo --drop --take 2> owner.log & owner=$!
+        wait_for "$FYKE" rules lo list
+        FYKE_RUNTIME_DIR=$PWD/other refuse lo --drop --take
+        kill -INT $owner
+        wait $owner
+    "#;
+    let Some(()) = run(folder, script) else { return };
+    let reasons = [
+        "fyke: this command is wrong:\n+port=99999\n      ^ expected",
+        "only --drop takes frames from the host",
+        "only --tcx copies frames",
+        "give fewer of them (--arrays N), or smaller ones (--bits N)",
+        "--own, --tcx or --drop runs no graph",
+        "line 2:\n+port=99999\n      ^ expected",
+        "fyke: this command is wrong:\n+ip=10.0.0.1,port=x\n                  ^ expected",
+        "ip link set dev lo xdp off",
+    ];
+    check_refusals(folder, "2222212221", &reasons);
+}

@@ -48,5 +48,5 @@ pub use message::{
     ReaderCount, Reason, Rejected, RejectedFrame, Request, Response, SaveFormat, ShownFrame, Stats,
     Tried, Verdict,
 };
-pub use runtime_dir::{RuntimeDir, RuntimeDirError};
+pub use runtime_dir::{NameLock, RuntimeDir, RuntimeDirError};
 pub use server::{Controlled, Listening, MAX_CLIENTS, MAX_REQUEST_BYTES, Peer, Server, StartError};

@@ -139,6 +139,9 @@ pub enum Request {
     Rules {
         /// `+ip=…,port=…`, `-proto=tcp`, `list`, `reset`, `enable 0|1`, `negative 0|1`.
         command: String,
+        /// Name of the interface, for a capture on several: each has rules of its own.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        interface: Option<String>,
     },
     /// The counters: answered by [`Response::Stats`].
     Stats,
@@ -460,6 +463,9 @@ pub struct Description {
     /// The rules of an interface that it owns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rules: Option<OwnedRules>,
+    /// Those of further interfaces.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub more_rules: Vec<OwnedRules>,
 }
 
 /// Rules of a Bloom pre-filter for all captures on an interface, which one process owns.
@@ -471,9 +477,24 @@ pub struct OwnedRules {
     pub namespace: u64,
     /// Number of the kernel's map with the arrays.
     pub map: u32,
+    /// Number of the interface, which stays when it is renamed; 0 if it is not known.
+    #[serde(default)]
+    pub index: u32,
 }
 
 impl Description {
+    /// The rules of all interfaces of which it owns them.
+    pub fn all_rules(&self) -> impl Iterator<Item = &OwnedRules> {
+        self.rules.iter().chain(&self.more_rules)
+    }
+
+    /// The same description, of a process that owns these rules.
+    #[must_use]
+    pub fn with_rules(self, rules: Vec<OwnedRules>) -> Description {
+        let mut rules = rules.into_iter();
+        Description { rules: rules.next(), more_rules: rules.collect(), ..self }
+    }
+
     /// Describes this process, started now, as a live capture.
     pub fn of_this_process(source: impl Into<String>, link: impl Into<String>) -> Description {
         let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
@@ -488,6 +509,7 @@ impl Description {
             live: true,
             namespace: std::fs::metadata("/proc/thread-self/ns/net").ok().map(|net| net.ino()),
             rules: None,
+            more_rules: Vec::new(),
         }
     }
 }

@@ -21,6 +21,7 @@
 //! assert!(!RuntimeDir::candidates().is_empty());
 //! ```
 
+use fyke_privilege::helper;
 use fyke_privilege::user::variable;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -41,6 +42,45 @@ const MAX_SOCKET_PATH_BYTES: usize = 107;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuntimeDir {
     path: PathBuf,
+}
+
+/// A name that this process has locked. Dropping it removes the file; after a kill, the next process takes the file
+/// over.
+#[derive(Debug)]
+pub struct NameLock {
+    path: PathBuf,
+    _file: File,
+}
+
+impl NameLock {
+    fn take(path: PathBuf) -> io::Result<Option<NameLock>> {
+        loop {
+            let mut options = OpenOptions::new();
+            options.write(true).create(true).truncate(false).mode(0o600);
+            let file = options.open(&path)?;
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => {}
+                Err(Errno::WOULDBLOCK) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            }
+            // The process that had it may have removed this file meanwhile.
+            let locked = file.metadata()?;
+            let is_same =
+                |there: Metadata| (there.dev(), there.ino()) == (locked.dev(), locked.ino());
+            if path.symlink_metadata().is_ok_and(is_same) {
+                // After root was given up, this process removes the file itself.
+                let _ = helper::may_remove(&path);
+                return Ok(Some(NameLock { path, _file: file }));
+            }
+        }
+    }
+}
+
+impl Drop for NameLock {
+    /// Removes the file while it is locked, so that no other process has locked it.
+    fn drop(&mut self) {
+        let _gone_already = helper::remove_file(&self.path);
+    }
 }
 
 /// Reasons why a folder cannot hold control sockets.
@@ -132,26 +172,17 @@ impl RuntimeDir {
         candidates(with_uid, ours, uid)
     }
 
-    /// Locks a name among the processes of this user, until the file is closed; `None` while another process has it.
-    /// The file stays in the first folder that can be used.
+    /// Locks a name among the processes of this user; `None` while another process has it. The file is in the first
+    /// folder that can be used.
     ///
     /// # Errors
     /// No folder can be used.
-    pub fn try_lock(name: &str) -> io::Result<Option<File>> {
+    pub fn try_lock(name: &str) -> io::Result<Option<NameLock>> {
         let mut refused = io::Error::other("no folder");
         for dir in RuntimeDir::candidates() {
             match dir.prepare(std::process::id()) {
                 Err(error) => refused = io::Error::other(error),
-                Ok(_socket) => {
-                    let mut options = OpenOptions::new();
-                    options.write(true).create(true).truncate(false).mode(0o600);
-                    let file = options.open(dir.path.join(format!("{name}.lock")))?;
-                    return match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                        Ok(()) => Ok(Some(file)),
-                        Err(Errno::WOULDBLOCK) => Ok(None),
-                        Err(error) => Err(error.into()),
-                    };
-                }
+                Ok(_socket) => return NameLock::take(dir.path.join(format!("{name}.lock"))),
             }
         }
         Err(refused)
@@ -297,6 +328,20 @@ mod tests {
         assert!(matches!(file.prepare(1), Err(RuntimeDirError::NotAFolder { .. })));
         let orphan = RuntimeDir::at(base.path().join("no/such"));
         assert!(matches!(orphan.prepare(1), Err(RuntimeDirError::Unusable { .. })));
+    }
+
+    #[test]
+    fn a_name_is_locked_once_and_its_file_goes_with_the_lock() {
+        let base = tempfile::tempdir().unwrap();
+        let path = base.path().join("name.lock");
+        let take = || NameLock::take(path.clone()).unwrap();
+        // The file of a process that was killed.
+        fs::write(&path, "").unwrap();
+        let lock = take().unwrap();
+        assert!(take().is_none());
+        drop(lock);
+        assert!(!path.exists());
+        assert!(take().is_some());
     }
 
     #[test]

@@ -63,5 +63,5 @@ pub use classes::Classes;
 pub use fits::{DEMUX_REMOVED, LOST_BY_CLIENTS, PASSED_OVER, SENT_TO_CLIENTS, UNFIT};
 pub use kept::{Kept, KeptLimits};
 pub use plan::Plan;
-pub use rules::{REJECTED_IN_KERNEL, RuleSet, RulesError};
+pub use rules::{REJECTED_IN_KERNEL, RuleSet, RulesError, RulesPart};
 pub use runtime::{Engine, GraphHandle, GraphView, Made, Opened};

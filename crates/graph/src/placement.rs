@@ -35,7 +35,7 @@ use several::Several;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-pub use tap::{RulesTap, TapPlace};
+pub use tap::{NoRules, OwnedArrays, PartPlace, RulesTap, RulesWanted, TapPlace};
 
 /// A space below the graph: the kernel, at a socket or at a driver, or a service for its readers.
 ///
@@ -47,18 +47,18 @@ pub use tap::{RulesTap, TapPlace};
 /// | counts | [`SocketFilter::rejected`], [`LowerFilter::rejected_at`] |
 /// | closes it | when its last owner drops it, or the kernel when the process has ended |
 pub trait Space {
-    /// Makes a tap for the rules of a Bloom pre-filter that gets all frames of an interface. `shared`: the rules are
-    /// those of the interface, which another process may own.
+    /// Makes the rules of a Bloom pre-filter that gets the frames of an interface: in the space if possible, else for
+    /// user space.
     ///
     /// # Errors
-    /// The reason why the space cannot have them.
+    /// The reason why there are no rules of the interface.
     fn rules(
         &self,
         _interface: &Interface,
         _rules: &RuleSet,
-        _shared: bool,
-    ) -> Result<Arc<dyn RulesTap>, String> {
-        Err("it has no rules".to_owned())
+        _wanted: &RulesWanted,
+    ) -> Result<Arc<dyn RulesTap>, NoRules> {
+        Err(NoRules::Alone("it has no rules".to_owned()))
     }
 
     /// Makes a filter for the frames of an interface; it passes everything until texts arrive. `reading` is how the
@@ -181,7 +181,7 @@ impl Placement {
         match self.why_not_lower() {
             None => format!("the filters run in {place}, too{form}"),
             Some(why) => {
-                let has_rules = self.tap.as_ref().is_some_and(|place| place.tap.is_ok());
+                let has_rules = self.tap.as_ref().is_some_and(TapPlace::is_below);
                 let rules = if has_rules { " that passes the rules" } else { "" };
                 format!("{place} passes every frame{rules}{form}: {why}")
             }
@@ -446,16 +446,14 @@ fn node_of(made: &[(u64, Made)], key: u64) -> Option<&dyn Node> {
 /// Places the filters of a graph that is made but not started.
 pub(crate) fn place(plan: &Plan, made: &mut [(u64, Made)], space: &dyn Space) -> Vec<Placement> {
     let held = held(made);
+    let make = |interface: &Interface, rules: &RuleSet, wanted: &RulesWanted| {
+        space.rules(interface, rules, wanted)
+    };
+    let mut taps = tap::make_all(plan, made, &make);
     let mut placements = Vec::new();
     for (index, device) in devices(plan) {
-        let mut tap = tap::node_after(plan, index).map(|at| {
-            let interfaces = interfaces_of(made, device.key).unwrap_or_default();
-            let interface = <[Interface; 1]>::try_from(interfaces).ok();
-            let make = |interface: &Interface, rules: &RuleSet, shared| {
-                space.rules(interface, rules, shared)
-            };
-            TapPlace::make(plan, at, made, interface.as_ref().map(|[one]| one), make)
-        });
+        let at = taps.iter().position(|(device, _)| *device == index);
+        let mut tap = at.map(|at| taps.swap_remove(at).1);
         let placed = place_one(plan, index, made, &held, space, tap.as_mut());
         let mut by_class = by_class::is_asked(made, device.key).then_some(Ok(()));
         let (lower, members) = match placed {
@@ -469,22 +467,27 @@ pub(crate) fn place(plan: &Plan, made: &mut [(u64, Made)], space: &dyn Space) ->
             }
         };
         if let (Some(place), true) = (&mut tap, lower.is_err())
-            && let Ok(rules) = &place.tap
+            && let Some(filters) = place.filters()
         {
-            let filter = Arc::clone(rules);
-            let attached = attach(sources_of(made, device.key), |source| {
-                source.set_filter(Arc::clone(&filter) as Arc<dyn SocketFilter>)
-            });
-            if let Err(error) = attached {
-                place.tap = Err(error.to_string());
+            let sources = sources_of(made, device.key);
+            if let Err(error) = attach(sources, |source| source.set_filters(&filters)) {
+                place.stay_in_user(&error.to_string());
             }
         }
-        tap.iter().for_each(|place| place.connect(made));
+        tap.iter().for_each(TapPlace::connect);
         let names = interfaces_of(made, device.key).unwrap_or_default();
         let names = names.into_iter().map(|interface| interface.name).collect();
         placements.push(Placement { device: device.key, names, lower, tap, by_class, members });
     }
     placements
+}
+
+/// Begins what runs beside the packet loop, once the process has given up its rights.
+pub(crate) fn begin(placements: &[Placement]) {
+    placements.iter().flat_map(|placement| &placement.lower).for_each(|lower| lower.begin());
+    let places = placements.iter().filter_map(|placement| placement.tap.as_ref());
+    let taps = places.flat_map(|place| &place.parts).filter_map(|part| part.tap.as_ref());
+    taps.for_each(|tap| tap.begin());
 }
 
 /// The interfaces of a device.
@@ -542,11 +545,12 @@ fn place_one(
         [one] => Arc::clone(one),
         _ => Arc::new(Several::new(&interfaces, &parts)),
     };
-    if let Some(place) = tap
-        && let Ok(rules) = &place.tap
-        && let Err(why) = lower.run_after(rules)
-    {
-        place.tap = Err(why);
+    for (part, filter) in tap.into_iter().flat_map(|place| &mut place.parts).zip(&parts) {
+        if let Some(rules) = part.in_space()
+            && let Err(why) = filter.run_after(rules)
+        {
+            part.below = Err(why);
+        }
     }
     let union = Union::new(Arc::clone(&lower) as Arc<dyn Superset>);
     // Before the texts, which then have their classes.
@@ -662,8 +666,8 @@ pub(crate) fn widen(
         let device = plan.nodes.iter().position(|node| stays.get(&node.key) == old);
         let tap = placement.tap.as_ref().filter(|place| {
             let fits = device.is_some_and(|device| place.fits(plan, device, stays));
-            if let (false, Ok(tap)) = (fits, &place.tap) {
-                tap.set_on(false);
+            if !fits {
+                place.set_on(false);
             }
             fits
         });
@@ -751,8 +755,8 @@ impl Widened {
     /// Rejects again what only a refused edit needs.
     pub fn cancel(self, placements: &[Placement]) {
         for (placement, Edited { moved, .. }) in placements.iter().zip(self.0) {
-            if let Some(TapPlace { tap: Ok(tap), .. }) = &placement.tap {
-                tap.set_on(true);
+            if let Some(place) = &placement.tap {
+                place.set_on(true);
             }
             let (Some(members), Some(moved)) = (&placement.members, moved) else { continue };
             moved.new.iter().for_each(Consumer::leave);

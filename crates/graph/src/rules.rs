@@ -16,6 +16,7 @@
 //! # Ok::<(), fyke::graph::RulesError>(())
 //! ```
 
+use fyke_capture::ANY;
 use fyke_table::Seed;
 use fyke_table::prefilter::shared::ArrayView;
 use fyke_table::prefilter::{
@@ -39,8 +40,8 @@ pub enum RulesError {
     /// The rule does not exist, or there would be one rule too many.
     #[error(transparent)]
     Rule(#[from] PrefilterError),
-    /// A line of several is wrong or cannot be executed; none of them was.
-    #[error("line {number}: {error}")]
+    /// A line of several is wrong or cannot be executed; none of them was. A caret of the error stands below its line.
+    #[error("line {number}:{}{error}", if .error.has_caret() { '\n' } else { ' ' })]
     Line {
         /// Its number, from 1.
         number: usize,
@@ -53,6 +54,27 @@ pub enum RulesError {
         /// The process.
         owner: String,
     },
+    /// Each of several interfaces has rules of its own.
+    #[error("each interface has rules of its own here; name one of {names}")]
+    Several {
+        /// The names of the interfaces.
+        names: String,
+    },
+    /// A capture on all interfaces has no rules of its own.
+    #[error(
+        "a capture on all interfaces reads the rules of each interface; name one of them, as in \
+         `fyke rules eth0 --own`"
+    )]
+    OfAll,
+    /// The interface has no rules here.
+    #[error(
+        "this capture has no rules of {interface}: have them with `fyke rules {interface} --own`, then start the \
+         capture again"
+    )]
+    NotHere {
+        /// Its name.
+        interface: String,
+    },
     /// The rules were those of another process, which has ended.
     #[error(
         "{owner}, which had the rules, has ended, so every frame passes here; a capture that is \
@@ -64,9 +86,31 @@ pub enum RulesError {
     },
 }
 
+impl RulesError {
+    /// True if the message shows a line, and a caret below it.
+    pub fn has_caret(&self) -> bool {
+        match self {
+            RulesError::Text(_) => true,
+            RulesError::Line { error, .. } => error.has_caret(),
+            _ => false,
+        }
+    }
+}
+
 /// The writer's side; clones share the rules.
 #[derive(Debug, Clone)]
 pub struct RuleSet(Arc<Shared>);
+
+/// The rules of one of several interfaces.
+#[derive(Debug, Clone)]
+pub struct RulesPart {
+    /// Name of the interface.
+    pub interface: String,
+    /// Number of the interface, for frames of a capture on all interfaces; 0: those of the interface with the name.
+    pub ifindex: u32,
+    /// Its rules.
+    pub rules: RuleSet,
+}
 
 /// A count of frames.
 type CountBelow = Box<dyn Fn() -> u64 + Send + Sync>;
@@ -77,6 +121,10 @@ struct Shared {
     below: OnceLock<CountBelow>,
     /// The process that owns the rules, if it is another one.
     owner: OnceLock<Owner>,
+    /// The rules of each interface, in place of these.
+    parts: OnceLock<Vec<RulesPart>>,
+    /// True if each frame that the rules reject is rejected by the whole graph.
+    decides: AtomicBool,
 }
 
 /// The owner of rules that belong to another process.
@@ -104,8 +152,19 @@ impl RuleSet {
     pub fn with_options(options: PrefilterOptions, enabled: bool) -> RuleSet {
         let mut rules = Prefilter::new(options, Seed::random());
         rules.set_enabled(enabled);
-        let (rules, below, owner) = (Mutex::new(rules), OnceLock::new(), OnceLock::new());
-        RuleSet(Arc::new(Shared { rules, below, owner }))
+        RuleSet(Arc::new(Shared {
+            rules: Mutex::new(rules),
+            below: OnceLock::new(),
+            owner: OnceLock::new(),
+            parts: OnceLock::new(),
+            decides: AtomicBool::new(false),
+        }))
+    }
+
+    /// An empty, disabled rule set with the sizes and limits of this one.
+    pub(crate) fn of_same_size(&self) -> RuleSet {
+        let options = *self.lock().options();
+        RuleSet::with_options(options, false)
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Prefilter> {
@@ -117,8 +176,38 @@ impl RuleSet {
         use_them(&mut self.lock())
     }
 
-    /// Leaves the rules to another process, with arrays that a tap reads: here only the frames that the tap cannot read
-    /// are looked up in them, and commands are refused. To be called once.
+    /// Divides the rules by interfaces: a frame is judged by those of its interface, and passes if there are none. To
+    /// be called once, before frames arrive.
+    pub fn divide(&self, parts: Vec<RulesPart>) {
+        // A second call changes nothing.
+        let _known = self.0.parts.set(parts);
+    }
+
+    /// The rules of each interface, if they are divided.
+    pub fn parts(&self) -> Option<&[RulesPart]> {
+        self.0.parts.get().map(Vec::as_slice)
+    }
+
+    /// The rules themselves, of a set that refers to those of another node.
+    pub(crate) fn leaf(&self) -> &RuleSet {
+        match self.parts() {
+            Some([part]) if part.ifindex == 0 => part.rules.leaf(),
+            _ => self,
+        }
+    }
+
+    /// Notes that each frame which the rules reject is rejected by the whole graph, so it counts as rejected by rules.
+    pub(crate) fn set_deciding(&self) {
+        self.0.decides.store(true, Ordering::Release);
+    }
+
+    /// True if each frame that the rules reject is rejected by the whole graph.
+    pub fn is_deciding(&self) -> bool {
+        self.0.decides.load(Ordering::Acquire)
+    }
+
+    /// Leaves the rules to another process, with arrays that a tap may read: frames that no tap judges are looked up in
+    /// them, and commands are refused. To be called once.
     pub fn leave_to(&self, owner: String, arrays: Arc<dyn ArrayView>) {
         self.lock().set_enabled(false);
         // A second call changes nothing.
@@ -144,12 +233,38 @@ impl RuleSet {
 
     /// Number of frames that the rules rejected in the space below; `None` if they are not there.
     pub fn rejected_below(&self) -> Option<u64> {
-        self.0.below.get().map(|count| count())
+        let of_parts = self.parts().unwrap_or_default().iter();
+        let of_parts = of_parts.filter_map(|part| part.rules.rejected_below());
+        self.0
+            .below
+            .get()
+            .map(|count| count())
+            .into_iter()
+            .chain(of_parts)
+            .reduce(|sum, one| sum + one)
     }
 
     /// A reader for one worker.
     pub fn reader(&self) -> PrefilterReader {
         self.lock().reader()
+    }
+
+    /// Executes a command for the rules of an interface, which has to be named if there are several.
+    ///
+    /// # Errors
+    /// As for [`command`](Self::command); if the rules are divided, and this is none of their interfaces.
+    pub fn command_at(&self, interface: Option<&str>, command: &str) -> Result<String, RulesError> {
+        let Some(parts) = self.parts() else { return self.command(command) };
+        let names =
+            || parts.iter().map(|part| part.interface.as_str()).collect::<Vec<_>>().join(", ");
+        let Some(interface) = interface else {
+            return Err(RulesError::Several { names: names() });
+        };
+        match parts.iter().find(|part| part.interface == interface) {
+            Some(part) => part.rules.command_at(Some(interface), command),
+            None if interface == ANY => Err(RulesError::OfAll),
+            None => Err(RulesError::NotHere { interface: interface.to_owned() }),
+        }
     }
 
     /// Executes a command and returns its output. A text of several lines is a command per line, all of them or none;

@@ -175,7 +175,8 @@ fn nodes(class: &str, folder: &Path) -> Vec<(String, bool)> {
     }
     let (ok, refused) = (false, true);
     let list: &[(&str, bool)] = match class {
-        "accept" | "drop" | "field" | "keep" | "packetcount" | "bytecount" | "tcp" => &[("", ok)],
+        "accept" => &[("", ok), (",direction=in", ok), (",direction=out", ok)],
+        "drop" | "field" | "keep" | "packetcount" | "bytecount" | "tcp" => &[("", ok)],
         "bloom" => &[(",\"port=81\"", ok)],
         "bpf" => &[(",\"tcp port 80 or src host 10.0.0.3\"", ok)],
         "bucket" | "burst" | "dedup" | "gap" | "ratemeter" => &[("", refused)],

@@ -9,7 +9,7 @@ use fyke_capture::{FilterSocket, FrameServer, Interface, SocketFilter};
 use fyke_filter::Options;
 use fyke_filters::{Listing, Superset};
 use fyke_graph::RuleSet;
-use fyke_graph::placement::{LowerFilter, RulesTap, Space};
+use fyke_graph::placement::{LowerFilter, NoRules, RulesTap, RulesWanted, Space};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,11 +27,11 @@ impl<S: Space> Space for ServeSpace<S> {
         &self,
         interface: &Interface,
         rules: &RuleSet,
-        shared: bool,
-    ) -> Result<Arc<dyn RulesTap>, String> {
+        wanted: &RulesWanted,
+    ) -> Result<Arc<dyn RulesTap>, NoRules> {
         match interface.name.starts_with("serve:") {
-            true => Err("a service has no rules".to_owned()),
-            false => self.0.rules(interface, rules, shared),
+            true => Err(NoRules::Alone("a service has no rules".to_owned())),
+            false => self.0.rules(interface, rules, wanted),
         }
     }
 

@@ -91,7 +91,8 @@ pub struct DumpArgs {
     #[arg(long)]
     #[arg(help_heading = "Filter")]
     pub scoped: bool,
-    /// Use the rules of the interface (fyke rules IF) before the filter: frames that they reject are not copied
+    /// Use the rules of the interface (fyke rules IF) before the filter: frames that they reject are not copied; of
+    /// several interfaces, each has its own
     #[arg(long)]
     #[arg(help_heading = "Filter")]
     pub rules: bool,

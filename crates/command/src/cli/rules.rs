@@ -13,9 +13,10 @@ at 1,000 rules); false negatives are not. Enabled rules reject frames that match
 frame passes.
 
 Without --own, --tcx or --drop, the command goes to the fyke that has the rules of the interface, or else to the only
-capture there. With one of them, this fyke has the rules until it ends (root only); then every frame passes. They also
-take lines from the pipes rules, enable and reset in a folder, which is printed; refused lines go to rules.error. The
-expected rate of false positives is printed at the start for the sizes of the arrays, and by list for the rules.
+capture there. With one of them, this fyke has the rules until it ends (root only), also when the interface is renamed;
+then every frame passes. They also take lines from the pipes rules, enable and reset in a folder, which is printed;
+refused lines go to rules.error. The expected rate of false positives is printed at the start for the sizes of the
+arrays, and by list for the rules.
 
 Examples:
   fyke rules eth0 +ip=192.168.0.10,port=80    add a rule
@@ -28,7 +29,9 @@ Examples:
   fyke rules eth0 --own --bits 16000000 --hash-pairs 2 --prefixes ip/32,ip/24     sizes for 100,000 rules
   fyke rules eth0 --own                       have the rules; captures read them with `fyke dump --rules`
   fyke rules eth0 --tcx --copy-to mon0        copy frames of both directions that match to mon0, for any program
-  fyke rules mon0 --drop -F rules.txt         drop what the rules reject before the host gets it")]
+  fyke rules mon0 --drop -F rules.txt         drop what the rules reject before the host gets it
+
+docs/rules.md tells more.")]
 pub struct RulesArgs {
     /// Interface that a running fyke captures on, or that this one is to have the rules of
     #[arg(value_name = "IF")]

@@ -1,5 +1,6 @@
 //! Counts of a running graph for the control socket, `--stats` and `--json`, all taken from one snapshot.
 
+use super::graphs::RULES;
 use fyke_capture::{Interface, SourceStats};
 use fyke_control::{
     Accounting, EntryKind, FilterCount, InterfaceAccounting, NOT_COUNTED, NodeCount, NodeFeed,
@@ -8,7 +9,7 @@ use fyke_filters::FilterCounts;
 use fyke_graph::node::{Counter, NodeError};
 use fyke_graph::plan::Feed;
 use fyke_graph::runtime::{NodeView, Outcome, SourceView};
-use fyke_graph::{GraphView, REJECTED_IN_KERNEL, UNFIT};
+use fyke_graph::{GraphView, UNFIT};
 use std::fmt::Write;
 
 /// Most words of a memory buffer that are shown.
@@ -86,13 +87,15 @@ pub fn without_connection(name: &str, stats: &SourceStats) -> Option<String> {
     (cuts > 0).then(|| format!("frames of {seconds} without a connection to {name}{times}"))
 }
 
-/// Counts the frames that rules rejected, in the kernel or after it; `None` if the kernel has no rules.
+/// Counts the frames that rules rejected, in the kernel or after it; `None` if no rules decide about all frames, and
+/// for rules of a capture alone that have rejected none.
 fn by_rules(view: &GraphView) -> Option<u64> {
-    let below = |node: &NodeView| {
-        let counter = node.counters.iter().find(|counter| counter.name == REJECTED_IN_KERNEL)?;
-        Some(node.counts.rejected + counter.value as u64)
+    let count = |node: &NodeView| {
+        let count = node.counts.rejected + node.rules.as_ref()?.rejected_below().unwrap_or(0);
+        let decides = node.rules.as_ref()?.is_deciding();
+        (decides || (node.name == RULES && count > 0)).then_some(count)
     };
-    view.nodes.iter().filter_map(below).reduce(|sum, one| sum + one)
+    view.nodes.iter().filter_map(count).reduce(|sum, one| sum + one)
 }
 
 /// Formats parts of a count that are known: ` (3 by rules)`; empty if none is.

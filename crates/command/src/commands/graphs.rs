@@ -20,7 +20,7 @@ pub use reports::{
 
 use super::privilege::{Doors, Entered, Needs, Privileges};
 use super::record::Resumed;
-use super::space::{Kernel, say_rings, say_rules};
+use super::space::{Kernel, check_rules, say_rings, say_rules};
 use super::unseen::Unseen;
 use super::{DEFAULT_BUFFER_KIB, Failure, expression, interface, interfaces, snaplen};
 use crate::cli::{
@@ -348,9 +348,13 @@ pub fn dump(args: &DumpArgs, dissector: Option<&Path>) -> Result<String, Failure
             ("credits", yes(args.print_options.json || args.annotate)),
         ],
     );
+    let way = args.direction.and_then(direction);
+    // Before the rules and the filter, whose counts are those of frames of this direction.
+    chain.extend(way.as_ref().map(|node| format!("{{{DIRECTION}}}{node}")));
     chain.extend(args.source.read.is_none().then(|| rules_node(&own_rules(args.rules))));
     chain.push(format!("{{{FILTER}}}{filter}"));
-    chain.extend(args.direction.and_then(direction));
+    // Look-back finds frames of both directions.
+    chain.extend(way.filter(|_| args.look_back));
     chain.extend(payload::payload(args)?);
     chain.extend(args.count_limit.map(|frames| limit_of_dump(args, frames)));
     let mut ends = Vec::new();
@@ -639,19 +643,18 @@ fn rules(args: &RulesArgs) -> Result<String, Failure> {
         }
     }
     let device = node("device", &[("expression", Some(args.interface.clone()))]);
-    Ok(format!("{device} > {} > {{{FILTER}}}(filter)", rules_node(&parameters)))
+    let filter = node("filter", &[("live", yes(true))]);
+    Ok(format!("{device} > {} > {{{FILTER}}}{filter}", rules_node(&parameters)))
 }
 
-/// Builds the node for -Q. It follows the filter, so that edits of the filter keep the direction.
+/// Builds the node for -Q.
 fn direction(given: Direction) -> Option<String> {
-    let expression = match given {
-        Direction::In => "inbound",
-        Direction::Out => "outbound",
+    let way = match given {
+        Direction::In => "in",
+        Direction::Out => "out",
         Direction::Inout => return None,
     };
-    let text = Some(expression.to_owned());
-    let filter = node("filter", &[("expression", text), ("live", yes(true))]);
-    Some(format!("{{{DIRECTION}}}{filter}"))
+    Some(node("accept", &[("direction", Some(way.to_owned()))]))
 }
 
 /// Builds the limit of `fyke dump`: a batch is not cut after streams, which are put together once.
@@ -709,6 +712,7 @@ pub fn start(
     let opened = GraphHandle::open(&[text], classes(), args.workers.into());
     let mut opened = opened.map_err(refused)?;
     opened.place(&ServeSpace(Kernel { count_all: args.count_all }));
+    check_rules(&opened)?;
     let of_node = opened.kept();
     let kept = of_node.clone().unwrap_or_else(|| Kept::new(KeptLimits::RECENT));
     let keeps = match doors {
@@ -764,6 +768,12 @@ pub fn explain(words: &[String]) -> Result<String, Failure> {
         Command::Account(mut args) => {
             super::read_list(&mut args.source)?;
             vec![account(&args, &Accounted::new(&args)?)?]
+        }
+        Command::Rules(args) if args.own || args.tcx || args.drop => {
+            let message = "fyke rules with --own, --tcx or --drop runs no graph: programs in the kernel read its \
+                           rules; `fyke explain --graph -- dump -i IF --rules` shows the graph of a capture that \
+                           reads them";
+            return Err(Failure::Usage(message.to_owned()));
         }
         Command::Rules(args) => vec![rules(&args)?],
         Command::Run(args) => args.graph,

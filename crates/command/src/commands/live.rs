@@ -46,7 +46,7 @@ impl Live {
         live: bool,
         kept: Option<Kept>,
     ) -> Arc<Live> {
-        let rules = super::space::owned_rules(&handle, interfaces);
+        let rules = super::space::owned_rules(&handle);
         Arc::new(Live {
             filters,
             handle,
@@ -54,7 +54,7 @@ impl Live {
             interfaces: interfaces.to_vec(),
             record: OnceLock::new(),
             no_edits: OnceLock::new(),
-            description: Description { rules, ..description(interfaces, live) },
+            description: description(interfaces, live).with_rules(rules),
         })
     }
 
@@ -333,8 +333,8 @@ impl Editable for Live {
         self.stats_of(&self.snapshot_after_edits())
     }
 
-    fn rules(&self, command: &str) -> Response {
-        apply_rules(&self.handle, command)
+    fn rules(&self, interface: Option<&str>, command: &str) -> Response {
+        apply_rules(&self.handle, interface, command)
     }
 
     fn graph(&self) -> Option<&GraphHandle> {
@@ -391,14 +391,14 @@ fn after_last_file(view: &GraphView) -> u64 {
         .unwrap_or(0)
 }
 
-/// Runs a command for the rules of a running graph.
-pub fn apply_rules(handle: &GraphHandle, command: &str) -> Response {
+/// Runs a command for the rules of a running graph, of an interface if it has several.
+pub fn apply_rules(handle: &GraphHandle, interface: Option<&str>, command: &str) -> Response {
     let view = handle.view();
     let Some(rules) = view.rules() else {
         let message = "no node of this graph has rules: put (bloom) into it, or run `fyke dump`";
         return Response::Error { message: message.to_owned() };
     };
-    match rules.command(command) {
+    match rules.command_at(interface, command) {
         Ok(text) => Response::Rules { text },
         Err(error) => Response::Error { message: error.to_string() },
     }

@@ -21,8 +21,8 @@ pub trait Editable {
     /// Returns all counters.
     fn stats(&self) -> Stats;
 
-    /// Runs a command for the rules of a pre-filter.
-    fn rules(&self, command: &str) -> Response;
+    /// Runs a command for the rules of a pre-filter, of an interface if there are several.
+    fn rules(&self, interface: Option<&str>, command: &str) -> Response;
 
     /// The graph, if frames run through one.
     fn graph(&self) -> Option<&GraphHandle> {
@@ -43,7 +43,7 @@ pub fn handle(texts: &impl Editable, request: Request, peer: Option<&Peer>) -> R
     let refused = |message: &str| Response::Error { message: message.to_owned() };
     match request {
         Request::Show => texts.show(),
-        Request::Rules { command } => texts.rules(&command),
+        Request::Rules { command, interface } => texts.rules(interface.as_deref(), &command),
         Request::Pause | Request::Start => match texts.graph() {
             Some(graph) => {
                 let by = peer.map(|peer| (peer, texts.logged().ok()));

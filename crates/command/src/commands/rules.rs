@@ -16,7 +16,7 @@ use super::Failure;
 use super::ctl::{connect, refused};
 use crate::cli::RulesArgs;
 use anyhow::Context;
-use fyke_control::{Request, Response};
+use fyke_control::{CallError, Request, Response};
 use std::io::{Read, Write};
 use std::path::Path;
 
@@ -27,6 +27,7 @@ const MAX_FILE_BYTES: u64 = 15 << 20;
 pub fn run(args: RulesArgs) -> Result<(), Failure> {
     let command = commands(&args)?;
     if args.own || args.tcx || args.drop {
+        check(&args)?;
         return owner::run(&args, command);
     }
     let given = [
@@ -40,16 +41,42 @@ pub fn run(args: RulesArgs) -> Result<(), Failure> {
             "arrays are sized at the start of their owner; give it with --own, --tcx or --drop";
         return Err(Failure::Usage(format!("{name}: {what}")));
     }
-    let request = Request::Rules { command: command.unwrap_or_default() };
-    let pid = running_on(&args.interface)?;
-    match connect(Some(pid))?.call(request).map_err(refused)? {
+    let (pid, interface) = running_on(&args.interface)?;
+    let (command, interface) = (command.unwrap_or_default(), Some(interface));
+    let request = Request::Rules { command, interface };
+    let answer = connect(Some(pid))?.call(request).map_err(|error| match error {
+        CallError::Refused(message) => wrong(message),
+        other => refused(other),
+    });
+    match answer? {
         Response::Rules { text } => write!(super::output(), "{text}")?,
-        Response::Error { message } => return Err(Failure::Usage(message)),
         other => {
             return Err(Failure::Running(anyhow::anyhow!("unexpected answer: {other:?}")));
         }
     }
     Ok(())
+}
+
+/// Refuses options that this kind of owner does not have.
+fn check(args: &RulesArgs) -> Result<(), Failure> {
+    let problem = match (args.take, args.copy_to.is_some()) {
+        (true, _) if !args.drop => {
+            "--take: only --drop takes frames from the host, --own and --tcx leave it all of them; omit --take"
+        }
+        (_, true) if !args.tcx => {
+            "--copy-to: only --tcx copies frames; give --tcx in place of --own or --drop, or omit --copy-to"
+        }
+        _ => return Ok(()),
+    };
+    Err(Failure::Usage(problem.to_owned()))
+}
+
+/// The failure of a command that was refused. A caret stands below its line, which the name of this program would move.
+fn wrong(message: String) -> Failure {
+    match message.contains('\n') && !message.starts_with("line ") {
+        true => Failure::Usage(format!("this command is wrong:\n{message}")),
+        false => Failure::Usage(message),
+    }
 }
 
 /// Returns the commands of the arguments and of the file; `None` if there is none.
@@ -77,10 +104,11 @@ fn read(path: &Path) -> anyhow::Result<String> {
     Ok(super::without_mark(text))
 }
 
-/// Returns the process id of the fyke that has the rules of an interface.
-fn running_on(interface: &str) -> Result<u32, Failure> {
-    if let Some((pid, _)) = super::space::owner_of(interface) {
-        return Ok(pid);
+/// Returns the process id of the fyke that has the rules of an interface, and the name of the interface there: it may
+/// have been renamed since.
+fn running_on(interface: &str) -> Result<(u32, String), Failure> {
+    if let Some((pid, rules)) = super::space::owner_of(interface) {
+        return Ok((pid, rules.interface));
     }
     let namespace = super::space::namespace().ok();
     let on_it = |it: &fyke_control::Description| {
@@ -93,7 +121,7 @@ fn running_on(interface: &str) -> Result<u32, Failure> {
         .map(|found| found.pid)
         .collect();
     match running[..] {
-        [pid] => Ok(pid),
+        [pid] => Ok((pid, interface.to_owned())),
         [] => Err(Failure::Running(anyhow::anyhow!(
             "no fyke of yours has the rules of {interface} in this network namespace, or captures there; have \
              them: fyke rules {interface} --own, or capture: fyke dump -i {interface} --rules"

@@ -11,7 +11,7 @@ use super::graphs::{classes, is_unfit, report_passed_over, rotates, say_clamped,
 use super::privilege::{Doors, Needs, Privileges, Sockets};
 use super::served::{Served, Texts};
 use super::signals::{report_on_signal, stop_on_signals};
-use super::space::{Kernel, owned_rules, say_rules};
+use super::space::{Kernel, check_rules, owned_rules, say_rules};
 use super::unseen::Unseen;
 use crate::cli::RunArgs;
 use anyhow::Context;
@@ -59,6 +59,7 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
     let privileges = Privileges::prepare(&args.privilege, true)?;
     let mut opened = GraphHandle::open(&list, classes, workers).map_err(wrong_edit)?;
     opened.place(&ServeSpace(Kernel { count_all: args.count_all }));
+    check_rules(&opened)?;
     let kept = Kept::new(KeptLimits::RECENT);
     if !args.no_control {
         opened.keep_at_filter(&kept);
@@ -108,7 +109,7 @@ fn description(plan: &Plan, engine: &Engine, handle: &GraphHandle, live: bool) -
         false => sources.map(|node| node.text.to_string()).collect(),
     };
     let description = Description::of_this_process(names.join(", "), String::new());
-    Description { live, rules: owned_rules(handle, &interfaces), ..description }
+    Description { live, ..description }.with_rules(owned_rules(handle))
 }
 
 /// Prints the counts at a signal.

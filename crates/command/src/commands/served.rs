@@ -260,8 +260,8 @@ impl<T: Texts> Editable for Served<T> {
         }
     }
 
-    fn rules(&self, command: &str) -> Response {
-        live::apply_rules(&self.handle, command)
+    fn rules(&self, interface: Option<&str>, command: &str) -> Response {
+        live::apply_rules(&self.handle, interface, command)
     }
 
     fn graph(&self) -> Option<&GraphHandle> {

@@ -12,13 +12,17 @@
 
 mod tap;
 
+use super::Failure;
 use fyke_capture::{DriverFilter, FilterSocket, Interface, SocketFilter};
 use fyke_control::OwnedRules;
 use fyke_filter::Options;
 use fyke_filter::bpf::Instruction;
 use fyke_filters::{ClassicSocket, ClassicStage, KernelStage, Listing, Superset};
 use fyke_frame::LinkType;
-use fyke_graph::placement::{LowerFilter, RulesTap, Space, TapPlace};
+use fyke_graph::placement::{
+    LowerFilter, NoRules, OwnedArrays, PartPlace, RulesTap, RulesWanted, Space,
+};
+use fyke_graph::runtime::Opened;
 use fyke_graph::{GraphHandle, RuleSet};
 use fyke_kernel::OpenError;
 use fyke_kernel::sys::objects;
@@ -26,7 +30,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-pub use tap::{Claim, SocketTap, claim, namespace, owner_of};
+pub use tap::{Claim, SocketTap, claim, give_back_rules, namespace, owner_of};
 
 /// Link types of sockets that the eBPF program can filter.
 const LINKS: [LinkType; 3] = [LinkType::EN10MB, LinkType::LINUX_SLL2, LinkType::RAW];
@@ -51,7 +55,8 @@ pub fn placement(handle: &GraphHandle) -> Option<String> {
 pub fn say_rules(handle: &GraphHandle) {
     let placements = handle.placements();
     let places = placements.iter().filter_map(|placement| placement.tap.as_ref());
-    let mut lines: Vec<_> = places.map(TapPlace::in_words).collect();
+    let mut lines: Vec<_> =
+        places.flat_map(|place| &place.parts).map(PartPlace::in_words).collect();
     lines.dedup();
     lines.iter().for_each(|line| note!("{line}"));
 }
@@ -63,12 +68,38 @@ pub fn say_rings(handle: &GraphHandle) {
     refused.filter_map(|one| one.rings_in_words()).for_each(|line| note!("fyke: {line}"));
 }
 
-/// Returns the rules of an interface that a running graph owns.
-pub fn owned_rules(handle: &GraphHandle, interfaces: &[Interface]) -> Option<OwnedRules> {
-    let number = |place: &TapPlace| place.tap.as_ref().ok()?.number();
-    let map = handle.placements().iter().find_map(|one| number(one.tap.as_ref()?))?;
-    let [interface] = interfaces else { return None };
-    Some(OwnedRules { interface: interface.name.clone(), namespace: namespace().ok()?, map })
+/// Returns the rules of interfaces that a running graph owns.
+pub fn owned_rules(handle: &GraphHandle) -> Vec<OwnedRules> {
+    let Ok(namespace) = namespace() else { return Vec::new() };
+    let placements = handle.placements();
+    let places = placements.iter().filter_map(|placement| placement.tap.as_ref());
+    let owned = |part: &PartPlace| {
+        let OwnedArrays { map, interface: index } = part.tap.as_ref()?.owned()?;
+        Some(OwnedRules { interface: part.interface.clone(), namespace, map, index })
+    };
+    places.flat_map(|place| &place.parts).filter_map(owned).collect()
+}
+
+/// Refuses to start a graph with rules of an interface that cannot be read.
+pub fn check_rules(opened: &Opened) -> Result<(), Failure> {
+    opened.refused_rules().map_or(Ok(()), |why| Err(Failure::Running(anyhow::anyhow!(why))))
+}
+
+impl Kernel {
+    /// Reason why the kernel cannot have the rules of an interface.
+    fn without_rules(&self, interface: &Interface) -> Option<String> {
+        if interface.at_driver {
+            return Some(
+                "the kernel has rules for sockets, not for frames that are taken at the driver"
+                    .to_owned(),
+            );
+        }
+        if interface.link != LinkType::EN10MB {
+            let link = interface.link;
+            return Some(format!("the kernel has rules for link type EN10MB only, not {link}"));
+        }
+        self.count_all.then(|| "--count-all counts their frames there".to_owned())
+    }
 }
 
 impl Space for Kernel {
@@ -76,25 +107,17 @@ impl Space for Kernel {
         &self,
         interface: &Interface,
         rules: &RuleSet,
-        shared: bool,
-    ) -> Result<Arc<dyn RulesTap>, String> {
-        if self.count_all {
-            return Err("--count-all counts their frames there".to_owned());
-        }
-        if interface.link != LinkType::EN10MB {
-            return Err(format!(
-                "the kernel has rules for link type EN10MB only, not {}",
-                interface.link
-            ));
-        }
-        if interface.at_driver {
-            return Err(
-                "the kernel has rules for sockets, not for frames that are taken at the driver"
-                    .to_owned(),
-            );
-        }
-        let tap = SocketTap::open(&interface.name, interface.snaplen, rules, shared)?;
-        Ok(Arc::new(tap))
+        wanted: &RulesWanted,
+    ) -> Result<Arc<dyn RulesTap>, NoRules> {
+        let in_user = wanted.in_user.clone().or_else(|| self.without_rules(interface));
+        let tap = match (wanted.shared, in_user) {
+            (false, Some(why)) => return Err(NoRules::Alone(why)),
+            (false, None) => SocketTap::of_graph(&interface.name, interface.snaplen, rules),
+            (true, in_user) => {
+                SocketTap::shared(&interface.name, interface.snaplen, rules, in_user)
+            }
+        };
+        Ok(Arc::new(tap?))
     }
 
     fn filter(

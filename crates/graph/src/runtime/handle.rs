@@ -296,6 +296,12 @@ impl Opened {
         self.editor.placements = placement::place(plan, &mut self.made, space);
     }
 
+    /// The reason why the graph must not start: a node needs rules of an interface that cannot be read.
+    pub fn refused_rules(&self) -> Option<String> {
+        let places = self.editor.placements.iter().filter_map(|one| one.tap.as_ref());
+        places.flat_map(|place| &place.parts).find_map(|part| part.refused.clone())
+    }
+
     /// The frames that a node of this graph keeps, if one does.
     pub fn kept(&self) -> Option<Kept> {
         self.made.iter().find_map(|(_, made)| match made {
@@ -332,13 +338,7 @@ impl Opened {
     /// If the thread of a worker cannot be started.
     pub fn start(self) -> Result<(Engine, GraphHandle), EditError> {
         let Opened { editor, made, more } = self;
-        editor
-            .placements
-            .iter()
-            .flat_map(|placement| &placement.lower)
-            .for_each(|lower| lower.begin());
-        let taps = editor.placements.iter().filter_map(|placement| placement.tap.as_ref());
-        taps.flat_map(|place| &place.tap).for_each(|tap| tap.begin());
+        placement::begin(&editor.placements);
         let shared = Arc::new(Shared { bell: Bell::new().ok(), ..Shared::default() });
         let (plan, texts) = (editor.plan.clone(), editor.texts.clone());
         let crew = match editor.workers {

@@ -50,7 +50,10 @@ pub enum DropError {
         interface: String,
     },
     /// Another XDP program is there.
-    #[error("{interface} runs the XDP program {program} (number {number}) already")]
+    #[error(
+        "{interface} runs the XDP program {program} (number {number}) already, and has room for one: end the process \
+         that attached it, or detach it (ip link set dev {interface} xdp off)"
+    )]
     Taken {
         /// The interface.
         interface: String,

@@ -398,7 +398,7 @@ impl Editable for ExecFilter {
         }
     }
 
-    fn rules(&self, command: &str) -> Response {
+    fn rules(&self, _interface: Option<&str>, command: &str) -> Response {
         let message = "this fyke exec reads no rules; start it with --rules IF";
         let none = || Response::Error { message: message.to_owned() };
         self.rules.as_ref().map_or_else(none, |rules| rules.command(command))

@@ -52,7 +52,7 @@ impl ExecRules {
         let socket = sockets::open(&interface).and_then(|socket| sys::namespace(socket.as_fd()));
         let namespace = socket.with_context(|| format!("--rules {interface}"))?;
         let rules = RuleSet::new(false);
-        let tap = SocketTap::open(&interface, u32::MAX, &rules, true)
+        let tap = SocketTap::open(&interface, u32::MAX, &rules)
             .map_err(|why| anyhow!("--rules {interface}: {why}"))?;
         note!("{}, for sockets bound to {interface}", tap.describe());
         Ok(ExecRules { interface, index, namespace, rules, tap: Arc::new(tap) })
@@ -91,8 +91,9 @@ impl ExecRules {
 
     /// The rules in the form for other fykes, if this one has them.
     pub fn owned(&self) -> Option<OwnedRules> {
-        let (map, namespace) = (self.tap.number()?, space::namespace().ok()?);
-        Some(OwnedRules { interface: self.interface.clone(), namespace, map })
+        let (owned, namespace) = (self.tap.owned()?, space::namespace().ok()?);
+        let (map, index) = (owned.map, owned.interface);
+        Some(OwnedRules { interface: self.interface.clone(), namespace, map, index })
     }
 
     /// Executes a command.

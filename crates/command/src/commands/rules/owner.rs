@@ -6,8 +6,8 @@
 //!                                                         └─▶ --drop: XDP
 //! ```
 //!
-//! It stays root and reads no frame. When it ends, however, the kernel takes the XDP program off, and captures let
-//! every frame pass.
+//! It stays root and reads no frame. The interface is known by its number: when it is renamed, its rules stay. When the
+//! process ends, however, the kernel takes the XDP program off, and captures let every frame pass.
 
 use super::super::space::Claim;
 use super::super::{Failure, counts, signals};
@@ -15,16 +15,18 @@ use super::pipes::Pipes;
 use crate::cli::RulesArgs;
 use anyhow::{Context, anyhow};
 use fyke_control::{
-    Accounting, Controlled, Description, Listening, OwnedRules, Request, Response, Server, Stats,
+    Accounting, Controlled, Description, Listening, NameLock, OwnedRules, Request, Response,
+    Server, Stats,
 };
 use fyke_graph::RuleSet;
 use fyke_kernel::prefilter::{Arrays, Dropper, Watched, Watcher};
 use fyke_kernel::redirect::host_needs;
 use fyke_kernel::sys::objects;
 use fyke_table::prefilter::{PrefilterOptions, expected_rate};
-use std::fs::File;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use rustix::io::Errno;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -39,21 +41,29 @@ struct Owner {
     rules: RuleSet,
     dropper: Option<Dropper>,
     watcher: Option<Watcher>,
-    description: Description,
+    /// Has the name of the interface, which may change.
+    description: Mutex<Description>,
     started: Instant,
+}
+
+/// The interface, which may be renamed.
+struct Place {
+    index: u32,
+    name: String,
+    pipes: Pipes,
 }
 
 /// Has the rules of an interface until a signal, or until the interface is gone. `command` is executed first.
 pub fn run(args: &RulesArgs, command: Option<String>) -> Result<(), Failure> {
     let interface = super::super::numbered(&args.interface)?;
-    check(args, &interface)?;
-    let _lock = lock(&interface)?;
+    let index = check(args, &interface)?;
     let options = options(args)?;
+    let arrays = Arrays::new(&options).map_err(|error| no_arrays(&interface, &error))?;
+    let _lock = lock(&interface, index)?;
     let rules = RuleSet::with_options(options, false);
     if let Some(command) = &command {
-        rules.command(command).map_err(|error| Failure::Usage(error.to_string()))?;
+        rules.command(command).map_err(|error| super::wrong(error.to_string()))?;
     }
-    let arrays = Arrays::new(&options).context("the arrays cannot be made")?;
     rules.with(|rules| arrays.follow(rules)).context("the arrays cannot be mapped")?;
     let listening = Listening::open().map_err(|error| Failure::Running(error.into()))?;
     let folder = listening.path().parent().map(ToOwned::to_owned).unwrap_or_default();
@@ -68,42 +78,32 @@ pub fn run(args: &RulesArgs, command: Option<String>) -> Result<(), Failure> {
         true => Some(Watcher::attach(&arrays, &interface, args.copy_to.as_deref())?),
         false => None,
     };
-    let index = objects::interface_index(&interface).map_err(|_gone| absent(&interface))?;
-    let owner = Arc::new(Owner {
-        rules,
-        dropper,
-        watcher,
-        description: description(&interface, &arrays)?,
-        started: Instant::now(),
-    });
+    let description = Mutex::new(description(&interface, index, &arrays)?);
+    let owner = Arc::new(Owner { rules, dropper, watcher, description, started: Instant::now() });
     let server = Server::serve(vec![listening], Arc::clone(&owner) as _);
     let server = server.map_err(|error| Failure::Running(error.into()))?;
     owner.announce(&interface, args.copy_to.as_deref(), &options, &pipes);
-    let mut looked = Instant::now();
-    // With --take, the user knows it.
-    let mut is_free = args.drop && !args.take;
-    while !stop.load(Ordering::Relaxed) {
-        thread::sleep(TICK);
-        if is_free && looked.elapsed() >= LOOK {
-            looked = Instant::now();
-            if let Ok(Some(why)) = host_needs(&interface) {
-                note!("fyke: {why} now: the host loses what the rules reject");
-                is_free = false;
-            }
-        }
-        let is_gone = match &owner.dropper {
-            Some(dropper) => dropper.is_detached().unwrap_or(false),
-            None => objects::interface_index(&interface).ok() != Some(index),
-        };
-        if is_gone {
-            drop(server);
-            owner.close();
-            return Err(Failure::Running(anyhow!("{interface} is gone, and its rules with it")));
-        }
-    }
+    // With --take, the user knows that the host needs the interface.
+    let watches_host = args.drop && !args.take;
+    let ended = owner.stay(&stop, Place { index, name: interface, pipes }, watches_host);
     drop(server);
     owner.close();
-    Ok(())
+    ended
+}
+
+/// The failure to make the arrays.
+fn no_arrays(interface: &str, error: &io::Error) -> Failure {
+    let what = match error.kind() {
+        io::ErrorKind::PermissionDenied => format!(
+            "only root can have the rules of {interface} (CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN are missing): start \
+             it as root, as in sudo fyke rules {interface} --own"
+        ),
+        io::ErrorKind::InvalidInput => {
+            format!("{error}; give fewer of them (--arrays N), or smaller ones (--bits N)")
+        }
+        _ => format!("the arrays of the rules cannot be made: {error}"),
+    };
+    Failure::Running(anyhow!(what))
 }
 
 fn options(args: &RulesArgs) -> Result<PrefilterOptions, Failure> {
@@ -127,15 +127,15 @@ fn options(args: &RulesArgs) -> Result<PrefilterOptions, Failure> {
     })
 }
 
-/// Refuses an interface that does not exist or is used by the host.
-fn check(args: &RulesArgs, interface: &str) -> Result<(), Failure> {
-    objects::interface_index(interface).map_err(|_absent| absent(interface))?;
+/// Refuses an interface that does not exist or is used by the host; returns its number.
+fn check(args: &RulesArgs, interface: &str) -> Result<u32, Failure> {
+    let index = objects::interface_index(interface).map_err(|_absent| absent(interface))?;
     if !args.drop || args.take {
-        return Ok(());
+        return Ok(index);
     }
     let used = host_needs(interface).with_context(|| format!("cannot look at {interface}"))?;
     match used {
-        None => Ok(()),
+        None => Ok(index),
         Some(why) => Err(Failure::Running(anyhow!(
             "{why}, so the host would lose frames; --drop is for monitoring ports (--take drops here, too)"
         ))),
@@ -143,8 +143,8 @@ fn check(args: &RulesArgs, interface: &str) -> Result<(), Failure> {
 }
 
 /// Keeps other owners out until the end of the process.
-fn lock(interface: &str) -> Result<File, Failure> {
-    match super::super::space::claim(interface) {
+fn lock(interface: &str, index: u32) -> Result<NameLock, Failure> {
+    match super::super::space::claim(interface, index) {
         Ok(Claim::Ours(lock)) => Ok(lock),
         Ok(Claim::Of(pid, _)) => {
             Err(Failure::Running(anyhow!("process {pid} has the rules of {interface} already")))
@@ -157,17 +157,85 @@ fn absent(interface: &str) -> Failure {
     Failure::Running(anyhow!("there is no interface {interface}"))
 }
 
-fn description(interface: &str, arrays: &Arrays) -> Result<Description, Failure> {
+fn description(interface: &str, index: u32, arrays: &Arrays) -> Result<Description, Failure> {
     let rules = OwnedRules {
         interface: interface.to_owned(),
         namespace: super::super::space::namespace()?,
         map: arrays.number()?,
+        index,
     };
     let description = Description::of_this_process(interface, "EN10MB");
     Ok(Description { live: false, rules: Some(rules), ..description })
 }
 
+impl Place {
+    /// The new name of the interface, if it was renamed.
+    fn new_name(&self) -> Option<String> {
+        let name = objects::link_facts(self.index).ok()?.name;
+        (!name.is_empty() && name != self.name).then_some(name)
+    }
+
+    /// True if the interface was deleted, or moved into another network namespace.
+    fn is_gone(&self, dropper: Option<&Dropper>) -> bool {
+        match dropper {
+            Some(dropper) => dropper.is_detached().unwrap_or(false),
+            None => objects::link_facts(self.index)
+                .is_err_and(|error| error.raw_os_error() == Some(Errno::NODEV.raw_os_error())),
+        }
+    }
+}
+
 impl Owner {
+    /// Waits for a signal, and follows the interface until it is gone. `watches_host`: it must stay without a use by
+    /// the host.
+    fn stay(
+        &self,
+        stop: &AtomicBool,
+        mut place: Place,
+        mut watches_host: bool,
+    ) -> Result<(), Failure> {
+        let mut looked = Instant::now();
+        while !stop.load(Ordering::Relaxed) {
+            thread::sleep(TICK);
+            if place.is_gone(self.dropper.as_ref()) {
+                let name = &place.name;
+                return Err(Failure::Running(anyhow!("{name} is gone, and its rules with it")));
+            }
+            if let Some(name) = place.new_name() {
+                self.rename(&mut place, name);
+            }
+            if watches_host && looked.elapsed() >= LOOK {
+                looked = Instant::now();
+                if let Ok(Some(why)) = host_needs(&place.name) {
+                    note!("fyke: {why} now: the host loses what the rules reject");
+                    watches_host = false;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on under a new name of the interface.
+    fn rename(&self, place: &mut Place, name: String) {
+        let mut described = self.described();
+        described.source.clone_from(&name);
+        described.rules.iter_mut().for_each(|rules| rules.interface.clone_from(&name));
+        drop(described);
+        let moved = place.pipes.rename(&name);
+        let old = std::mem::replace(&mut place.name, name);
+        let (name, folder) = (&place.name, place.pipes.folder().display());
+        note!(
+            "fyke: {old} is named {name} now, and its rules stay; edit: fyke rules {name}; pipes: {folder}"
+        );
+        if let Err(error) = moved {
+            note!("fyke: the folder of the pipes keeps its name: {error}");
+        }
+    }
+
+    fn described(&self) -> MutexGuard<'_, Description> {
+        self.description.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn announce(
         &self,
         interface: &str,
@@ -253,7 +321,7 @@ impl Owner {
 impl Controlled for Owner {
     fn handle(&self, request: Request) -> Response {
         match request {
-            Request::Rules { command } => match self.rules.command(&command) {
+            Request::Rules { command, .. } => match self.rules.command(&command) {
                 Ok(text) => Response::Rules { text },
                 Err(error) => Response::Error { message: error.to_string() },
             },
@@ -273,6 +341,6 @@ impl Controlled for Owner {
     }
 
     fn describe(&self) -> Description {
-        self.description.clone()
+        self.described().clone()
     }
 }

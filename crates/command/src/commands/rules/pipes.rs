@@ -13,7 +13,7 @@
 //! The files go when this value is dropped; after a kill, the next fyke replaces them.
 
 use super::super::space::namespace;
-use fyke_control::RuntimeDir;
+use fyke_control::{NameLock, RuntimeDir};
 use fyke_graph::RuleSet;
 use fyke_kernel::sys::objects::Watch;
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
@@ -36,9 +36,11 @@ const ERRORS: &str = "rules.error";
 
 /// The files of one interface.
 pub struct Pipes {
+    /// The folder of control sockets.
+    runtime: PathBuf,
     folder: PathBuf,
     /// Keeps others out of the folder.
-    _lock: Option<File>,
+    lock: Option<NameLock>,
 }
 
 impl Pipes {
@@ -48,19 +50,13 @@ impl Pipes {
     /// # Errors
     /// The files cannot be made.
     pub fn open(runtime: &Path, interface: &str, rules: &RuleSet) -> io::Result<Pipes> {
-        let name = format!("rules-{interface}");
-        let lock = RuntimeDir::try_lock(&format!("pipes-{interface}"))?;
-        let folder = match &lock {
-            Some(_) => runtime.join(name),
-            // Only one owner of the interface's rules is in this namespace.
-            None => runtime.join(format!("{name}-{}", namespace()?)),
-        };
+        let (folder, lock) = reserve(runtime, interface)?;
         match DirBuilder::new().mode(0o700).create(&folder) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
-        let pipes = Pipes { folder, _lock: lock };
-        pipes.remove_files();
+        let pipes = Pipes { runtime: runtime.to_owned(), folder, lock };
+        remove_files(&pipes.folder);
         let path = pipes.folder.join(ERRORS);
         let errors = OpenOptions::new().append(true).create_new(true).mode(0o600).open(path)?;
         let errors = Arc::new(Mutex::new(Errors { file: errors, bytes: 0 }));
@@ -68,6 +64,20 @@ impl Pipes {
             pipes.listen(name, rules.clone(), Arc::clone(&errors))?;
         }
         Ok(pipes)
+    }
+
+    /// Gives the folder the name for another name of the interface. Programs that have a pipe open continue to write.
+    ///
+    /// # Errors
+    /// The folder cannot be renamed; then it keeps its name.
+    pub fn rename(&mut self, interface: &str) -> io::Result<()> {
+        let (folder, lock) = reserve(&self.runtime, interface)?;
+        // That of an owner that was killed.
+        remove_files(&folder);
+        std::fs::rename(&self.folder, &folder)?;
+        self.folder = folder;
+        self.lock = lock;
+        Ok(())
     }
 
     /// The folder of the files.
@@ -103,19 +113,32 @@ impl Pipes {
         thread::Builder::new().name(format!("rules-{name}")).spawn(work)?;
         Ok(())
     }
-
-    fn remove_files(&self) {
-        for name in [RULES, ENABLE, RESET, ERRORS] {
-            // A file that is not there is removed, too.
-            let _absent = std::fs::remove_file(self.folder.join(name));
-        }
-    }
 }
 
 impl Drop for Pipes {
+    /// Removes the files, before the lock.
     fn drop(&mut self) {
-        self.remove_files();
+        remove_files(&self.folder);
         let _gone = std::fs::remove_dir(&self.folder);
+    }
+}
+
+/// Returns the name of the folder for an interface, and the lock that keeps others out of it.
+fn reserve(runtime: &Path, interface: &str) -> io::Result<(PathBuf, Option<NameLock>)> {
+    let name = format!("rules-{interface}");
+    let lock = RuntimeDir::try_lock(&format!("pipes-{interface}"))?;
+    let folder = match &lock {
+        Some(_) => runtime.join(name),
+        // Only one owner of the interface's rules is in this namespace.
+        None => runtime.join(format!("{name}-{}", namespace()?)),
+    };
+    Ok((folder, lock))
+}
+
+fn remove_files(folder: &Path) {
+    for name in [RULES, ENABLE, RESET, ERRORS] {
+        // A file that is not there is removed, too.
+        let _absent = std::fs::remove_file(folder.join(name));
     }
 }
 

@@ -221,7 +221,7 @@ impl Editable for Live {
         }
     }
 
-    fn rules(&self, _: &str) -> Response {
+    fn rules(&self, _: Option<&str>, _: &str) -> Response {
         Response::Error { message: "a service has no rules; its readers may have".to_owned() }
     }
 }

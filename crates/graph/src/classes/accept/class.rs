@@ -1,23 +1,49 @@
-//! Class `accept`: passes every frame. Cost: nothing per frame.
+//! Class `accept`: passes every frame, or those of one direction. Cost: nothing per frame, or one comparison.
 
-use crate::node::{Arrival, Class, Node, NodeError, Opens};
-use fyke_frame::Mask;
+use crate::node::{Arrival, Class, MakeError, Needs, Node, NodeError, Opens, Parameter, Settings};
+use fyke_frame::{Direction, Frame, Mask};
 
-struct Accept;
+/// Frames that are passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    All,
+    In,
+    Out,
+}
+
+struct Accept(Way);
 
 impl Node for Accept {
     fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
-        Ok(arrival.mask())
+        let goes_out = |frame: &Frame<'_>| frame.meta.direction == Direction::Outbound;
+        Ok(match self.0 {
+            Way::All => arrival.mask(),
+            // As libpcap's `inbound` on an interface: everything that this machine has not sent.
+            Way::In => arrival.select(|frame| !goes_out(frame)),
+            Way::Out => arrival.select(goes_out),
+        })
     }
+}
+
+fn way(settings: &Settings) -> Result<Way, MakeError> {
+    let ways = [Way::All, Way::In, Way::Out];
+    Ok(ways[settings.choice("direction", &["inout", "in", "out"])?])
 }
 
 /// The class.
 pub const CLASS: Class = Class {
     name: "accept",
     aliases: &["inspect", "to_buffer"],
-    summary: "passes every frame",
-    parameters: &[],
-    make: |_| Ok(Box::new(Accept)),
+    summary: "passes every frame, or those of one direction",
+    parameters: &[Parameter {
+        name: "direction",
+        summary: "in, out: only frames that arrived, that this machine sent (inout)",
+    }],
+    needs: |settings| match way(settings) {
+        Ok(Way::In | Way::Out) => Needs::ThoseAfter,
+        _ => (Class::NODE.needs)(settings),
+    },
+    make: |settings| Ok(Box::new(Accept(way(settings)?))),
     repeatable: true,
     parallel: true,
     opens: Opens::nothing,

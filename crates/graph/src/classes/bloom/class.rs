@@ -1,7 +1,8 @@
 //! Class `bloom`: passes frames that may match one of a set of rules, by Bloom arrays; never stops one that does.
 //!
 //! Directly after a device, its rules are in the kernel, too, before frames are copied ([`crate::placement`]). Without
-//! rules in its text, they are then those of the interface, which another fyke may own; with `own=y` they never are.
+//! rules in its text, they are then those of the interface, which another fyke may own, also where the kernel cannot
+//! have them; of several interfaces, each has its own. With `own=y` they never are.
 //!
 //! Rules are Deri's (`ip=10.0.0.1,port=80`). Frames that the rules cannot decide pass. Rules can be changed while it
 //! runs: by its parameters, and by `fyke rules`, which edits the node of this class of a running dump, track or
@@ -11,15 +12,17 @@
 use crate::node::{
     Arrival, Class, Counter, MakeError, Needs, Node, NodeError, Opens, Parameter, Settings,
 };
-use crate::rules::{REJECTED_IN_KERNEL, RuleSet};
+use crate::rules::{REJECTED_IN_KERNEL, RuleSet, RulesPart};
 use fyke_frame::Mask;
 use fyke_table::prefilter::{
-    Command, PrefilterOptions, PrefilterReader, PrefixLengths, shared,
+    Command, Decided, PrefilterOptions, PrefilterReader, PrefixLengths, RuleTextError, shared,
 };
 
 struct Bloom {
     reader: PrefilterReader,
     rules: RuleSet,
+    /// Readers of the rules of each interface, if they are divided, and the frames of a batch that each judges.
+    parts: Vec<(PrefilterReader, Mask)>,
     /// Frames of the last batch that passed undecided.
     open: Mask,
     undecided: u64,
@@ -27,9 +30,9 @@ struct Bloom {
 
 impl Node for Bloom {
     fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
-        let decided = match self.rules.arrays_of_another() {
-            Some(arrays) => shared::decide(arrays, arrival.batch(), arrival.mask()),
-            None => self.reader.decide(arrival.batch(), arrival.mask()),
+        let decided = match self.rules.parts() {
+            Some(_) => self.decide_by_interface(arrival),
+            None => decide(&self.rules, &mut self.reader, arrival, arrival.mask()),
         };
         self.open = decided.undecided;
         Ok(decided.passed)
@@ -40,13 +43,19 @@ impl Node for Bloom {
     }
 
     fn counters(&self) -> Vec<Counter> {
-        let rules = self.rules.lock();
-        let stats = rules.stats();
-        let expected = stats.iter().map(|space| space.expected_false_positives);
+        let parts = self.rules.parts().unwrap_or_default();
+        let (mut count, mut largest) = (0, 0.0);
+        for rules in parts.iter().map(|part| &part.rules).chain([&self.rules]) {
+            let rules = rules.lock();
+            let stats = rules.stats();
+            count += rules.len() as u64;
+            let expected = stats.iter().map(|space| space.expected_false_positives);
+            largest = expected.fold(largest, f64::max);
+        }
         let mut counters = vec![
-            Counter::count("rules", rules.len() as u64),
+            Counter::count("rules", count),
             Counter::count("undecided", self.undecided),
-            Counter::new("largest_false_positive_rate", expected.fold(0.0, f64::max)),
+            Counter::new("largest_false_positive_rate", largest),
         ];
         let below = self.rules.rejected_below();
         counters.extend(below.map(|frames| Counter::count(REJECTED_IN_KERNEL, frames)));
@@ -58,10 +67,68 @@ impl Node for Bloom {
     }
 
     fn change(&mut self, settings: &Settings) -> bool {
+        if self.rules.parts().is_some() {
+            return false;
+        }
         // Off until it is complete: the kernel may have the rules, too.
         self.rules.lock().set_enabled(false);
         let Ok(_) = self.rules.command("reset") else { return false };
         fill(&self.rules, settings).is_ok()
+    }
+}
+
+impl Bloom {
+    /// Judges each frame by the rules of its interface.
+    fn decide_by_interface(&mut self, arrival: &Arrival<'_>) -> Decided {
+        let parts = self.rules.parts().unwrap_or_default();
+        if self.parts.len() != parts.len() {
+            let reader = |part: &RulesPart| (part.rules.leaf().reader(), Mask::EMPTY);
+            self.parts = parts.iter().map(reader).collect();
+        }
+        self.parts.iter_mut().for_each(|(_, frames)| *frames = Mask::EMPTY);
+        // Most frames are of the interface of the frame before.
+        let mut last = None;
+        for (index, frame) in arrival.frames() {
+            let of = (frame.interface, frame.meta.ifindex);
+            let at = match last {
+                Some((known, at)) if known == of => at,
+                _ => part_of(parts, &arrival.interface(frame).name, of.1),
+            };
+            last = Some((of, at));
+            if let Some((_, frames)) = at.and_then(|at| self.parts.get_mut(at)) {
+                frames.set(index);
+            }
+        }
+        let mut all = Decided { passed: arrival.mask(), undecided: Mask::EMPTY };
+        for (part, (reader, frames)) in parts.iter().zip(&mut self.parts) {
+            if !frames.is_empty() {
+                let decided = decide(part.rules.leaf(), reader, arrival, *frames);
+                all.passed = all.passed.without(frames.without(decided.passed));
+                all.undecided = all.undecided | decided.undecided;
+            }
+        }
+        all
+    }
+}
+
+/// Index of the rules for a frame of a source's interface that came from the system's interface with a number.
+fn part_of(parts: &[RulesPart], interface: &str, ifindex: u32) -> Option<usize> {
+    parts.iter().position(|part| match part.ifindex {
+        0 => part.interface == interface,
+        number => number == ifindex,
+    })
+}
+
+/// Judges frames by rules of this process or of another one. Those of a part may refer to the rules of another node.
+fn decide(
+    rules: &RuleSet,
+    reader: &mut PrefilterReader,
+    arrival: &Arrival<'_>,
+    among: Mask,
+) -> Decided {
+    match rules.arrays_of_another() {
+        Some(arrays) => shared::decide(arrays, arrival.batch(), among),
+        None => reader.decide(arrival.batch(), among),
     }
 }
 
@@ -76,7 +143,9 @@ fn fill(rules: &RuleSet, settings: &Settings) -> Result<(), MakeError> {
     rules.set_negative(settings.flag("negative")?);
     for (_, text) in settings.pairs().iter().filter(|(name, _)| name == "expression") {
         let blame = |error: &dyn std::fmt::Display| MakeError::new("expression", error).of(text);
-        let command = Command::parse(&format!("+{text}")).map_err(|error| blame(&error))?;
+        // The graph is shown with a caret below this text; a second one has no place.
+        let wrong = |error: RuleTextError| blame(&format!("{text}: {}", error.message));
+        let command = Command::parse(&format!("+{text}")).map_err(wrong)?;
         rules.apply(command).map_err(|error| blame(&error))?;
     }
     rules.set_enabled(enabled);
@@ -112,7 +181,13 @@ fn options(settings: &Settings) -> Result<PrefilterOptions, MakeError> {
 fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
     let rules = RuleSet::with_options(options(settings)?, false);
     fill(&rules, settings)?;
-    Ok(Box::new(Bloom { reader: rules.reader(), rules, open: Mask::EMPTY, undecided: 0 }))
+    Ok(Box::new(Bloom {
+        reader: rules.reader(),
+        rules,
+        parts: Vec::new(),
+        open: Mask::EMPTY,
+        undecided: 0,
+    }))
 }
 
 /// The class.

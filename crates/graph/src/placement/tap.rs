@@ -72,6 +72,29 @@ pub(super) fn node_after(plan: &Plan, device: usize) -> Option<usize> {
     (fits && node.feeds.iter().all(is_alone)).then_some(at)
 }
 
+/// Place of the rules of a node directly after a device, for a graph that is not open.
+pub(super) struct Described {
+    /// The place, in a line; empty for a further device before the same node.
+    pub line: String,
+    /// True if the kernel may have them.
+    pub below: bool,
+}
+
+/// Describes where the rules of the node directly after a device would be; `None` without such a node.
+pub(super) fn describe(plan: &Plan, device: usize) -> Option<Described> {
+    let at = node_after(plan, device)?;
+    let node = &plan.nodes[at];
+    let below = plan.nodes[device].interface_names().count() == 1 && node.feeds.len() == 1;
+    let place = match below {
+        true => "in the kernel, too, if it can have them there",
+        false => "in user space only: they are for the frames of several interfaces",
+    };
+    let whose = if is_shared(plan, at) { "the rules of the interface" } else { "its rules" };
+    let is_first = node.feeds.first().is_some_and(|feed| feed.from == device);
+    let line = if is_first { format!("{}: {whose} {place}\n", node.name) } else { String::new() };
+    Some(Described { line, below })
+}
+
 fn is_device(node: &PlanNode) -> bool {
     node.class.name == "device" && !node.exported
 }

@@ -2,7 +2,7 @@
 //!
 //! | rules | owner of the arrays | edits |
 //! |---|---|---|
-//! | of a node (`(bloom, port=80)`) | this process | by its control socket |
+//! | of a node (`(bloom, "port=80")`) | this process | by its control socket |
 //! | of the interface, no other fyke has them | this process; others find its map by [`OwnedRules`] | the same |
 //! | of the interface, another fyke has them | that one | refused here, with its process id |
 //!
@@ -123,7 +123,7 @@ impl SocketTap {
             None => None,
         };
         let arrays = rules.with(|rules| Arrays::new(rules.options()));
-        let arrays = arrays.map_err(|error| error.to_string())?;
+        let arrays = arrays.map_err(|error| not_made(&error))?;
         rules.with(|rules| arrays.follow(rules)).map_err(|error| error.to_string())?;
         let tap =
             Tap::open(&arrays, bytes).map_err(|error| super::first_line(&error.to_string()))?;
@@ -178,6 +178,15 @@ impl SocketTap {
             sockets: Mutex::default(),
         }
     }
+}
+
+/// The reason why the kernel does not make the arrays, with what it needs.
+fn not_made(error: &io::Error) -> String {
+    let advice = match error.kind() {
+        io::ErrorKind::PermissionDenied => "; start as root, or with CAP_BPF and CAP_NET_ADMIN",
+        _ => "",
+    };
+    format!("{error}{advice}")
 }
 
 /// Waits until the owner of the rules ends, then lets every frame pass.

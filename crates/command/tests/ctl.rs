@@ -182,3 +182,41 @@ fn options_are_taken_before_and_after_the_action() {
     assert_eq!(json("after")["filters"][0]["text"], "udp");
     assert_eq!(json("added")["response"], "ok");
 }
+
+/// A process that does not answer, or that has ended, is named with what to do about it.
+#[test]
+fn a_stopped_and_an_ended_fyke_are_reported_with_advice() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = r#"
+        ip link set lo up
+        "$FYKE" dump --count -i lo udp > /dev/null 2> log &
+        dump=$!
+        answers
+        kill -STOP $dump
+        "$FYKE" ctl --pid $dump stats > named 2>&1 || echo "code $?" >> named
+        "$FYKE" ctl stats > unnamed 2>&1 || echo "code $?" >> unnamed
+        "$FYKE" ctl list > listed 2>&1
+        kill -CONT $dump
+        "$FYKE" ctl --pid $dump stats > again 2> /dev/null
+        kill -KILL $dump
+        wait $dump 2> /dev/null || true
+        "$FYKE" ctl --pid $dump stats > ended 2>&1 || echo "code $?" >> ended
+        echo $dump > pid
+    "#;
+    let namespace = Script::new(FYKE, folder.path()).among_all_processes();
+    let Some(output) = namespace.run(&format!("set -eu; {script}")) else { return };
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let read = |name: &str| read(folder.path(), name);
+    let pid = read("pid").trim().to_owned();
+    let stopped = format!("it is stopped; `kill -CONT {pid}` continues it");
+    let named = read("named");
+    assert!(named.contains(&format!("process {pid} did not answer within 5s: ")), "{named}");
+    for name in ["named", "unnamed", "listed"] {
+        assert!(read(name).contains(&stopped), "{name}: {}", read(name));
+    }
+    assert!(named.ends_with("code 1\n"), "{named}");
+    assert!(read("again").contains(" = 0 accepted"), "{}", read("again"));
+    let ended = read("ended");
+    assert!(ended.contains(&pid) && ended.ends_with("code 1\n"), "{ended}");
+    assert!(!ended.contains("64 clients"), "{ended}");
+}

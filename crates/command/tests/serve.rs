@@ -182,8 +182,14 @@ fn track_demux_and_graphs_read_a_service() {
     let file = at("d.pcap");
     let to_file = format!("udp port 5001 => {}", file.display());
     let demux = run(&["demux", "-i", "serve:wire", &to_file]);
-    let graph =
-        run(&["run", "(device,serve:wire) > (filter,\"udp\",live=y) > (packetcount,export=y)"]);
+    let graph = run(&["run", "(device,serve:wire) > (filter,\"udp\") > (packetcount,export=y)"]);
+    let mut late = Command::new(FYKE);
+    late.args(["ctl", "--pid", &graph.child.id().to_string(), "add"]);
+    late.arg("(device,\"serve:wire\",graph=\"(sampler,2)\") > (packetcount)");
+    let output = late.env("FYKE_RUNTIME_DIR", runtime()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("name the service in a graph when it starts"), "{said}");
     let ftp = at("ftp.pcapng");
     let track = run(&["track", "ftp", "-i", "serve:wire", "-w", ftp.to_str().unwrap()]);
     send(400, 80);
@@ -359,6 +365,23 @@ fn a_stopped_service_hangs_no_reader() {
     reader.signal("INT");
     assert!(reader.end().success(), "{}", reader.said());
     assert_eq!(reader.sum(), sum(160, 80));
+    // A reader that comes while it is stopped says so, and gets its frames later.
+    service.signal("STOP");
+    let readers = [
+        &["dump", "-i", "serve:v1", "-w", "/dev/null", "udp port 5001"][..],
+        &["run", "(device,\"serve:v1\") > (filter,udp port 5001) > (packetcount)"][..],
+    ];
+    let start =
+        |words: &&[&str]| Running::start(Command::new(FYKE).args(*words).stdout(Stdio::null()));
+    let readers = readers.each_ref().map(start);
+    readers.iter().for_each(|reader| reader.hear("serve:v1 does not answer yet; waiting"));
+    service.signal("CONT");
+    readers.iter().zip(["listening on", "running"]).for_each(|(reader, text)| reader.hear(text));
+    send(100, 60);
+    for reader in readers {
+        reader.settle(100);
+        assert_eq!(stopped(reader), sum(100, 50));
+    }
     stopped(service);
 }
 

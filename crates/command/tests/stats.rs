@@ -100,7 +100,7 @@ fn a_running_graph_says_what_it_rejects() {
     let folder = tempfile::tempdir().unwrap();
     write(&folder.path().join("in.pcap"), &[(5, 5001), (4, 5002), (3, 5003), (8, 5004)]);
     let script = r#"
-        "$FYKE" run '(device,far) > [[{a}(filter,"udp dst port 5001") > (packetcount)] |
+        "$FYKE" run --count-all '(device,far) > [[{a}(filter,"udp dst port 5001") > (packetcount)] |
             [{b}(filter,"udp dst portrange 5001-5002") > (packetcount)]]' > /dev/null 2> log &
         answers
         "$FYKE" ctl add '(device,far) > {c}(filter,"udp dst portrange 5002-5003")' > /dev/null

@@ -250,11 +250,23 @@ fn a_check_tells_where_filters_would_run() {
         let output = Command::new(FYKE).args(["run", "--check", graph]).output().unwrap();
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
-    let placed = check("(device,lo) > (bpf,udp,live=y) > (packetcount,export=y)");
-    assert!(placed.contains("in the kernel, too"), "{placed}");
-    let several = check("(device,lo,expression=v0) > (bpf,udp,live=y) > (packetcount,export=y)");
+    let placed = check("(device,lo) > (bpf,udp) > (packetcount,export=y)");
+    assert!(placed.contains("bpf: in the kernel, too"), "{placed}");
+    let file = check("(device,lo) > (bpf,udp,live=n) > (packetcount,export=y)");
+    assert!(file.contains("passes every frame: bpf is read as for a file, by live=n"), "{file}");
+    let rules = check("(device,lo) > (bloom,\"port=80\") > (packetcount,export=y)");
+    assert!(rules.contains("bloom: its rules in the kernel, too"), "{rules}");
+    assert!(rules.contains("the kernel passes every frame that passes the rules"), "{rules}");
+    let own = check("(device,lo) > (bloom,\"port=80\",own=y) > (packetcount,export=y)");
+    assert!(!own.contains("rules in the kernel") && !own.contains("passes the rules"), "{own}");
+    let shared = check("(device,lo) > (bloom) > (bpf,udp) > (packetcount,export=y)");
+    assert!(shared.contains("bloom: the rules of the interface in the kernel, too"), "{shared}");
+    assert!(shared.contains("bpf: in the kernel, too"), "{shared}");
+    let merged = check("(device,lo,expression=v0) > (bloom,\"port=80\") > (packetcount,export=y)");
+    assert!(merged.contains("bloom: its rules in user space only"), "{merged}");
+    let several = check("(device,lo,expression=v0) > (bpf,udp) > (packetcount,export=y)");
     assert!(several.contains("in the kernel, too") && several.contains("for each interface"));
-    let not = check("(device,lo) > (packetcount,export=y) > (bpf,udp,live=y) > (drop)");
+    let not = check("(device,lo) > (packetcount,export=y) > (bpf,udp) > (drop)");
     assert!(not.contains("packetcount needs all frames"), "{not}");
     let explain = |words: &str| {
         let words = ["explain", "--graph", "--"].into_iter().chain(words.split(' '));

@@ -194,7 +194,7 @@ fn branches_of_a_graph_get_the_union_of_their_filters() {
     }
     veth();
     let branch = |text: &str, tag: &str| {
-        format!("(device,v1) > (bpf,\"{text}\",live=y) > {{{tag}}}(packetcount,export=y)")
+        format!("(device,v1) > (bpf,\"{text}\") > {{{tag}}}(packetcount,export=y)")
     };
     let everything = "(device,v1) > {all}(packetcount,export=y)";
     let (first, second) = (branch("udp port 5001", "a"), branch("udp port 7", "b"));
@@ -223,6 +223,53 @@ fn branches_of_a_graph_get_the_union_of_their_filters() {
     assert!(running.end().success(), "{}", running.said());
     let sum = running.sum();
     assert_eq!((sum.seen, sum.accepted, sum.lost), (seen, accepted, 0), "{}", running.said());
+}
+
+/// A filter after a device means what it means to `dump`: the tag that the interface has removed is no part of the
+/// header. With `live=n` it is read as for a file, in user space.
+#[test]
+fn a_graph_on_a_device_is_filtered_in_the_kernel_as_a_capture_is() {
+    if !inside("a_graph_on_a_device_is_filtered_in_the_kernel_as_a_capture_is") {
+        return;
+    }
+    veth();
+    let tagged = |port| Packet::ethernet().vlan(7).ipv4(CLIENT, SERVER).udp(4000, port).build();
+    let frames: Vec<_> = (0..100).flat_map(|_| [tagged(5001), datagram(5001, 9)]).collect();
+    let filter = |live: &str| {
+        let filter = format!("(filter,\"udp port 5001\"{live})");
+        format!("(device,v1) > {filter} > {{n}}(packetcount,export=y)")
+    };
+    let demux = "(device,v1) > (demux,\"udp port 5001 => 1\") -1-> {n}(packetcount,export=y)";
+    let cases = [
+        ("dump", "udp port 5001".to_owned(), 200),
+        ("run", filter(""), 200),
+        ("run", filter(",live=y"), 200),
+        ("run", demux.to_owned(), 200),
+        ("run", filter(",live=n"), 100),
+    ];
+    for (command, text, accepted) in cases {
+        let words: &[&str] = match command {
+            "dump" => &["dump", "-i", "v1", "-w", "/dev/null", &text],
+            _ => &["run", "--stats", &text],
+        };
+        let ready = if command == "dump" { "listening on" } else { "running" };
+        let mut running = if accepted == 200 {
+            let Some(running) = start(words, ready, Stdio::null()) else { return };
+            running
+        } else {
+            let running = Running::start(Command::new(FYKE).args(words).stdout(Stdio::null()));
+            running.hear(ready);
+            assert!(running.ctl(&["stats"]).contains("is read as for a file"), "{text}");
+            running
+        };
+        send_all(&frames);
+        send_all(&[datagram(5002, 9)]);
+        running.settle(201);
+        running.signal("INT");
+        assert!(running.end().success(), "{}", running.said());
+        let sum = running.sum();
+        assert_eq!((sum.seen, sum.accepted, sum.lost), (201, accepted, 0), "{text}");
+    }
 }
 
 #[test]

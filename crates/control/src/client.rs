@@ -2,6 +2,7 @@
 
 use crate::instances::{self, Instance};
 use crate::message::{MAX_PROGRAM_CHARS, Request, Response, Stats};
+use crate::process;
 use crate::runtime_dir::{RuntimeDir, RuntimeDirError};
 use crate::server::MAX_REQUEST_BYTES;
 use crate::wire::{Incoming, LineReader, Patience, write_line, write_line_with};
@@ -20,6 +21,8 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 const DESCRIBE_LIMIT: Duration = Duration::from_secs(1);
 /// Time limit for an answer, which includes compiling a text of many thousand terms.
 const ANSWER_LIMIT: Duration = Duration::from_secs(120);
+/// The same for a fyke that has not described itself in time: it is stopped, or the machine is very busy.
+const LATE_ANSWER_LIMIT: Duration = Duration::from_secs(5);
 /// Most bytes of an answer: a `Show` of a million passes fits.
 const MAX_RESPONSE_BYTES: usize = 512 << 20;
 
@@ -52,7 +55,7 @@ pub enum ConnectError {
             table(.0))]
     NoneLive(Vec<Instance>),
     /// Another user could have made the folder of the socket.
-    #[error("not trusted: {0}")]
+    #[error("not trusted: {0}{advice}", advice = folder_advice(.0))]
     Folder(#[from] RuntimeDirError),
     /// No fyke with this process id.
     #[error("no fyke with process id {pid}{}", others(running))]
@@ -93,11 +96,19 @@ pub enum CallError {
         crate::server::MAX_CLIENTS
     )]
     Closed,
+    /// The process has ended before the answer.
+    #[error("process {pid} has ended; `fyke ctl list` shows those that run")]
+    Ended {
+        /// Its process id.
+        pid: u32,
+    },
     /// No answer within the limit.
-    #[error("the running fyke did not answer within {limit:?}")]
+    #[error("{} did not answer within {limit:?}{}", named(*pid), process::advice(*pid))]
     Silent {
         /// The time limit.
         limit: Duration,
+        /// Its process id, if it is known.
+        pid: Option<u32>,
     },
     /// This version cannot parse the answer.
     #[error("cannot read the answer: {0}")]
@@ -186,15 +197,24 @@ impl Client {
     /// Requests the description of the other end.
     pub(crate) fn introduced(mut self, pid: u32, socket: PathBuf) -> Client {
         self.answer_limit = DESCRIBE_LIMIT;
+        let mut limit = ANSWER_LIMIT;
         let description = match self.call(Request::Describe) {
             Ok(Response::Description(description)) => Some(description),
             Err(CallError::Refused(message)) => {
                 self.refusal = Some(message);
                 None
             }
+            Err(CallError::Silent { .. }) => {
+                // A late answer to this request would be taken for that to the next one.
+                if let Ok(Client { stream, reader, .. }) = Client::connect_to(&socket) {
+                    (self.stream, self.reader) = (stream, reader);
+                }
+                limit = LATE_ANSWER_LIMIT;
+                None
+            }
             _ => None,
         };
-        self.answer_limit = ANSWER_LIMIT;
+        self.answer_limit = limit;
         Client { target: Some(Instance { pid, socket, description }), ..self }
     }
 
@@ -275,13 +295,21 @@ impl Client {
         Ok(Watch { client: self, done: false })
     }
 
+    fn pid(&self) -> Option<u32> {
+        self.target.as_ref().map(|target| target.pid)
+    }
+
     fn receive(&mut self, limit: Duration) -> Result<Response, CallError> {
         let patience = Patience { first_byte: Some(limit), whole_line: limit };
         let line = match self.reader.next(patience)? {
             Incoming::Line(line) => line,
-            Incoming::Quiet => return Err(CallError::Silent { limit }),
+            Incoming::Quiet => return Err(CallError::Silent { limit, pid: self.pid() }),
             Incoming::Closed | Incoming::Broken => {
-                return Err(self.refusal.take().map_or(CallError::Closed, CallError::Refused));
+                let closed = match self.pid() {
+                    Some(pid) if process::has_ended(pid) => CallError::Ended { pid },
+                    _ => CallError::Closed,
+                };
+                return Err(self.refusal.take().map_or(closed, CallError::Refused));
             }
             Incoming::TooLong => {
                 let message = format!("longer than {MAX_RESPONSE_BYTES} bytes");
@@ -313,7 +341,7 @@ impl Iterator for Watch {
         let item = match self.client.receive(self.client.answer_limit) {
             Ok(Response::Stats(stats)) => Ok(stats),
             Ok(other) => Err(CallError::Unreadable(format!("expected counters, got {other:?}"))),
-            Err(CallError::Closed) => {
+            Err(CallError::Closed | CallError::Ended { .. }) => {
                 self.done = true;
                 return None;
             }
@@ -354,9 +382,28 @@ fn connect_if_there(dir: &RuntimeDir, pid: u32) -> Result<Option<Client>, Connec
     }
 }
 
+/// Names the process of a client's other end.
+fn named(pid: Option<u32>) -> String {
+    pid.map_or("the running fyke".to_owned(), |pid| format!("process {pid}"))
+}
+
 /// Advice if fyke may run as root.
 fn advice(is_root: bool) -> &'static str {
-    if is_root { "" } else { "; to reach one owned by root, run as root" }
+    match is_root {
+        true => "; start one, such as `fyke dump -i eth0`",
+        false => "; to reach one owned by root, run as root",
+    }
+}
+
+/// Advice for the folder of another user.
+fn folder_advice(error: &RuntimeDirError) -> String {
+    match error {
+        RuntimeDirError::NotOurs { owner: 0, .. } => "; run as root to reach its fykes".to_owned(),
+        RuntimeDirError::NotOurs { owner, .. } => {
+            format!("; run as that user to reach its fykes (setpriv --reuid {owner}, or sudo -u)")
+        }
+        other => other.hint(),
+    }
 }
 
 fn table(running: &[Instance]) -> String {

@@ -49,7 +49,10 @@ impl fmt::Display for Instance {
                 let command_line = description.command_line.join(" ");
                 write!(f, "{}", command_line.replace(['\n', '\t'], " "))
             }
-            None => write!(f, "(does not answer)"),
+            None => {
+                let why = crate::process::stopped(self.pid).unwrap_or_default();
+                write!(f, "(does not answer{why})")
+            }
         }
     }
 }
@@ -154,7 +157,8 @@ fn has_no_listener(socket: &Path) -> bool {
         == Err(Errno::CONNREFUSED)
 }
 
-fn is_gone(pid: u32) -> bool {
+/// True if no process has this id.
+pub(crate) fn is_gone(pid: u32) -> bool {
     let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return true };
     rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH)
 }

@@ -33,6 +33,7 @@ pub mod client;
 mod edit_meter;
 pub mod instances;
 pub mod message;
+mod process;
 pub mod runtime_dir;
 mod seats;
 pub mod server;

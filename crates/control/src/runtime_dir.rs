@@ -134,6 +134,8 @@ impl RuntimeDirError {
     /// Advice to follow the message; empty where the message has it.
     pub(crate) fn hint(&self) -> String {
         match self {
+            // `chmod` is in the message.
+            RuntimeDirError::Open { .. } => String::new(),
             RuntimeDirError::TooLong { .. } => String::new(),
             _ => format!("; set {ENVIRONMENT_OVERRIDE} to a folder of this user with mode 700"),
         }

@@ -402,7 +402,7 @@ fn devices(plan: &Plan) -> impl Iterator<Item = (usize, &PlanNode)> {
     plan.nodes.iter().enumerate().filter(|(_, node)| node.class.name == "device")
 }
 
-/// Describes where the filters after devices would run, a line for each device; opens nothing.
+/// Describes where the filters and rules after devices would run, a line for each; opens nothing.
 pub fn describe(plan: &Plan) -> String {
     let mut held = Held::new();
     // Without a check of its own, making a node only checks and allocates.
@@ -411,9 +411,12 @@ pub fn describe(plan: &Plan) -> String {
         let made = (node.class.make)(&node.settings).ok();
         held.insert(node.key, made.and_then(|node| node.held()));
     }
-    let line = |(index, device): (usize, &PlanNode)| {
+    let lines = |(index, device): (usize, &PlanNode)| {
         let wanted = Wanted::of(plan, index, &[], &held);
-        match wanted.all {
+        let rules = tap::describe(plan, index);
+        let below = rules.as_ref().is_some_and(|rules| rules.below);
+        let that_pass = if below { " that passes the rules" } else { "" };
+        let filters = match wanted.all {
             None => {
                 let names = wanted.consumers.iter().map(|one| plan.nodes[one.at].name.as_str());
                 let names = names.collect::<Vec<_>>().join(", ");
@@ -421,10 +424,13 @@ pub fn describe(plan: &Plan) -> String {
                     if device.interface_names().count() > 1 { ", for each interface" } else { "" };
                 format!("{names}: in the kernel, too, if it can filter there{each}\n")
             }
-            Some(why) => format!("{}: the kernel passes every frame: {why}\n", device.name),
-        }
+            Some(why) => {
+                format!("{}: the kernel passes every frame{that_pass}: {why}\n", device.name)
+            }
+        };
+        rules.map_or(String::new(), |rules| rules.line) + &filters
     };
-    devices(plan).map(line).collect()
+    devices(plan).map(lines).collect()
 }
 
 /// Collects from nodes that are not connected yet what must be held.

@@ -28,6 +28,7 @@ mod exports;
 mod left_out;
 mod names;
 mod pieces;
+mod reading;
 mod stays;
 
 /// Most edges of a graph.
@@ -265,6 +266,8 @@ struct Draft {
     inverted: bool,
     join: Join,
     feeds: Vec<Feed>,
+    /// True if all its frames come from network interfaces.
+    captures: bool,
 }
 
 struct Builder<'c> {
@@ -377,6 +380,7 @@ impl<'c> Builder<'c> {
 
     fn gate(&mut self, class: Class, join: Join, feeds: Vec<Feed>, span: Span) -> Feed {
         let written = NodeText { class: class.name.into(), span, ..NodeText::default() };
+        let captures = self.captures(&class, &feeds);
         self.drafts.push(Draft {
             class,
             makers: Makers::default(),
@@ -388,6 +392,7 @@ impl<'c> Builder<'c> {
             inverted: false,
             join,
             feeds,
+            captures,
         });
         Feed { from: self.drafts.len() - 1, class: None }
     }
@@ -401,7 +406,7 @@ impl<'c> Builder<'c> {
         let from = if node.class.is_empty() {
             self.reference(text, node)?
         } else {
-            let draft = self.draft(text, node)?;
+            let draft = self.draft(text, node, &feeds)?;
             self.drafts.push(draft);
             let from = self.drafts.len() - 1;
             if let Some(tag) = &node.tag {
@@ -460,7 +465,7 @@ impl<'c> Builder<'c> {
         Ok(())
     }
 
-    fn draft(&mut self, text: &str, node: &NodeText) -> Result<Draft, TextError> {
+    fn draft(&mut self, text: &str, node: &NodeText, feeds: &[Feed]) -> Result<Draft, TextError> {
         let Some((class, makers)) = self.classes.entry(&node.class).cloned() else {
             let message = format!("there is no class \"{}\"", node.class);
             let error = TextError::new(text, node.class_span.clone(), message);
@@ -486,15 +491,7 @@ impl<'c> Builder<'c> {
             settings.flag("export").map_err(blame)? || settings.flag("exported").map_err(blame)?;
         settings.number_or("mbufsize", 0..=crate::node::MAX_MEMORY_BYTES, 0).map_err(blame)?;
         let each = settings.flag("duplicates").map_err(blame)?;
-        match (class.check, class.kind) {
-            (Some(check), _) => match check(&settings) {
-                Err(error) if error.varies && self.opening => {}
-                checked => checked.map_err(blame)?,
-            },
-            (None, Kind::Source) => {}
-            (None, Kind::Node) => drop(makers.make(&class, &settings).map_err(blame)?),
-        }
-        Ok(Draft {
+        let mut draft = Draft {
             class,
             makers,
             settings,
@@ -505,7 +502,20 @@ impl<'c> Builder<'c> {
             inverted: false,
             join: if each { Join::Each } else { Join::Any },
             feeds: Vec::new(),
-        })
+            captures: false,
+        };
+        draft.read_as(self.captures(&class, feeds));
+        match (class.check, class.kind) {
+            (Some(check), _) => match check(&draft.settings) {
+                Err(error) if error.varies && self.opening => {}
+                checked => checked.map_err(blame)?,
+            },
+            (None, Kind::Source) => {}
+            (None, Kind::Node) => {
+                drop(draft.makers.make(&class, &draft.settings).map_err(blame)?);
+            }
+        }
+        Ok(draft)
     }
 
     /// Refuses parameters that the class does not have.
@@ -534,13 +544,18 @@ impl<'c> Builder<'c> {
             let names = class.parameters.iter().chain(&COMMON).map(|known| known.name);
             let names: Vec<_> = names.filter(|name| class.takes(name)).collect();
             let error = TextError::new(text, place, message);
-            let error = error.expected(format!("one of: {}", names.join(", ")));
+            let value = match class.takes("expression") {
+                true => format!("; a value with `=` is quoted: \"{}=…\"", parameter.name),
+                false => String::new(),
+            };
+            let error = error.expected(format!("one of: {}{value}", names.join(", ")));
             return Err(error.nearest(&parameter.name, names));
         }
         Ok(())
     }
 
     fn finish(mut self, texts: &[&str]) -> Result<Plan, TextError> {
+        self.settle_readings(texts)?;
         let mut plan = Plan { left_out: self.leave_out(), ..Plan::default() };
         let exports = self.add_exports(texts)?;
         let order = self.order(texts)?;

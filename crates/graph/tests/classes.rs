@@ -3,7 +3,7 @@
 use fyke_capture::MemorySource;
 use fyke_frame::{Frame, LinkType};
 use fyke_graph::node::{Class, Kind};
-use fyke_graph::{Classes, GraphHandle, GraphView};
+use fyke_graph::{Classes, GraphHandle, GraphView, Plan};
 use std::sync::atomic::AtomicBool;
 
 /// 100 UDP frames of IPv4, 10 ms apart: source 10.0.0.(n mod 5), ports n mod 4 to 53, payload `n=<n>`.
@@ -397,4 +397,39 @@ fn a_refused_graph_leaves_files_alone() {
     let text = format!("(frames) > (tofile,\"{path}\") > (tointerface,nowhere9)");
     assert!(GraphHandle::start(&[&text], classes()).is_err());
     assert_eq!(std::fs::read(path).unwrap(), b"precious");
+}
+
+/// The values of `live` of the filters of a plan.
+fn live(texts: &[&str]) -> Vec<bool> {
+    let plan = Plan::new(texts, &Classes::new()).unwrap();
+    let filters = plan.nodes.iter().filter(|node| node.class.filters.is_some());
+    filters.map(|node| node.settings.flag("live").unwrap()).collect()
+}
+
+#[test]
+fn a_filter_is_read_as_its_sources_are() {
+    assert_eq!(live(&["(device, lo) > (bpf, inbound) > (drop)"]), [true]);
+    assert_eq!(live(&["(device, lo) > (bloom) > (demux, \"udp => 1\") > (drop)"]), [true]);
+    assert_eq!(live(&["(pcapin, a.pcap) > (bpf, udp) > (drop)"]), [false]);
+    assert_eq!(live(&["[(device, lo) | (pcapin, a.pcap)] > (bpf, udp) > (drop)"]), [false]);
+    assert_eq!(live(&["[(device, lo) | (device, eth0)] > (bpf, udp) > (drop)"]), [true]);
+    assert_eq!(live(&["(device, lo) > (bpf, udp, live=n) > (drop)"]), [false]);
+    assert_eq!(live(&["(device, lo) > (bpf, udp, live=) > (drop)"]), [true]);
+    assert_eq!(live(&["(pcapin, a.pcap) > (bpf, udp, live=y) > (drop)"]), [true]);
+}
+
+#[test]
+fn a_source_in_a_later_place_counts() {
+    let file = "(pcapin, a.pcap) > {f}()";
+    assert_eq!(live(&["(device, lo) > {f}(bpf, udp) > (bpf, tcp) > (drop)", file]), [false; 2]);
+    let one_text = "[(device, lo) > {f}(bpf, udp) > (drop)] | [(pcapin, a.pcap) > {f}()]";
+    assert_eq!(live(&[one_text]), [false]);
+}
+
+#[test]
+fn equal_texts_are_one_node_with_the_default_or_without() {
+    let after = |live: &str| format!("(device, lo) > (bpf, udp{live}) > (drop)");
+    let plan = |texts: &[&str]| Plan::new(texts, &Classes::new()).unwrap().nodes.len();
+    assert_eq!(plan(&[&after(""), &after(", live=y")]), 3);
+    assert_eq!(plan(&[&after(""), &after(", live=n")]), 5);
 }

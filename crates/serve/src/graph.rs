@@ -118,8 +118,9 @@ fn permitted(class: &Class, node: &NodeText, opens: &[Opens]) -> Result<(), Stri
     if what != Opens::Nothing && !opens.contains(&what) {
         let word = what.word();
         return Err(format!(
-            "{name} opens more than memory ({word}), and this service permits that to no reader of this rule; \
-             opens = [\"{word}\"] in the policy would"
+            "{name} opens more than memory ({word}), which this service does not permit: put this node into the \
+             graph of the reader (fyke run '(device, serve:NAME) > …', or fyke dump -w FILE), or have the service \
+             permit it: opens = [\"{word}\"] in the policy (fyke serve --config)"
         ));
     }
     if let Some(why) = class.whole {

@@ -76,7 +76,7 @@ pub struct DumpArgs {
     #[arg(help_heading = "Files")]
     pub print: bool,
     /// Stop after N accepted frames
-    #[arg(short, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(short, value_name = "N", value_parser = frames)]
     #[arg(help_heading = "Filter")]
     pub count_limit: Option<u64>,
     /// Print only the number of accepted frames
@@ -231,6 +231,12 @@ pub struct DumpArgs {
     pub expression: Vec<String>,
 }
 
+/// Reads the value of -c.
+fn frames(text: &str) -> Result<u64, String> {
+    let number = text.parse().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| "expected a number of frames, from 1".to_owned())
+}
+
 /// Reads the value of -C.
 fn million_bytes(text: &str) -> Result<u32, String> {
     let size = text.parse().ok().filter(|size| *size > 0);
@@ -316,6 +322,9 @@ Examples:
   Lists    fyke dump -D; fyke dump -L -i any; fyke dump -d tcp port 80
   Rights   sudo fyke dump -i eth0 -Z tcpdump -w /tmp/out.pcap
 
+The filter also runs in the kernel, so frames that it rejects are not copied; --scoped, --look-back,
+--keep and --count-all keep it in fyke. `fyke explain --graph -- dump -i eth0 tcp` prints where it
+would run and why, and so does `fyke ctl stats` while it runs.
 While it runs, from another terminal: fyke ctl set 'tcp port 80', fyke ctl show, fyke ctl stats.
 SIGINT, SIGTERM and SIGHUP end the capture and print its summary; another one a second later
 ends it at once.

@@ -14,6 +14,12 @@ Examples:
   fyke run --exports /run/rings '(device,eth0) > {web}(filter,tcp port 80,export=y)'
   fyke run --classes mpf      list the parameters of a class; without a name, list all classes
 
+Filters directly after a device also run in the kernel, so frames that they reject are not copied:
+  fyke run '(device,eth0) > (filter,tcp port 80) > (tofile,web.pcapng)'
+--check prints where each filter would run, and why not in the kernel: after another node, with
+a node beside it that needs all frames, or with live=n, which reads it as for a file. The kernel
+counts its frames only if fyke may load eBPF programs (as root or with CAP_BPF).
+
 While it runs: fyke ctl add '(device,eth0) > (bpf,udp) > (packetcount,export)';
 graphs with the same first nodes share them.")]
 pub struct RunArgs {

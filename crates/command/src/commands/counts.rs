@@ -105,9 +105,30 @@ pub fn parts(parts: &[(Option<u64>, &str)]) -> String {
     if known.is_empty() { known } else { format!(" ({known})") }
 }
 
+/// Rejected frames that arrived after the requested number was reached.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AfterLast {
+    pub frames: u64,
+    /// True if the kernel rejected further ones; it does not tell when.
+    pub at_least: bool,
+}
+
+impl From<u64> for AfterLast {
+    fn from(frames: u64) -> AfterLast {
+        AfterLast { frames, at_least: false }
+    }
+}
+
+impl AfterLast {
+    fn in_words(self) -> Option<(Option<u64>, &'static str)> {
+        let words = if self.at_least { "or more after the last" } else { "after the last" };
+        (self.frames > 0).then_some((Some(self.frames), words))
+    }
+}
+
 /// Formats the counts on one line, with the reasons of losses. `late` of the accepted frames were accepted by
-/// look-back; `after` of the rejected frames arrived after the requested number was reached.
-pub fn sum(accounting: &Accounting, late: u64, after: u64) -> String {
+/// look-back; `after` is a part of the rejected frames.
+pub fn sum(accounting: &Accounting, late: u64, after: impl Into<AfterLast>) -> String {
     let Accounting { seen, delivered, rejected, taken, lost, .. } = accounting;
     let (rejected_in_kernel, by_rules) =
         (&accounting.rejected_in_kernel, accounting.rejected_by_rules);
@@ -117,7 +138,7 @@ pub fn sum(accounting: &Accounting, late: u64, after: u64) -> String {
         text += &format!(" ({late} by look-back)");
     }
     text += &format!(" + {rejected} rejected");
-    text += &parts(&[(by_rules, "by rules"), ((after > 0).then_some(after), "after the last")]);
+    text += &parts(&[(by_rules, "by rules"), after.into().in_words().unwrap_or_default()]);
     if *taken > 0 {
         text += &format!(" + {taken} taken");
     }

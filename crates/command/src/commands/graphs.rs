@@ -7,12 +7,14 @@
 mod accounting;
 mod changes;
 mod interception;
+mod opening;
 mod payload;
 mod reports;
 
 pub use accounting::{ACCOUNT, AccountFilter, Accounted, account, filter_of};
 pub use changes::{check_files, wrong_change};
 pub use interception::intercept;
+pub use opening::of_plan as open_plan;
 pub use reports::{
     is_file_limit, is_unfit, node_failure, refused, report_passed_over, say_clamped, say_let_go,
     say_unfit, wrong_edit, wrong_graph,
@@ -709,7 +711,9 @@ pub fn start(
     args: &SourceArgs,
     stats: bool,
 ) -> Result<Started, Failure> {
-    let opened = GraphHandle::open(&[text], classes(), args.workers.into());
+    let names = args.interface.iter().map(String::as_str);
+    let open = || GraphHandle::open(&[text], classes(), args.workers.into());
+    let opened = opening::patiently(names, open);
     let mut opened = opened.map_err(refused)?;
     opened.place(&ServeSpace(Kernel { count_all: args.count_all }));
     check_rules(&opened)?;

@@ -4,7 +4,7 @@ use super::graphs::{FILTER, INTERCEPT, TRACK};
 use super::record::{Record, Resumed};
 use super::requests::{self, Editable};
 use super::{Failure, counts, description, edits, past};
-use fyke_capture::Interface;
+use fyke_capture::{Interface, SourceStats};
 use fyke_control::{
     Accounting, Controlled, Description, EntryKind, FIRST_EXPECTATION, FilterCount, FilterPasses,
     PassCount, Peer, Request, Response, Stats,
@@ -377,8 +377,11 @@ impl Controlled for Live {
 }
 
 /// Returns the number of frames that arrived after the requested number was reached.
-fn after_limit(view: &GraphView) -> u64 {
-    view.sources.iter().map(|source| source.after_end).sum::<u64>() + after_last_file(view)
+fn after_limit(view: &GraphView) -> counts::AfterLast {
+    let unread: u64 = view.sources.iter().map(|source| source.after_end).sum();
+    let in_kernel = |stats: &SourceStats| stats.filtered > 0 || stats.filtered_uncounted;
+    let at_least = view.sources.iter().any(|source| in_kernel(&source.stats));
+    counts::AfterLast { frames: unread + after_last_file(view), at_least }
 }
 
 /// Returns the number of frames that passed the filter after the last file of a rotation was full.

@@ -119,15 +119,20 @@ pub fn output() -> Output {
     Output(io::stdout())
 }
 
+/// Names standard output in an error, and keeps the kind.
+fn named(error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("standard output: {error}"))
+}
+
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(bytes);
-        self.0.write_all(safe(&text).as_bytes())?;
+        self.0.write_all(safe(&text).as_bytes()).map_err(named)?;
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
+        self.0.flush().map_err(named)
     }
 }
 

@@ -330,7 +330,8 @@ impl Entered {
         let limits: Vec<_> = beneath.into_iter().chain(user).collect();
         (!limits.is_empty()).then(|| {
             format!(
-                "this fyke opens files for edits {}; -Z root and --no-sandbox remove this limit",
+                "this fyke opens files for edits {}: name another file when it starts, or start it with -Z root \
+                 --no-sandbox",
                 limits.join(", ")
             )
         })

@@ -7,7 +7,9 @@ use super::Failure;
 use super::counts;
 use super::dump::edit_hint;
 use super::graphs::{check_files, wrong_change, wrong_edit, wrong_graph};
-use super::graphs::{classes, is_unfit, report_passed_over, rotates, say_clamped, say_unfit};
+use super::graphs::{
+    classes, is_unfit, open_plan, report_passed_over, rotates, say_clamped, say_unfit,
+};
 use super::privilege::{Doors, Needs, Privileges, Sockets};
 use super::served::{Served, Texts};
 use super::signals::{report_on_signal, stop_on_signals};
@@ -57,7 +59,8 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
     let live = plan.nodes.iter().any(|node| node.class.name == "device");
     let workers = usize::from(args.workers);
     let privileges = Privileges::prepare(&args.privilege, true)?;
-    let mut opened = GraphHandle::open(&list, classes, workers).map_err(wrong_edit)?;
+    let open = || GraphHandle::open(&list, classes, workers);
+    let mut opened = open_plan(&plan, open).map_err(wrong_edit)?;
     opened.place(&ServeSpace(Kernel { count_all: args.count_all }));
     check_rules(&opened)?;
     let kept = Kept::new(KeptLimits::RECENT);
@@ -369,6 +372,10 @@ impl Graphs {
         let message = error.to_string();
         let denied = ["(os error 13)", "(os error 1)"].iter().any(|at| message.contains(at));
         match self.limits.as_ref().filter(|_| denied) {
+            Some(_) if message.contains("serve:") => format!(
+                "{message}\nthis fyke has given up the right to reach services: name the service in a graph when it \
+                 starts: fyke run '(device, serve:NAME) > …'"
+            ),
             Some(why) => format!("{message}\n{why}"),
             None => message,
         }

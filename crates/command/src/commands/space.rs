@@ -26,7 +26,7 @@ use fyke_graph::runtime::Opened;
 use fyke_graph::{GraphHandle, RuleSet};
 use fyke_kernel::OpenError;
 use fyke_kernel::sys::objects;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -151,10 +151,12 @@ impl Space for Kernel {
 }
 
 /// The reason why there is no eBPF program, in a line. A right or a compiler that is missing is shown with the counts;
-/// any other refusal is unexpected, so it is reported at once.
+/// any other refusal is unexpected, so it is reported at once, for the first interface only.
 fn refused(interface: &str, error: &OpenError) -> String {
+    static REPORTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let why = first_line(&error.to_string());
-    if !error.is_unavailable() {
+    let is_new = || REPORTED.lock().unwrap_or_else(PoisonError::into_inner).insert(why.clone());
+    if !error.is_unavailable() && is_new() {
         note!(
             "fyke: {interface}: filters run in the kernel as classic BPF, which does not count the frames that it \
              rejects, because eBPF is refused: {why}"

@@ -50,6 +50,12 @@ impl Settings {
         &self.pairs
     }
 
+    /// Sets a parameter that the text does not set; `None` removes it again.
+    pub(crate) fn set_default(&mut self, name: &str, value: Option<&str>) {
+        self.pairs.retain(|(known, value)| known != name || value.is_empty());
+        self.pairs.extend(value.map(|value| (name.to_owned(), value.to_owned())));
+    }
+
     /// The value of a parameter, or `None` if it is absent or empty. The last one counts.
     pub fn text(&self, name: &str) -> Option<&str> {
         let pair = self.pairs.iter().rev().find(|(key, _)| key == name);
@@ -61,7 +67,10 @@ impl Settings {
     /// # Errors
     /// If it is absent.
     pub fn required(&self, name: &'static str) -> Result<&str, MakeError> {
-        self.text(name).ok_or_else(|| MakeError::new(name, format!("it needs `{name}=…`")))
+        self.text(name).ok_or_else(|| {
+            let first = if name == "expression" { ", or a first value without a name" } else { "" };
+            MakeError::new(name, format!("it needs `{name}=…`{first}"))
+        })
     }
 
     /// A required whole number.

@@ -153,13 +153,47 @@ fn has_rules(node: &PlanNode) -> bool {
     node.class.name == "bloom" && !node.settings.flag("own").unwrap_or(true)
 }
 
+/// Place of the rules of a node directly after a device, for a graph that is not open.
+pub(super) struct Described {
+    /// The place, in a line; empty for a further device before the same node.
+    pub line: String,
+    /// True if the kernel may have them.
+    pub below: bool,
+}
+
+/// Describes where the rules for the frames of a device would be; `None` without a node that has some.
+pub(super) fn describe(plan: &Plan, device: usize) -> Option<Described> {
+    let devices_of = |&at: &usize| devices_before(plan, at, &mut true);
+    let with_rules = (0..plan.nodes.len()).filter(|&at| has_rules(&plan.nodes[at]));
+    let at = with_rules.into_iter().find(|at| devices_of(at).contains(&device))?;
+    let devices = devices_of(&at);
+    let count: usize =
+        devices.iter().map(|&device| plan.nodes[device].interface_names().count()).sum();
+    let shared = is_shared(plan, at);
+    let of_several = (count > 1 && !shared).then(|| OF_SEVERAL.to_owned());
+    let why = why_in_user(plan, at, device).or(of_several);
+    let whose = match (shared, count > 1) {
+        (true, true) => "the rules of each interface",
+        (true, false) => "the rules of the interface",
+        (false, _) => "its rules",
+    };
+    let place = match &why {
+        None => "in the kernel, too, if it can have them there".to_owned(),
+        Some(why) => format!("in user space only: {why}"),
+    };
+    let line = match devices.first() == Some(&device) {
+        true => format!("{}: {whose} {place}\n", plan.nodes[at].name),
+        false => String::new(),
+    };
+    Some(Described { line, below: why.is_none() })
+}
+
 fn is_device(node: &PlanNode) -> bool {
     node.class.name == "device" && !node.exported
 }
 
 /// The devices from which a node gets frames: directly, or by nodes that keep all of them or those of one direction;
-/// empty if it gets others.
-/// `alone` becomes false if other nodes get these frames, too.
+/// empty if it gets others. `alone` becomes false if other nodes get these frames, too.
 fn devices_before(plan: &Plan, at: usize, alone: &mut bool) -> Vec<usize> {
     let mut devices = Vec::new();
     for feed in &plan.nodes[at].feeds {
@@ -180,6 +214,18 @@ fn devices_before(plan: &Plan, at: usize, alone: &mut bool) -> Vec<usize> {
 fn is_narrowed(plan: &Plan, at: usize) -> bool {
     let narrows = |feed: &Feed| plan.nodes[feed.from].settings.text("direction").is_some();
     plan.nodes[at].feeds.iter().any(narrows)
+}
+
+/// Reason for which rules of a graph are in user space.
+const OF_SEVERAL: &str = "they are for the frames of several interfaces";
+
+/// Reason why a node has to judge every frame of a device in user space, if there is one.
+fn why_in_user(plan: &Plan, at: usize, device: usize) -> Option<String> {
+    let why = match is_narrowed(plan, at) {
+        true => "they are for frames of one direction",
+        false => "other nodes need the frames that they reject",
+    };
+    (node_after(plan, device) != Some(at)).then(|| why.to_owned())
 }
 
 /// True if the rules of a node are those of its interface: its text has none.
@@ -230,11 +276,7 @@ fn make_of(
     let mut divided: Vec<RulesPart> = Vec::new();
     let mut places = Vec::new();
     for &device in devices {
-        let in_user = (node_after(plan, device) != Some(at)).then(|| match is_narrowed(plan, at) {
-            true => "they are for frames of one direction".to_owned(),
-            false => "other nodes need the frames that they reject".to_owned(),
-        });
-        let wanted = RulesWanted { shared, in_user };
+        let wanted = RulesWanted { shared, in_user: why_in_user(plan, at, device) };
         let mut parts = Vec::new();
         for interface in of(device) {
             let known = divided.iter().find(|part| part.interface == interface.name);
@@ -244,9 +286,7 @@ fn make_of(
                 None => rules.clone(),
             };
             let tap = match several && !shared {
-                true => {
-                    Err(NoRules::Alone("they are for the frames of several interfaces".to_owned()))
-                }
+                true => Err(NoRules::Alone(OF_SEVERAL.to_owned())),
                 false => make(&interface, &own, &wanted),
             };
             if several && shared && known.is_none() {

@@ -67,6 +67,7 @@ impl Builder<'_> {
                 inverted: false,
                 join: Join::Any,
                 feeds: vec![Feed { from: exported, class: None }],
+                captures: false,
             });
             added.push(Added { draft, exported, name });
         }

@@ -63,8 +63,8 @@ fn reason(drafts: &[Draft], at: usize, bloom: &Draft) -> Option<(bool, String)> 
             "{name} is left out: {why}, which its rules all pass, and quicker than the rules"
         ),
         false => format!(
-            "{name} stays: {why}, which its rules all pass, but only the rules can be in the kernel (for bpf, \
-             live=y puts the table there)"
+            "{name} stays: {why}, which its rules all pass, but only the rules can be in the kernel (a bpf without \
+             live=n can be there, too)"
         ),
     };
     Some((can_go, text))
@@ -156,7 +156,7 @@ mod tests {
         let on_device =
             |table: &str| nodes(&format!("(device, lo) > {bloom} > {table} > (drop)")).1;
         assert_eq!(on_device(TABLE), 0);
-        assert_eq!(on_device(&format!("(bpf, {HOSTS})")), 0);
-        assert_eq!(on_device(&format!("(bpf, {HOSTS}, live=y)")), 1);
+        assert_eq!(on_device(&format!("(bpf, {HOSTS}, live=n)")), 0);
+        assert_eq!(on_device(&format!("(bpf, {HOSTS})")), 1);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | rules | owner of the arrays | edits |
 //! |---|---|---|
-//! | of a node (`(bloom, port=80)`) | this process | by its control socket |
+//! | of a node (`(bloom, "port=80")`) | this process | by its control socket |
 //! | of the interface, no other fyke has them | this process; others find its map by [`OwnedRules`] | the same |
 //! | of the interface, another fyke has them | that one | refused here, with its process id |
 //! | of all interfaces (`any`) | those that have them; other interfaces have none | refused here |
@@ -168,7 +168,8 @@ impl SocketTap {
             return Err(NoRules::Alone(no_interface(interface)));
         }
         let alone = |error: io::Error| NoRules::Alone(super::first_line(&error.to_string()));
-        let arrays = rules.with(|rules| Arrays::new(rules.options())).map_err(alone)?;
+        let arrays = rules.with(|rules| Arrays::new(rules.options()));
+        let arrays = arrays.map_err(|error| NoRules::Alone(not_made(&error)))?;
         rules.with(|rules| arrays.follow(rules)).map_err(alone)?;
         let tap = Tap::open(&arrays, bytes).map_err(|error| alone(io::Error::other(error)))?;
         Ok(SocketTap::new(Some(tap), None, "rules of this graph".to_owned()))
@@ -327,6 +328,15 @@ fn join(
     rules.leave_to(format!("process {pid}"), view);
     let owner = Owner { pid, process, rules: rules.clone(), interface: interface.to_owned() };
     Ok((arrays, (owner, format!("those of process {pid} ({state})"))))
+}
+
+/// The reason why the kernel does not make the arrays, with what it needs.
+fn not_made(error: &io::Error) -> String {
+    let advice = match error.kind() {
+        io::ErrorKind::PermissionDenied => "; start as root, or with CAP_BPF and CAP_NET_ADMIN",
+        _ => "",
+    };
+    format!("{error}{advice}")
 }
 
 /// Waits until the owner of the rules ends, then lets every frame pass.

@@ -196,7 +196,7 @@ pub const CLASS: Class = Class {
     aliases: &["prefilter"],
     summary: "passes frames that may match one of the rules `expression`, by Bloom arrays",
     parameters: &[
-        Parameter { name: "expression", summary: "a rule, ip=…,port=…; may be repeated" },
+        Parameter { name: "expression", summary: "a rule, \"ip=…,port=…\"; may be repeated" },
         Parameter { name: "enable", summary: "n: every frame passes (y if there is a rule)" },
         Parameter { name: "negative", summary: "y: passes frames that certainly match no rule" },
         Parameter { name: "bits", summary: "bits of each array, 64 to 536870912 (2097152)" },

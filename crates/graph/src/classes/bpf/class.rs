@@ -157,7 +157,7 @@ fn needs(settings: &Settings) -> Needs {
         return Needs::All("has scoped texts, which need all fragments");
     }
     if !is_set("live") {
-        return Needs::All("is read as for a file; live=y reads it as for a capture");
+        return Needs::All("is read as for a file, by live=n or because it gets frames of a file");
     }
     let skips = settings.choice("tags", TAGS).is_ok_and(|choice| choice > 0);
     Needs::Filters { also: skips.then(|| WITH_TAGS.to_owned()) }
@@ -183,7 +183,7 @@ pub const CLASS: Class = Class {
     parameters: &[
         Parameter { name: "expression", summary: "the filter text" },
         Parameter { name: "scoped", summary: "y: read by meaning, whatever tags and tunnels" },
-        Parameter { name: "live", summary: "y: read as for a capture on Linux: direction, tags" },
+        Parameter { name: "live", summary: "y: read as for a capture: direction, tags (after devices)" },
         Parameter { name: "tags", summary: "skip: as if frames had no VLAN tags and MPLS labels" },
         Parameter { name: "snaplen", summary: "bytes that `accept` returns (262144)" },
         Parameter { name: "credits", summary: "y: for the accepting pass in `print` and `tofile`" },

@@ -326,7 +326,7 @@ fn needs(settings: &Settings) -> Needs {
         return Needs::All("has scoped texts, which need all fragments");
     }
     if !is_set("live") {
-        return Needs::All("is read as for a file; live=y reads it as for a capture");
+        return Needs::All("is read as for a file, by live=n or because it gets frames of a file");
     }
     let texts = rules(settings).unwrap_or_default();
     Needs::Classes(texts.into_iter().map(|rule| (rule.text.to_string(), rule.class)).collect())
@@ -341,7 +341,7 @@ pub const CLASS: Class = Class {
         Parameter { name: "expression", summary: "FILTER => CLASS; may be repeated" },
         Parameter { name: "first", summary: "y: the class value of the first filter only" },
         Parameter { name: "scoped", summary: "y: read by meaning; fragments follow their first" },
-        Parameter { name: "live", summary: "y: read as for a capture on Linux: direction, tags" },
+        Parameter { name: "live", summary: "y: read as for a capture: direction, tags (after devices)" },
         Parameter { name: "patience", summary: "seconds that a fragment waits for its first (60)" },
         Parameter { name: "snaplen", summary: "bytes that `accept` returns (262144)" },
     ],

@@ -292,7 +292,7 @@ fn pipes_take_the_lines_of_the_paper() {
     assert!(listed.contains("a frame with ports: 4 look-ups"), "{listed}");
 }
 
-/// Where the kernel cannot have the rules, the capture judges every frame by the owner's arrays, and counts what they
+/// If the kernel cannot have the rules, the capture judges every frame by the owner's arrays, and counts what they
 /// reject; a capture on all interfaces uses the rules of each.
 #[test]
 fn rules_of_the_owner_hold_where_the_kernel_cannot_have_them() {
@@ -561,7 +561,7 @@ fn rules_follow_an_interface_that_is_renamed() {
     assert!(read(folder, "listed").contains("+port=5001"), "{}", read(folder, "log"));
 }
 
-/// Refusals say what to do, and carets stand below the characters that they mean.
+/// Refusals tell what to do, and carets are below the characters that they mean.
 #[test]
 fn refusals_say_what_to_do() {
     let folder = tempfile::tempdir().unwrap();

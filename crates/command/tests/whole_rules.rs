@@ -502,16 +502,16 @@ fn rules_follow_an_interface_that_is_renamed() {
         for way in --own --tcx --drop; do
             "$FYKE" rules far $way -F rules.txt 2> owner$way & owner=$!
             owned
-            "$FYKE" dump -i far --rules -w before$way.pcapng udp 2> log & before=$!
-            wait_for listens log
+            "$FYKE" dump -i far --rules -w before$way.pcapng udp 2> before$way & before=$!
+            wait_for listens before$way
             ip link set far down
             ip link set far name other
             ip link set other up
             wait_for has_carrier other
             wait_for grep -q "far is named other now" owner$way
             wait_for "$FYKE" rules other list
-            "$FYKE" dump -i other --rules -w out$way.pcapng udp 2> log2 & dump=$!
-            wait_for listens log2
+            "$FYKE" dump -i other --rules -w out$way.pcapng udp 2> dump$way & dump=$!
+            wait_for listens dump$way
             send frames.pcap
             sleep 0.3
             kill -INT $before $dump

@@ -292,7 +292,7 @@ fn pipes_take_the_lines_of_the_paper() {
     assert!(listed.contains("a frame with ports: 4 look-ups"), "{listed}");
 }
 
-/// Where the kernel cannot have the rules, the capture judges every frame by the owner's arrays, and counts what they
+/// If the kernel cannot have the rules, the capture judges every frame by the owner's arrays, and counts what they
 /// reject; a capture on all interfaces uses the rules of each.
 #[test]
 fn rules_of_the_owner_hold_where_the_kernel_cannot_have_them() {
@@ -502,16 +502,16 @@ fn rules_follow_an_interface_that_is_renamed() {
         for way in --own --tcx --drop; do
             "$FYKE" rules far $way -F rules.txt 2> owner$way & owner=$!
             owned
-            "$FYKE" dump -i far --rules -w before$way.pcapng udp 2> log & before=$!
-            wait_for listens log
+            "$FYKE" dump -i far --rules -w before$way.pcapng udp 2> before$way & before=$!
+            wait_for listens before$way
             ip link set far down
             ip link set far name other
             ip link set other up
             wait_for has_carrier other
             wait_for grep -q "far is named other now" owner$way
             wait_for "$FYKE" rules other list
-            "$FYKE" dump -i other --rules -w out$way.pcapng udp 2> log2 & dump=$!
-            wait_for listens log2
+            "$FYKE" dump -i other --rules -w out$way.pcapng udp 2> dump$way & dump=$!
+            wait_for listens dump$way
             send frames.pcap
             sleep 0.3
             kill -INT $before $dump
@@ -561,7 +561,7 @@ fn rules_follow_an_interface_that_is_renamed() {
     assert!(read(folder, "listed").contains("+port=5001"), "{}", read(folder, "log"));
 }
 
-/// Refusals say what to do, and carets stand below the characters that they mean.
+/// Refusals tell what to do, and carets are below the characters that they mean.
 #[test]
 fn refusals_say_what_to_do() {
     let folder = tempfile::tempdir().unwrap();

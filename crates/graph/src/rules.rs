@@ -40,7 +40,7 @@ pub enum RulesError {
     /// The rule does not exist, or there would be one rule too many.
     #[error(transparent)]
     Rule(#[from] PrefilterError),
-    /// A line of several is wrong or cannot be executed; none of them was. A caret of the error stands below its line.
+    /// A line of several is wrong or cannot be executed; none of them was. A caret is below the line of the error.
     #[error("line {number}:{}{error}", if .error.has_caret() { '\n' } else { ' ' })]
     Line {
         /// Its number, from 1.

@@ -1,6 +1,5 @@
 //! Counts of a running graph for the control socket, `--stats` and `--json`, all taken from one snapshot.
 
-use super::graphs::RULES;
 use fyke_capture::{Interface, SourceStats};
 use fyke_control::{
     Accounting, EntryKind, FilterCount, InterfaceAccounting, NOT_COUNTED, NodeCount, NodeFeed,
@@ -11,6 +10,9 @@ use fyke_graph::plan::Feed;
 use fyke_graph::runtime::{NodeView, Outcome, SourceView};
 use fyke_graph::{GraphView, UNFIT};
 use std::fmt::Write;
+
+/// Name of the node that `fyke rules` edits, in the graphs of live captures.
+pub const RULES: &str = "rules";
 
 /// Most words of a memory buffer that are shown.
 const MAX_WORDS: usize = 4096;

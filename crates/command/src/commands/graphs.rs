@@ -20,6 +20,7 @@ pub use reports::{
     say_unfit, wrong_edit, wrong_graph,
 };
 
+use super::counts::RULES;
 use super::privilege::{Doors, Entered, Needs, Privileges};
 use super::record::Resumed;
 use super::space::{Kernel, check_rules, say_rings, say_rules};
@@ -43,8 +44,6 @@ use std::path::{Path, PathBuf};
 const FILE_DELAY_MS: u32 = 160;
 /// Name of the filter node in the graphs of `dump` and `track`.
 pub const FILTER: &str = "filter";
-/// Name of the node that `fyke rules` edits, in the graphs of live captures.
-pub const RULES: &str = "rules";
 /// Name of the node that matches payloads.
 pub const PAYLOAD: &str = "payload";
 /// Most connections that `--payload` follows at a time.
@@ -351,7 +350,7 @@ pub fn dump(args: &DumpArgs, dissector: Option<&Path>) -> Result<String, Failure
         ],
     );
     let way = args.direction.and_then(direction);
-    // Before the rules and the filter, whose counts are those of frames of this direction.
+    // Before the rules and the filter, so that these count frames of this direction only.
     chain.extend(way.as_ref().map(|node| format!("{{{DIRECTION}}}{node}")));
     chain.extend(args.source.read.is_none().then(|| rules_node(&own_rules(args.rules))));
     chain.push(format!("{{{FILTER}}}{filter}"));

@@ -71,7 +71,7 @@ fn check(args: &RulesArgs) -> Result<(), Failure> {
     Err(Failure::Usage(problem.to_owned()))
 }
 
-/// The failure of a command that was refused. A caret stands below its line, which the name of this program would move.
+/// The failure of a command that was refused. Its line begins at the left edge, for the caret below it.
 fn wrong(message: String) -> Failure {
     match message.contains('\n') && !message.starts_with("line ") {
         true => Failure::Usage(format!("this command is wrong:\n{message}")),

@@ -215,7 +215,7 @@ impl Owner {
         Ok(())
     }
 
-    /// Goes on under a new name of the interface.
+    /// Continues under a new name of the interface.
     fn rename(&self, place: &mut Place, name: String) {
         let mut described = self.described();
         described.source.clone_from(&name);

@@ -123,10 +123,9 @@ impl SocketTap {
             None => None,
         };
         let arrays = rules.with(|rules| Arrays::new(rules.options()));
-        let arrays = arrays.map_err(|error| not_made(&error))?;
+        let arrays = arrays.map_err(|error| error.to_string())?;
         rules.with(|rules| arrays.follow(rules)).map_err(|error| error.to_string())?;
-        let tap =
-            Tap::open(&arrays, bytes).map_err(|error| super::first_line(&error.to_string()))?;
+        let tap = Tap::open(&arrays, bytes).map_err(|error| error.brief())?;
         let number = shared.then(|| arrays.number()).transpose();
         let number = number.map_err(|error| error.to_string())?;
         Ok(SocketTap { _lock: lock, ..SocketTap::new(tap, interface, number, None) })
@@ -147,7 +146,7 @@ impl SocketTap {
         };
         let process = sys::open_process(pid).map_err(|error| refused(&error))?;
         let arrays = Arrays::of_number(owned.map).map_err(|error| refused(&error))?;
-        let tap = Tap::open(&arrays, bytes).map_err(|error| refused(&error))?;
+        let tap = Tap::open(&arrays, bytes).map_err(|error| refused(&error.brief()))?;
         let view = Arc::new(arrays.view().map_err(|error| refused(&error))?);
         let state = match view.switches() {
             (false, _) => "off",
@@ -178,15 +177,6 @@ impl SocketTap {
             sockets: Mutex::default(),
         }
     }
-}
-
-/// The reason why the kernel does not make the arrays, with what it needs.
-fn not_made(error: &io::Error) -> String {
-    let advice = match error.kind() {
-        io::ErrorKind::PermissionDenied => "; start as root, or with CAP_BPF and CAP_NET_ADMIN",
-        _ => "",
-    };
-    format!("{error}{advice}")
 }
 
 /// Waits until the owner of the rules ends, then lets every frame pass.

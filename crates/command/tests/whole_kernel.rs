@@ -244,6 +244,35 @@ fn an_interface_that_goes_away_under_load_keeps_its_filter_in_the_kernel() {
     assert!(sum.seen >= 3_000, "{}", running.said());
 }
 
+/// Without a right that eBPF needs, filters are classic BPF. The counts name the right, once.
+#[test]
+fn a_right_that_is_missing_for_ebpf_is_named_once() {
+    if !inside("a_right_that_is_missing_for_ebpf_is_named_once") {
+        return;
+    }
+    veth();
+    for (without, named) in [("bpf", "CAP_BPF"), ("perfmon", "CAP_PERFMON")] {
+        let rights = format!("-{without},-sys_admin");
+        let mut command = Command::new("setpriv");
+        command.args(["--bounding-set", &rights, "--inh-caps", &rights, "--", FYKE, "dump"]);
+        command.args(["-i", "v0", "-i", "v1", "-w", "/dev/null", "udp port 5001"]);
+        let mut running = Running::start(command.stdout(Stdio::null()));
+        running.hear("edit: ");
+        let stats = ctl(&running, &["stats"]);
+        if stats.contains("built without the kernel program") {
+            println!("skipped: {stats}");
+            return;
+        }
+        assert!(stats.contains("the filters run in the kernel, too (classic BPF; "), "{stats}");
+        assert_eq!(stats.matches(named).count(), 1, "{stats}");
+        assert_eq!(stats.matches("(os error ").count(), 1, "{stats}");
+        assert!(stats.matches("failed to create map").count() < 2, "{stats}");
+        assert!(!running.said().contains("refused"), "{}", running.said());
+        running.signal("INT");
+        assert!(running.end().success(), "{}", running.said());
+    }
+}
+
 #[test]
 fn a_check_tells_where_filters_would_run() {
     let check = |graph: &str| {

@@ -7,13 +7,14 @@
 
 use crate::client::Client;
 use crate::message::Description;
+use crate::process::{is_gone, stopped};
 use crate::runtime_dir::RuntimeDir;
 use fyke_privilege::place::Place;
 use fyke_privilege::user::User;
 use rustix::fs::{Mode, OFlags, fstat, open};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-use rustix::process::{Pid, geteuid};
+use rustix::process::geteuid;
 use std::fmt;
 use std::fs;
 use std::io;
@@ -50,7 +51,7 @@ impl fmt::Display for Instance {
                 write!(f, "{}", command_line.replace(['\n', '\t'], " "))
             }
             None => {
-                let why = crate::process::stopped(self.pid).unwrap_or_default();
+                let why = stopped(self.pid).unwrap_or_default();
                 write!(f, "(does not answer{why})")
             }
         }
@@ -155,12 +156,6 @@ fn has_no_listener(socket: &Path) -> bool {
     rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
         .and_then(|ours| rustix::net::connect(&ours, &address))
         == Err(Errno::CONNREFUSED)
-}
-
-/// True if no process has this id.
-pub(crate) fn is_gone(pid: u32) -> bool {
-    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return true };
-    rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH)
 }
 
 #[cfg(test)]

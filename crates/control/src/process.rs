@@ -3,13 +3,19 @@
 //! A process in another PID namespace looks like one that has ended, so only a connection that is closed already is
 //! explained by that. Cost: one read of `/proc/PID/stat`.
 
-use crate::instances::is_gone;
+use rustix::process::Pid;
 
 /// The letter of a process in `/proc/PID/stat`; `None` if there is no such process.
 fn state(pid: u32) -> Option<char> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name of the program, in brackets, may have brackets and spaces.
     stat[stat.rfind(')')? + 1..].trim_start().chars().next()
+}
+
+/// True if no process has this id.
+pub(crate) fn is_gone(pid: u32) -> bool {
+    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return true };
+    rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH)
 }
 
 /// True if no process of this id runs; one that waits for its parent has ended, too.

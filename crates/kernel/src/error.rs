@@ -31,6 +31,14 @@ pub enum OpenError {
     },
 }
 
+/// The error of the system for a right that is missing.
+const DENIED: &str = "Operation not permitted (os error 1)";
+/// Most characters of a message in [`OpenError::brief`].
+const BRIEF_CHARS: usize = 240;
+/// Numbers of the capabilities that let a verifier accept programs which keep pointers on their stack.
+const CAP_SYS_ADMIN: u32 = 21;
+const CAP_PERFMON: u32 = 38;
+
 /// The step at which a verifier refuses.
 pub(crate) const VERIFYING: &str = "verifying the program";
 
@@ -55,6 +63,59 @@ impl OpenError {
         let OpenError::Refused { step, what } = self else { return false };
         *step == VERIFYING && !is_unprivileged(what)
     }
+
+    /// The message in a line: of a verifier's pages, the reason at their end, and the hint. If a right is missing, it
+    /// does not depend on the object that was made first.
+    pub fn brief(&self) -> String {
+        let OpenError::Refused { step, what } = self else { return cut(&self.to_string()) };
+        let shown = if what.contains(DENIED) { DENIED.to_owned() } else { without_log(what) };
+        format!("{step}: {}{}", cut(&shown), hint(what))
+    }
+}
+
+/// The first line of a message, cut.
+fn cut(message: &str) -> String {
+    let line = message.lines().next().unwrap_or_default();
+    match line.char_indices().nth(BRIEF_CHARS) {
+        Some((end, _)) => format!("{} …", &line[..end]),
+        None => line.to_owned(),
+    }
+}
+
+/// A message with the reason of a verifier in place of its log: the last line before its statistics.
+fn without_log(what: &str) -> String {
+    let Some((head, log)) = what.split_once("Verifier output:") else { return what.to_owned() };
+    let statistics = ["processed ", "stack depth ", "verification time ", ": "];
+    let is_reason = |line: &&str| {
+        !line.trim().is_empty() && !statistics.iter().any(|start| line.starts_with(start))
+    };
+    match log.lines().rfind(is_reason) {
+        Some(reason) => format!("{}: {}", head.trim_end_matches([' ', '.']), reason.trim()),
+        None => head.trim_end().to_owned(),
+    }
+}
+
+/// True for the refusals of a verifier that needs CAP_PERFMON to accept pointers on the stack.
+fn lacks_perfmon(what: &str) -> bool {
+    let refusals = ["corrupt spilled pointer", "leaks addr", "pointer arithmetic prohibited"];
+    refusals.iter().any(|refusal| what.contains(refusal))
+        && [CAP_SYS_ADMIN, CAP_PERFMON].iter().all(|&number| !has_capability(number))
+}
+
+/// True if this process has a capability.
+fn has_capability(number: u32) -> bool {
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let bits = effective.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
+    bits.is_some_and(|bits| bits >> number & 1 == 1)
+}
+
+/// Adds advice to the error of a system call for an object of the kernel.
+pub(crate) fn advised(error: io::Error) -> io::Error {
+    match hint(&error.to_string()) {
+        "" => error,
+        hint => io::Error::new(error.kind(), format!("{error}{hint}")),
+    }
 }
 
 fn lacks_may_goto(what: &str) -> bool {
@@ -62,7 +123,7 @@ fn lacks_may_goto(what: &str) -> bool {
 }
 
 fn is_unprivileged(what: &str) -> bool {
-    what.contains("os error 1)") || what.contains("Operation not permitted")
+    what.contains("os error 1)") || what.contains("Operation not permitted") || lacks_perfmon(what)
 }
 
 /// The first two numbers of a kernel release such as `6.1.0-18-amd64`.
@@ -73,11 +134,13 @@ fn version(release: &str) -> Option<(u32, u32)> {
 
 /// Hint that helps with a refusal; may be empty.
 fn hint(what: &str) -> &'static str {
-    if is_unprivileged(what) {
+    if lacks_perfmon(what) {
+        "; needs CAP_PERFMON beside CAP_BPF and CAP_NET_ADMIN (Linux 5.8), or root"
+    } else if is_unprivileged(what) {
         "; needs root or CAP_BPF and CAP_NET_ADMIN (Linux 5.8)"
     } else if lacks_may_goto(what) {
         "; this form needs may_goto (Linux 6.9); the other form runs on Linux 5.17 or later"
-    } else if what.contains("#181") || what.contains("bpf_loop") {
+    } else if ["unknown func bpf_loop", "func unknown#181"].iter().any(|one| what.contains(one)) {
         "; the program needs bpf_loop (Linux 5.17)"
     } else if what.contains("failed to create map") {
         "; memory that is mapped into processes needs Linux 5.5"
@@ -204,9 +267,32 @@ mod tests {
         assert!(message("failed to create map `passes`: EINVAL").contains("Linux 5.5"));
         assert!(message("Operation not permitted (os error 1)").contains("root or CAP_BPF"));
         assert!(!message("value 0xe5 is too complex").contains("Linux"));
+        assert!(message("unknown func bpf_loop#181").contains("Linux 5.17"));
+        assert!(!message("118: (85) call bpf_loop#181\ntoo complex").contains("Linux"));
         let refused = |what: &str| OpenError::Refused { step: VERIFYING, what: what.into() };
         assert!(refused("12: (e5) unknown opcode e5").is_by_verifier());
         assert!(!refused("Operation not permitted (os error 1)").is_by_verifier());
+    }
+
+    #[test]
+    fn a_brief_message_has_the_reason_of_the_verifier() {
+        let log = "it returned Permission denied (os error 13). Verifier output: 0: R1=ctx()\n1: (63) x\n\
+                   R2 offset is outside of the packet\nprocessed 9 insns (limit 1)\n";
+        let refused = OpenError::Refused { step: VERIFYING, what: log.into() };
+        assert_eq!(
+            refused.brief(),
+            "verifying the program: it returned Permission denied (os error 13): R2 offset is outside of the packet"
+        );
+        let of_map = |name: &str| format!("failed to create map `{name}`: {DENIED}");
+        let denied = |name| OpenError::Refused { step: "making the maps", what: of_map(name) };
+        assert_eq!(denied("rows").brief(), denied("counters").brief());
+        assert!(
+            denied("rows")
+                .brief()
+                .ends_with("(os error 1); needs root or CAP_BPF and CAP_NET_ADMIN (Linux 5.8)")
+        );
+        let long = OpenError::Refused { step: "x", what: "y".repeat(9_000) };
+        assert!(long.brief().len() < 300, "{}", long.brief());
     }
 
     #[test]

@@ -563,8 +563,12 @@ pub(crate) fn refused<E: std::error::Error>(step: &'static str) -> impl Fn(E) ->
         let mut what = error.to_string();
         let mut cause = error.source();
         while let Some(inner) = cause {
-            what.push_str(": ");
-            what.push_str(&inner.to_string());
+            let more = inner.to_string();
+            // Some errors show their causes themselves.
+            if !what.contains(&more) {
+                what.push_str(": ");
+                what.push_str(&more);
+            }
             cause = inner.source();
         }
         OpenError::Refused { step, what }

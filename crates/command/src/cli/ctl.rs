@@ -232,7 +232,8 @@ pub enum CtlAction {
     /// Print the counts repeatedly until interrupted
     Watch {
         /// Milliseconds between two reports
-        #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(10..=3_600_000))]
+        #[arg(long, default_value_t = 1000)]
+        #[arg(value_parser = clap::value_parser!(u64).range(10..=3_600_000))]
         interval_ms: u64,
         /// Print whole texts
         #[arg(long)]

@@ -132,7 +132,7 @@ impl Space for Kernel {
             let facts = objects::interface_index(&interface.name).and_then(objects::link_facts);
             let facts = facts.map_err(|error| error.to_string())?;
             let stage = KernelStage::open_at_driver(reading, facts.address);
-            let stage = stage.map_err(|error| first_line(&error.to_string()))?;
+            let stage = stage.map_err(|error| error.brief())?;
             return Ok(Arc::new(Ebpf::new(stage, interface)));
         }
         let why_not = match LINKS.contains(&interface.link) {
@@ -154,7 +154,7 @@ impl Space for Kernel {
 /// any other refusal is unexpected, so it is reported at once, for the first interface only.
 fn refused(interface: &str, error: &OpenError) -> String {
     static REPORTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    let why = first_line(&error.to_string());
+    let why = error.brief();
     let is_new = || REPORTED.lock().unwrap_or_else(PoisonError::into_inner).insert(why.clone());
     if !error.is_unavailable() && is_new() {
         note!(

@@ -5,6 +5,7 @@ use super::layout::{
     MULTIPLIERS_AT, NEGATIVE_AT, NET_AT, OFFSETS_AT, PROBE_BYTES, PROBE_COUNT_AT, PROBE_PAIRS,
     PROBE_PORT, PROBE_V4, PROBE_V6, PROBE_VLAN, PROBES, PROBES_AT, WORDS_AT,
 };
+use crate::error::advised;
 use crate::sys::objects::{self, MapFacts};
 use crate::sys::{self, Mapped};
 use fyke_table::hash::KeyHash;
@@ -39,7 +40,7 @@ impl Arrays {
             let text = format!("{arrays} arrays of {bits} bits take more than 64 MiB");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        Ok(Arrays { map: sys::single_value_map(WORDS_AT + 4 * words)?, words })
+        Ok(Arrays { map: sys::single_value_map(WORDS_AT + 4 * words).map_err(advised)?, words })
     }
 
     /// Opens the arrays of another process by the number of their map. Needs root (`CAP_SYS_ADMIN`).

@@ -8,7 +8,6 @@ use super::super::Failure;
 use super::super::requests::{self, Editable};
 use super::super::{counts, edits};
 use super::rules::ExecRules;
-use anyhow::Context;
 use fyke_control::{
     Accounting, Controlled, Description, EntryKind, FilterCount, FilterPasses, OwnFilter,
     PassCount, Peer, Request, Response, Stats,
@@ -62,8 +61,10 @@ impl ExecFilter {
         own_text: Option<String>,
         rules: Option<ExecRules>,
     ) -> Result<ExecFilter, Failure> {
-        let filters = KernelFilters::open(LinkType::EN10MB)
-            .context("this kernel cannot run the filter; fyke dump filters in user space")?;
+        let filters = KernelFilters::open(LinkType::EN10MB).map_err(|error| {
+            let what = "this kernel cannot run the filter; fyke dump filters in user space";
+            anyhow::anyhow!("{what}: {}", error.brief())
+        })?;
         if filters.form() == Form::Callbacks {
             note!("fyke: using the slower form of the kernel program, for Linux before 6.9");
         }

@@ -29,8 +29,8 @@ pub fn patiently<'n, T>(names: impl Iterator<Item = &'n str>, open: impl FnOnce(
     let report = move || {
         if wait.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
             note!(
-                "fyke: {} does not answer yet; waiting. `fyke ctl list` shows running services; a stopped one (SIGSTOP) \
-                 continues after kill -CONT",
+                "fyke: {} does not answer yet; waiting. `fyke ctl list` shows running services; a stopped one \
+                 (SIGSTOP) continues after kill -CONT",
                 services.join(", ")
             );
         }

@@ -143,7 +143,7 @@ fn program(arrays: &Arrays, bytes: u32, in_user: Option<String>) -> (Option<Tap>
         Some(why) => (None, Some(why)),
         None => match Tap::open(arrays, bytes) {
             Ok(tap) => (Some(tap), None),
-            Err(error) => (None, Some(super::first_line(&error.to_string()))),
+            Err(error) => (None, Some(error.brief())),
         },
     }
 }
@@ -168,10 +168,9 @@ impl SocketTap {
             return Err(NoRules::Alone(no_interface(interface)));
         }
         let alone = |error: io::Error| NoRules::Alone(super::first_line(&error.to_string()));
-        let arrays = rules.with(|rules| Arrays::new(rules.options()));
-        let arrays = arrays.map_err(|error| NoRules::Alone(not_made(&error)))?;
+        let arrays = rules.with(|rules| Arrays::new(rules.options())).map_err(alone)?;
         rules.with(|rules| arrays.follow(rules)).map_err(alone)?;
-        let tap = Tap::open(&arrays, bytes).map_err(|error| alone(io::Error::other(error)))?;
+        let tap = Tap::open(&arrays, bytes).map_err(|error| NoRules::Alone(error.brief()))?;
         Ok(SocketTap::new(Some(tap), None, "rules of this graph".to_owned()))
     }
 
@@ -328,15 +327,6 @@ fn join(
     rules.leave_to(format!("process {pid}"), view);
     let owner = Owner { pid, process, rules: rules.clone(), interface: interface.to_owned() };
     Ok((arrays, (owner, format!("those of process {pid} ({state})"))))
-}
-
-/// The reason why the kernel does not make the arrays, with what it needs.
-fn not_made(error: &io::Error) -> String {
-    let advice = match error.kind() {
-        io::ErrorKind::PermissionDenied => "; start as root, or with CAP_BPF and CAP_NET_ADMIN",
-        _ => "",
-    };
-    format!("{error}{advice}")
 }
 
 /// Waits until the owner of the rules ends, then lets every frame pass.

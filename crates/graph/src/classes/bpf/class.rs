@@ -183,7 +183,7 @@ pub const CLASS: Class = Class {
     parameters: &[
         Parameter { name: "expression", summary: "the filter text" },
         Parameter { name: "scoped", summary: "y: read by meaning, whatever tags and tunnels" },
-        Parameter { name: "live", summary: "y: read as for a capture: direction, tags (after devices)" },
+        Parameter { name: "live", summary: "y: read as for a capture (default after devices)" },
         Parameter { name: "tags", summary: "skip: as if frames had no VLAN tags and MPLS labels" },
         Parameter { name: "snaplen", summary: "bytes that `accept` returns (262144)" },
         Parameter { name: "credits", summary: "y: for the accepting pass in `print` and `tofile`" },

@@ -341,7 +341,7 @@ pub const CLASS: Class = Class {
         Parameter { name: "expression", summary: "FILTER => CLASS; may be repeated" },
         Parameter { name: "first", summary: "y: the class value of the first filter only" },
         Parameter { name: "scoped", summary: "y: read by meaning; fragments follow their first" },
-        Parameter { name: "live", summary: "y: read as for a capture: direction, tags (after devices)" },
+        Parameter { name: "live", summary: "y: read as for a capture (default after devices)" },
         Parameter { name: "patience", summary: "seconds that a fragment waits for its first (60)" },
         Parameter { name: "snaplen", summary: "bytes that `accept` returns (262144)" },
     ],

@@ -16,8 +16,8 @@ use fyke_capture::{FrameServer, SharedSource, Source};
 use fyke_control::{Accounting, Description, FilterCount, NOT_COUNTED, Stats};
 use fyke_filter::Options;
 use fyke_filters::{
-    Author, Change, Edit, EditLog, Edited, Edits, FilterError, FilterSet, GroupError, Inputs, Tags,
-    UndoError,
+    Author, CallsRefused, Change, Edit, EditLog, Edited, Edits, FilterError, FilterSet, GroupError,
+    HandCalls, Inputs, Tags, UndoError,
 };
 use fyke_frame::LinkType;
 use fyke_machine::bpf::run::Program;
@@ -393,14 +393,14 @@ impl Edits for Live {
         self.filters.remarks(ids)
     }
 
-    fn by_hand(&self, node: Option<&str>) -> Option<Result<FilterSet, String>> {
+    fn edit_passes(
+        &self,
+        node: Option<&str>,
+        calls: &mut HandCalls<'_>,
+    ) -> Option<Result<(u64, Vec<u64>), CallsRefused>> {
         match self.program() {
-            Some(_) => Some(Err(NO_TEXT.to_owned())),
-            None => self.filters.by_hand(node),
+            Some(_) => Some(Err(CallsRefused::Whole(NO_TEXT.to_owned()))),
+            None => Edits::edit_passes(&self.filters, node, calls),
         }
-    }
-
-    fn edited_by_hand(&self, epoch: u64, author: Author, calls: u64) -> u64 {
-        self.filters.edited_by_hand(epoch, author, calls)
     }
 }

@@ -182,3 +182,62 @@ fn a_graph_without_passes_of_its_own_refuses_the_calls() {
     run.signal("INT");
     assert!(run.end().success(), "{}", run.said());
 }
+
+#[test]
+fn passes_of_a_reader_are_edited_beside_other_readers() {
+    if !inside("passes_of_a_reader_are_edited_beside_other_readers") {
+        return;
+    }
+    veth();
+    let start = |words: &[&str], ready: &str| {
+        let running = Running::start(Command::new(FYKE).args(words).stdout(Stdio::null()));
+        running.hear(ready);
+        running
+    };
+    let service = start(&["serve", "-i", "v1"], "serving v1");
+    let reader = |filter| ["dump", "-i", "serve:v1", "-w", "/dev/null", filter];
+    let mut edited = start(&reader("tcp"), "listening on serve:v1");
+    let mut beside = start(&reader("udp port 5001"), "listening on serve:v1");
+    send(100, 60);
+    edited.settle(100);
+    edited.ctl(&[
+        "pass",
+        "new",
+        "select 0 ether-ip-udp-nonfrag",
+        "select 1 port-dst",
+        "add 1 5002",
+    ]);
+    let id = number_of(&edited, "destination port = 5002");
+    send(100, 60);
+    edited.wait_for("200 seen = 50 accepted + 150 rejected");
+    edited.ctl(&["pass", &format!("add {id}.1 5001")]);
+    send(100, 60);
+    edited.wait_for("300 seen = 150 accepted + 150 rejected");
+    edited.ctl(&["pass", &format!("del {id}")]);
+    send(100, 60);
+    edited.wait_for("400 seen = 150 accepted + 250 rejected");
+    beside.wait_for("400 seen = 200 accepted + 200 rejected");
+    let said = refused(&service, &["new"]);
+    assert!(said.contains("belong to its readers: edit a reader"), "{said}");
+    for reader in [&mut edited, &mut beside] {
+        reader.signal("INT");
+        assert!(reader.end().success(), "{}", reader.said());
+        assert_eq!((reader.sum().seen, reader.sum().lost), (400, 0));
+    }
+}
+
+#[test]
+fn where_each_text_counts_its_own_frames_the_refusal_says_what_to_do() {
+    if !inside("where_each_text_counts_its_own_frames_the_refusal_says_what_to_do") {
+        return;
+    }
+    veth();
+    let mut command = Command::new(FYKE);
+    command.args(["demux", "-i", "v1", "udp => /dev/null"]).stdout(Stdio::null());
+    let mut demux = Running::start(&mut command);
+    demux.hear("--pid");
+    let said = refused(&demux, &["new"]);
+    assert!(said.contains("edit the texts (fyke ctl set, add, del)"), "{said}");
+    demux.signal("INT");
+    assert!(demux.end().success(), "{}", demux.said());
+}

@@ -496,3 +496,64 @@ fn the_last_filter_is_not_deleted() {
     signal("TERM", running.id());
     ended(running);
 }
+
+/// Passes that are edited by hand are evaluated at the program's sockets, beside those of the texts, and stay when the
+/// texts change.
+#[test]
+fn passes_are_edited_at_the_sockets_of_a_program() {
+    let Some(world) = possible() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let control = control_folder(folder.path());
+    let file = folder.path().join("out.pcap");
+    let start = ["exec", "--stats", "--", "tcpdump", "-Z", "root", "-U", "-ni"];
+    let mut command = fyke(&control, &start);
+    command.arg(net::SERVERS_DEVICE).arg("-w").arg(&file).arg(format!("udp port {KEPT}"));
+    command.stderr(Stdio::piped());
+    let running = world.servers.inside(move || command.spawn()).unwrap().unwrap();
+    let pid = running.id().to_string();
+    wait_for_filter(&control, &pid);
+    let ctl = |words: &[&str]| {
+        let output = fyke(&control, &[&["ctl", "--pid", &pid], words].concat()).output().unwrap();
+        let [error, out] = [&output.stderr, &output.stdout].map(|one| String::from_utf8_lossy(one));
+        (output.status.code(), format!("{error}{out}"))
+    };
+    let sent = |packets| world.clients.spawn("sender", move || send(packets)).unwrap().join();
+    sent(10).unwrap().unwrap();
+    std::thread::sleep(FIRST_BLOCK);
+    let sometimes = format!("add 1 {SOMETIMES}");
+    let calls = ["new", "select 0 ether-ip-udp-nonfrag", "select 1 port-dst", &sometimes];
+    let (status, said) = ctl(&[&["pass"], &calls[..]].concat());
+    assert!(status == Some(0) && said.contains("epoch 2"), "{said}");
+    let shown = ctl(&["show"]).1;
+    let line = shown.lines().find(|line| line.contains(&format!("port = {SOMETIMES}")));
+    let line = line.unwrap_or_else(|| panic!("no pass by hand: {shown}"));
+    let id = line.split_whitespace().nth(1).unwrap().to_owned();
+    sent(100).unwrap().unwrap();
+    let until = |expected: (u32, u32)| {
+        assert!(becomes(|| count_so_far(&file) == expected), "{:?}", count_so_far(&file));
+    };
+    until((110, 100));
+    // Another value; the calls are one edit, and those that are refused change nothing.
+    let (status, said) = ctl(&["pass", &format!("remove {id}.1 {SOMETIMES}"), "del 999"]);
+    assert!(status == Some(2) && said.contains("999"), "{said}");
+    let (status, said) = ctl(&["pass", "dup 1", &format!("del {id}"), "del 1"]);
+    assert!(status == Some(2) && said.contains("is not one that was made by hand"), "{said}");
+    let (status, said) = ctl(&["pass", "--node", "x", "new"]);
+    assert!(status == Some(2) && said.contains("fyke exec has one filter"), "{said}");
+    sent(100).unwrap().unwrap();
+    until((210, 200));
+    let change = [&format!("add {id}.1 {}", SOMETIMES + 1), &format!("remove {id}.1 {SOMETIMES}")];
+    assert_eq!(ctl(&["pass", change[0], change[1]]).0, Some(0));
+    // A text that is replaced leaves the pass, and without a text it alone accepts frames.
+    assert_eq!(ctl(&["set", ""]).0, Some(0));
+    sent(100).unwrap().unwrap();
+    assert_eq!(ctl(&["add", &format!("udp port {KEPT}")]).0, Some(0));
+    sent(100).unwrap().unwrap();
+    until((310, 200));
+    let (status, said) = ctl(&["undo", "2"]);
+    assert!(status == Some(2) && said.contains("epoch 2 edited passes by hand"), "{said}");
+    assert!(ctl(&["log"]).1.contains(", 4 calls on passes"), "{}", ctl(&["log"]).1);
+    let said = stop(running);
+    assert!(said.contains("passes edited by hand: 200"), "{said}");
+    assert!(said.contains("0 packets dropped by kernel"), "{said}");
+}

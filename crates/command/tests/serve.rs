@@ -4,6 +4,9 @@
 mod common;
 
 use common::{FYKE, Running, folder, frames_of, inside, runtime, send, tool, veth};
+use fyke_capture::{Interface, InterfaceSink, Sink};
+use fyke_frame::{Frame, LinkType};
+use fyke_testkit::packet::Packet;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -163,6 +166,43 @@ fn the_filters_of_readers_run_in_the_service_and_are_edited_there() {
     let said = String::from_utf8_lossy(&refused.stderr);
     assert_eq!(refused.status.code(), Some(2));
     assert!(said.contains("belong to its readers"), "{said}");
+}
+
+/// A reader with a graph leaves the filters of all readers in the kernel, whatever the netmask of the interface is, and
+/// a text that needs the netmask is read with it by the service and the reader.
+#[test]
+fn graphs_of_readers_share_the_filter_in_the_kernel() {
+    if !inside("graphs_of_readers_share_the_filter_in_the_kernel") {
+        return;
+    }
+    veth();
+    tool("ip addr add 10.9.0.1/24 dev v1");
+    let service = serve(&[]);
+    let in_kernel = "the filters run in the kernel, too";
+    let has_kernel = service.ctl(&["stats"]).contains(in_kernel);
+    if !has_kernel {
+        println!("skipped: where filters run: {}", service.ctl(&["stats"]));
+    }
+    let text = dump(&["-w", "/dev/null", "udp port 5001"]);
+    let of = |filter: &str| format!("(filter, {filter}, live=y) > (packetcount)");
+    let graph = dump(&["--serve-graph", &of("udp port 5002"), "-w", "/dev/null"]);
+    let cast = dump(&["-w", "/dev/null", "ip broadcast"]);
+    let cast_graph = dump(&["--serve-graph", &of("\"ip broadcast\""), "-w", "/dev/null"]);
+    let stats = service.ctl(&["stats"]);
+    assert!(!has_kernel || stats.contains(in_kernel), "{stats}");
+    let to =
+        |last| Packet::ethernet().ipv4([10, 8, 0, 9], [10, 9, 0, last]).udp(4000, 5001).build();
+    let mut sink = InterfaceSink::open("v0").unwrap();
+    let interface = Interface::new("v0", LinkType::EN10MB);
+    for data in (0..10).flat_map(|_| [to(255), to(7)]) {
+        sink.write(&interface, &Frame::new(LinkType::EN10MB, &data)).unwrap();
+    }
+    send(100, 60);
+    for (reader, accepted) in [(text, 20 + 50), (graph, 50), (cast, 10), (cast_graph, 10)] {
+        reader.settle(120);
+        assert_eq!(stopped(reader), sum(120, accepted));
+    }
+    assert_eq!(stopped(service).seen, 120);
 }
 
 #[test]
@@ -547,6 +587,10 @@ fn wrong_command_lines_say_what_is_expected() {
     };
     for (words, why) in [
         (&["serve", "-i", "lo", "--name", "a b"][..], "is not a name of a service"),
+        (&["serve", "-i", "lo", "--name", "/tmp/a\nb"], "without control characters"),
+        (&["serve", "-i", "lo", "--name", "/tmp/"], "is not a name of a service"),
+        (&["dump", "-i", "serve:./\u{1b}[2J"], "without control characters"),
+        (&["run", "(pcapin, -) > (toring, \"/tmp/a\u{7}\")"], "has a control character"),
         (&["serve", "-i", "serve:x"], "name an interface"),
         (&["serve", "-i", "lo", "--log", "xml"], "possible values: text, json"),
         (&["dump", "-i", "serve:"], "the name of the service is missing"),

@@ -175,6 +175,22 @@ fn wrong_lists_of_captures_say_what_is_expected() {
         (one, &["-i", "lo", "--config", path], "lists the captures ([[capture]])"),
         ("[[capture]]\nname = \"x\"\n", &["--config", path], "serve.toml:1: missing field"),
         ("[[capture]]\ninterface = \"serve:x\"\n", &["--config", path], "name an interface"),
+        (
+            &format!("{one}name = \"/run/a\\nb\"\n"),
+            &["--config", path],
+            "serve.toml:3: \"/run/a\\nb\" is not a name of a service",
+        ),
+        (
+            "[[rule]]\nusers = [1,\n99999999999]\n",
+            &["-i", "lo", "--config", path],
+            "serve.toml:3: invalid value: integer `99999999999`, expected the name of a user or group in quotes, or a \
+             number from 0 to 4294967294",
+        ),
+        (
+            "[[rule]]\nusers = [1]\ntexts = -1\n",
+            &["-i", "lo", "--config", path],
+            "serve.toml:3: texts is -1, expected 1 to 10000",
+        ),
     ] {
         let said = refused(text, words);
         assert!(said.contains(why), "{why}: {said}");

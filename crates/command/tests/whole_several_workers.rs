@@ -462,6 +462,43 @@ fn interfaces_with_different_netmasks_are_filtered_in_the_kernel() {
     }
 }
 
+/// Filters that are read with different netmasks share the filter in the kernel, except for `ip broadcast`, which the
+/// kernel would read differently.
+#[test]
+fn only_ip_broadcast_with_another_netmask_opens_the_kernel() {
+    if !inside("only_ip_broadcast_with_another_netmask_opens_the_kernel") {
+        return;
+    }
+    two_pairs();
+    tool("ip addr add 10.9.0.1/24 dev v1");
+    tool("ip addr add 10.8.0.1/16 dev w1");
+    let counted = "> (packetcount)";
+    let graph = format!(
+        "[(device, v1) | {{second}}(device, w1)] > [(filter, arp, live=y) {counted} | (filter, tcp, live=y) {counted}]"
+    );
+    let second = |filter: &str| format!("{{second}}() > (filter, {filter}, live=y) {counted}");
+    let mut running = Running::start(
+        Command::new(FYKE).args(["run", &graph, &second("udp port 5001")]).stdout(Stdio::null()),
+    );
+    running.hear("running");
+    let stats = running.ctl(&["stats"]);
+    let has_kernel = !["CAP_BPF", "no clang"].iter().any(|why| stats.contains(why));
+    assert!(!has_kernel || !stats.contains("passes every frame"), "{stats}");
+    running.ctl(&["add", &second("\"ip broadcast\"")]);
+    let stats = running.ctl(&["stats"]);
+    let why = "the kernel passes every frame (eBPF): a filter with `ip broadcast` is read with another netmask";
+    assert!(!has_kernel || stats.contains(why), "{stats}");
+    let to =
+        |last| Packet::ethernet().ipv4([10, 7, 0, 9], [10, 8, 0, last]).udp(4000, 5002).build();
+    let all = Packet::ethernet().ipv4([10, 7, 0, 9], [10, 8, 255, 255]).udp(4000, 5002).build();
+    send_on("w0", (0..10).flat_map(|_| [to(255), to(7), all.clone()]));
+    running.settle(30);
+    running.signal("INT");
+    assert!(running.end().success(), "{}", running.said());
+    let sum = running.sum();
+    assert_eq!((sum.seen, sum.accepted, sum.lost), (30, 10, 0), "{}", running.said());
+}
+
 #[test]
 fn what_would_merge_or_repeat_frames_is_refused() {
     let cases: [(&[&str], &str); 4] = [

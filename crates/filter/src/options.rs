@@ -52,3 +52,41 @@ impl Default for Options {
         }
     }
 }
+
+/// True if the meaning of a text may depend on [`Options::netmask`], as that of `ip broadcast` does; never false for
+/// one that depends on it.
+pub fn needs_netmask(text: &str) -> bool {
+    let depends = |(at, _): (usize, &str)| {
+        let before = text[..at].trim_end();
+        let parts = |letter: char| letter.is_whitespace() || "!(&|".contains(letter);
+        let word = before.rsplit(parts).next().unwrap_or_default();
+        // `broadcast` alone and after a link layer's name is an address of that layer.
+        !["", "ether", "link", "fddi", "tr", "wlan", "and", "or", "not"].contains(&word)
+    };
+    text.match_indices("broadcast").any(depends)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compile;
+
+    #[test]
+    fn only_ip_broadcast_needs_the_netmask() {
+        for (text, needs) in [
+            ("", false),
+            ("udp port 5001", false),
+            ("broadcast", false),
+            ("ip and broadcast or not broadcast", false),
+            ("not (ether broadcast) and ip multicast", false),
+            ("ip broadcast", true),
+            ("udp or not ip\tbroadcast", true),
+            ("(ip broadcast)", true),
+            ("broadcast and ip broadcast", true),
+        ] {
+            assert_eq!(needs_netmask(text), needs, "{text}");
+            let is_refused = compile(text, &Options::default()).is_err();
+            assert_eq!(is_refused, needs, "without a netmask, {text}");
+        }
+    }
+}

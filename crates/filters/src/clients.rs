@@ -40,11 +40,8 @@ pub fn handle(
         },
         Request::Log { last } => return Ok(log(filters, last)),
         Request::Passes { calls, node } => {
-            return match filters.by_hand(node.as_deref()) {
-                Some(Ok(set)) => Ok(passes::edit((filters, &set), &calls, author, started)),
-                Some(Err(message)) => Ok(Response::Error { message }),
-                None => Err(Request::Passes { calls, node }),
-            };
+            let edited = passes::edit(filters, node.as_deref(), &calls, author, started);
+            return edited.ok_or(Request::Passes { calls, node });
         }
         other => return Err(other),
     };

@@ -13,6 +13,7 @@ mod link;
 use crate::error::{FilterError, GroupError};
 use crate::lowered::{Fit, LoweredTexts};
 use crate::texts::{Change, Texts};
+use crate::user::{BY_HAND, CallsRefused, HandCalls};
 use crate::view::{FilterCount, FilterView};
 use fyke_filter::Options;
 use fyke_frame::LinkType;
@@ -339,6 +340,30 @@ impl KernelFilters {
         look(&self.lock().links[0].space)
     }
 
+    /// Edits passes of the first link type by hand, as calls of a client do: one edit, all of it or nothing. They are
+    /// beside those of the texts, and frames of other link types are evaluated by the texts alone. Returns the passes
+    /// that were made.
+    ///
+    /// # Errors
+    /// A call is refused, or the kernel cannot run a pass.
+    pub fn edit_by_calls(&self, calls: &mut HandCalls<'_>) -> Result<Vec<u64>, CallsRefused> {
+        let links = &mut self.lock().links;
+        let made = links[0].edit_by_hand(|edit| (calls.carry_out)(edit))?;
+        let has_by_hand = links[0].has_by_hand();
+        links[1..].iter_mut().for_each(|link| link.set_rejects_if_empty(has_by_hand));
+        self.epoch.fetch_add(1, Ordering::Release);
+        Ok(made)
+    }
+
+    /// The passes that such calls have made, with their counts, under the number 0; `None` if there are none.
+    pub fn made_by_calls(&self) -> Option<FilterView> {
+        let first = &self.lock().links[0];
+        let passes = first.described_by_hand(&first.counts());
+        let accepted = passes.iter().map(|pass| pass.accepted).sum();
+        let filter = FilterCount { id: 0, text: BY_HAND.into(), accepted };
+        (!passes.is_empty()).then_some(FilterView { filter, passes })
+    }
+
     /// Edits passes of the first link type by hand; they follow those of the texts. `pass` is the pass to edit.
     ///
     /// # Errors
@@ -401,6 +426,7 @@ impl Writer {
             made.space.passes().set_accept(bytes);
         }
         made.space.passes().set_sample(self.sample);
+        made.set_rejects_if_empty(self.links[0].has_by_hand());
         self.links.push(made);
         Ok(self.links.len() - 1)
     }

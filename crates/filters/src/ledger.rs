@@ -9,7 +9,7 @@ use crate::error::{FilterError, GroupError};
 use crate::journal::{Applied, Author, InForce, Journal, Reversal, UndoError};
 use crate::texts::{Change, Resolved, Texts};
 use crate::user::edits::{self, Edit, EditLog, Edited};
-use crate::user::{FilterSet, NO_CUTS};
+use crate::user::{CallsRefused, FilterSet, HandCalls, NO_CUTS};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -44,17 +44,17 @@ pub trait Edits {
     /// Remarks on an edit that added these texts.
     fn remarks(&self, ids: &[u64]) -> Vec<String>;
 
-    /// The passes that can be edited one by one: those of a node, or the only ones. `None` if no passes can.
+    /// Edits passes one by one: those of a node, or the only ones. Returns the epoch of the edit and the passes that it
+    /// has made; `None` if all passes are those of texts.
     ///
     /// # Errors
-    /// There is no such node, or there are several.
-    fn by_hand(&self, _node: Option<&str>) -> Option<Result<FilterSet, String>> {
+    /// There is no such node, or there are several; or a call is refused.
+    fn edit_passes(
+        &self,
+        _node: Option<&str>,
+        _calls: &mut HandCalls<'_>,
+    ) -> Option<Result<(u64, Vec<u64>), CallsRefused>> {
         None
-    }
-
-    /// Notes an edit of these passes that began `epoch` of their set. Returns the epoch that it began here.
-    fn edited_by_hand(&self, epoch: u64, _author: Author, _calls: u64) -> u64 {
-        epoch
     }
 }
 
@@ -86,12 +86,21 @@ impl Edits for FilterSet {
         self.notes(ids).into_iter().chain(same).collect()
     }
 
-    fn by_hand(&self, node: Option<&str>) -> Option<Result<FilterSet, String>> {
-        Some(match node {
-            None => Ok(self.clone()),
-            Some(name) => Err(format!("node {name:?}: this fyke has one filter; name no node")),
-        })
+    fn edit_passes(
+        &self,
+        node: Option<&str>,
+        calls: &mut HandCalls<'_>,
+    ) -> Option<Result<(u64, Vec<u64>), CallsRefused>> {
+        Some(only(node).and_then(|()| self.edit_by_calls(calls)))
     }
+}
+
+/// Refuses the name of a node where there is one filter.
+fn only(node: Option<&str>) -> Result<(), CallsRefused> {
+    node.map_or(Ok(()), |name| {
+        let message = format!("node {name:?}: this fyke has one filter; name no node");
+        Err(CallsRefused::Whole(message))
+    })
 }
 
 /// A program with texts; a [`Ledger`] logs their edits.
@@ -122,17 +131,16 @@ pub trait Logged: Send + Sync {
         Vec::new()
     }
 
-    /// As [`Edits::by_hand`].
+    /// Edits passes one by one, as [`Edits::edit_passes`] does; the ledger records it. No text is edited meanwhile.
     ///
     /// # Errors
-    /// There is no such node, or there are several.
-    fn by_hand(&self, _node: Option<&str>) -> Option<Result<FilterSet, String>> {
+    /// There is no such node, or there are several; or a call is refused.
+    fn edit_passes(
+        &self,
+        _node: Option<&str>,
+        _calls: &mut HandCalls<'_>,
+    ) -> Option<Result<Vec<u64>, CallsRefused>> {
         None
-    }
-
-    /// Counts an edit of passes by hand, and returns its epoch.
-    fn next_epoch(&self) -> u64 {
-        self.epoch()
     }
 }
 
@@ -411,17 +419,21 @@ impl<T: Logged> Edits for T {
         Logged::remarks(self)
     }
 
-    fn by_hand(&self, node: Option<&str>) -> Option<Result<FilterSet, String>> {
-        Logged::by_hand(self, node)
-    }
-
-    fn edited_by_hand(&self, _: u64, author: Author, calls: u64) -> u64 {
+    fn edit_passes(
+        &self,
+        node: Option<&str>,
+        calls: &mut HandCalls<'_>,
+    ) -> Option<Result<(u64, Vec<u64>), CallsRefused>> {
         let ledger = self.ledger();
         let _one = lock(&ledger.editing);
-        let epoch = self.next_epoch();
-        let forgotten = lock(&ledger.state).journal.by_hand(epoch, author, calls);
+        let made = match Logged::edit_passes(self, node, calls)? {
+            Ok(made) => made,
+            Err(refused) => return Some(Err(refused)),
+        };
+        let (epoch, author) = (Logged::epoch(self), calls.author.clone());
+        let forgotten = lock(&ledger.state).journal.by_hand(epoch, author, calls.count);
         // Freed without the lock.
         drop(forgotten);
-        epoch
+        Some(Ok((epoch, made)))
     }
 }

@@ -75,7 +75,7 @@ pub use superset::{Listing, Superset};
 pub use texts::Change;
 pub use union::{Member, Union};
 pub use user::{
-    Edit, EditLog, EditRecord, Edited, FilterCounts, FilterReader, FilterSet, HandEdit, HandError,
-    RecordedChange, Row, Tags,
+    CallsRefused, CarryOut, Edit, EditLog, EditRecord, Edited, FilterCounts, FilterReader,
+    FilterSet, HandCalls, HandEdit, HandError, RecordedChange, Row, Tags,
 };
 pub use view::{FilterCount, FilterView, PassDescription};

@@ -10,6 +10,7 @@
 //! that member removes it. Cost: O(change) for an edit; O(texts) after the lower space was open.
 
 use crate::superset::{FIRST_ROW, Listing, Superset};
+use fyke_filter::needs_netmask;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -48,7 +49,15 @@ struct Needed {
     widened: bool,
     /// True if texts of other members cover the rows of trackers.
     rows_covered: bool,
+    /// True for a set that reads its texts with another netmask than the lower space.
+    has_other_netmask: bool,
+    /// Texts of such a set that need the netmask, so that the lower space cannot have them.
+    apart: BTreeSet<u64>,
 }
+
+/// Reason why every frame passes for a text that the lower space would read differently.
+const OTHER_NETMASK: &str =
+    "a filter with `ip broadcast` is read with another netmask than the filters beside it";
 
 /// A consumer of the frames; clones are the same member.
 #[derive(Debug, Clone)]
@@ -66,8 +75,10 @@ impl Union {
     /// Adds a set of filters, which gets the member as its lower space
     /// ([`FilterSet::add_superset`](crate::FilterSet::add_superset)). `rows_covered` is true if texts of other members
     /// accept every frame that a tracker's rows accept, so that rows need not reach the lower space.
-    pub fn of_filters(&self, rows_covered: bool) -> Member {
-        self.add(Needed { is_set: true, rows_covered, ..Needed::default() })
+    /// `has_other_netmask` is true if the set reads its texts with another netmask than the lower space: it needs every
+    /// frame while it has a text that depends on the netmask.
+    pub fn of_filters(&self, rows_covered: bool, has_other_netmask: bool) -> Member {
+        self.add(Needed { is_set: true, rows_covered, has_other_netmask, ..Needed::default() })
     }
 
     /// Adds a consumer of the frames that one of some texts accepts; at first it has none.
@@ -97,6 +108,13 @@ impl Union {
     /// Reason why every frame passes, whatever the members need.
     pub fn reason(&self) -> Option<String> {
         self.0.lock().open.clone()
+    }
+
+    /// The same, or the reason why a member needs every frame, if the lower space does not know it.
+    pub fn passes_all(&self) -> Option<String> {
+        let state = self.0.lock();
+        let has_some_apart = state.members.values().any(|member| !member.apart.is_empty());
+        state.open.clone().or_else(|| has_some_apart.then(|| OTHER_NETMASK.to_owned()))
     }
 }
 
@@ -135,10 +153,15 @@ impl State {
             if id >= FIRST_ROW && member.rows_covered {
                 continue;
             }
+            if member.has_other_netmask && needs_netmask(text) {
+                member.apart.insert(id);
+                continue;
+            }
             self.last_text += 1;
             member.texts.insert(id, (self.last_text, text.into()));
             added.push((self.last_text, text));
         }
+        let unfiltered = unfiltered || !member.apart.is_empty();
         member.unfiltered |= unfiltered;
         if !added.is_empty() || unfiltered {
             member.widened = true;
@@ -150,9 +173,10 @@ impl State {
     fn narrow(&mut self, number: u64, removed: &[u64], lower: &dyn Superset) {
         let Some(member) = self.members.get_mut(&number) else { return };
         let gone: Vec<_> = removed.iter().filter_map(|id| member.texts.remove(id)).collect();
-        member.unfiltered = member.is_set && member.has_no_text();
+        let has_fewer_apart = removed.iter().filter(|id| member.apart.remove(id)).count() > 0;
+        member.unfiltered = member.is_set && (member.has_no_text() || !member.apart.is_empty());
         let gone: Vec<_> = gone.into_iter().map(|(number, _)| number).collect();
-        if std::mem::take(&mut member.widened) || !gone.is_empty() {
+        if std::mem::take(&mut member.widened) || !gone.is_empty() || has_fewer_apart {
             lower.narrow(&|| self.listing(), &gone);
         }
     }
@@ -161,7 +185,7 @@ impl State {
 impl Needed {
     /// True if no filter is left, so that a set accepts every frame; rows of trackers are no filters.
     fn has_no_text(&self) -> bool {
-        self.texts.range(..FIRST_ROW).next().is_none()
+        self.texts.range(..FIRST_ROW).next().is_none() && self.apart.is_empty()
     }
 }
 

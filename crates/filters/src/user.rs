@@ -25,7 +25,9 @@ mod priority;
 mod reader;
 mod view;
 
-pub use by_hand::{HandEdit, HandError};
+#[cfg(feature = "kernel")]
+pub(crate) use by_hand::NAME as BY_HAND;
+pub use by_hand::{CallsRefused, CarryOut, HandCalls, HandEdit, HandError};
 pub use counts::FilterCounts;
 pub use edits::{Edit, EditLog, EditRecord, Edited, RecordedChange};
 pub use news::Row;

@@ -29,7 +29,7 @@ use crate::plan::{Plan, PlanNode};
 use crate::rules::RuleSet;
 use crate::runtime::Made;
 use fyke_capture::{Interface, SocketFilter, Source};
-use fyke_filter::Options;
+use fyke_filter::{Options, needs_netmask};
 use fyke_filters::{FilterSet, Member, Superset, Union};
 use several::Several;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -156,7 +156,7 @@ struct Consumer {
 impl Placement {
     /// Reason why the filters do not run in the lower space now; `None` if they do.
     pub fn why_not_lower(&self) -> Option<String> {
-        let of_graph = self.members.as_ref().and_then(|members| members.union.reason());
+        let of_graph = self.members.as_ref().and_then(|members| members.union.passes_all());
         match &self.lower {
             Ok(lower) => of_graph.or_else(|| lower.passes_all()),
             Err(why) => Some(why.clone()),
@@ -255,27 +255,27 @@ struct WantedBy {
     classes: Vec<(String, u32)>,
     /// True if the texts accept what trackers expect.
     rows_covered: bool,
-    /// Netmask that the texts are read with; filters have their own.
+    /// Netmask that the texts are read with.
     netmask: u32,
 }
 
 impl WantedBy {
-    /// True if a lower filter that reads texts with this netmask accepts what the node needs.
+    /// True if a lower filter that reads texts with this netmask accepts what the node needs, beside its filters.
     fn fits(&self, netmask: u32) -> bool {
-        self.has_filters || self.netmask == netmask || !self.needs_netmask()
+        self.netmask == netmask || !self.needs_netmask()
     }
 
     fn needs_netmask(&self) -> bool {
-        self.texts.iter().any(|text| text.contains("broadcast"))
+        self.texts.iter().any(|text| needs_netmask(text))
     }
 }
 
 /// Reason for which one lower filter does not do for all consumers.
 const NETMASKS: &str = "the filters are read with different netmasks";
 
-/// True if a set reads its texts with this netmask.
-fn fits(set: &FilterSet, netmask: u32) -> bool {
-    set.reading().0.netmask == Some(netmask)
+/// The netmask with which a set reads its texts.
+fn netmask_of(set: &FilterSet) -> u32 {
+    set.reading().0.netmask.unwrap_or(0)
 }
 
 /// The frames that must be held for each node that edits filters ([`Node::held`]), by key.
@@ -521,24 +521,18 @@ fn place_one(
 ) -> Result<(Members, Result<(), String>), String> {
     let key = plan.nodes[device].key;
     let interfaces = interfaces_of(made, key)?;
-    let wanted = Wanted::of(plan, device, &interfaces, held);
+    let mut wanted = Wanted::of(plan, device, &interfaces, held);
     if let Some(why) = wanted.all {
         return Err(why);
     }
-    let sets = wanted.consumers.iter().filter(|one| one.has_filters);
-    let set_of = |one: &WantedBy| {
+    for one in wanted.consumers.iter_mut().filter(|one| one.has_filters) {
         let set = node_of(made, plan.nodes[one.at].key).and_then(|node| node.filters());
-        set.ok_or("the filter cannot be edited")
-    };
-    let sets = sets.map(set_of).collect::<Result<Vec<_>, _>>()?;
-    let netmask = match sets.first() {
-        // A filter after several devices reads all frames with the netmask of one.
-        Some(set) => set.reading().0.netmask.unwrap_or(0),
-        None => wanted.consumers.first().map_or(0, |one| one.netmask),
-    };
-    if !sets.iter().all(|set| fits(set, netmask))
-        || !wanted.consumers.iter().all(|one| one.fits(netmask))
-    {
+        one.netmask = netmask_of(set.ok_or("the filter cannot be edited")?);
+    }
+    let mut sets = wanted.consumers.iter().filter(|one| one.has_filters);
+    // A filter after several devices reads all frames with the netmask of one.
+    let netmask = sets.next().or(wanted.consumers.first()).map_or(0, |one| one.netmask);
+    if !wanted.consumers.iter().all(|one| one.fits(netmask)) {
         return Err(NETMASKS.to_owned());
     }
     let parts = interfaces.iter().map(|interface| {
@@ -613,7 +607,8 @@ impl Members {
         texts.widen_to(&wanted.texts);
         let mut given = None;
         let filters = set.filter(|_| wanted.has_filters).map(|set| {
-            let member = self.union.of_filters(wanted.rows_covered);
+            let has_other_netmask = netmask_of(set) != self.netmask;
+            let member = self.union.of_filters(wanted.rows_covered, has_other_netmask);
             let superset: Arc<dyn Superset> = Arc::new(member.clone());
             set.add_superset(Arc::clone(&superset));
             given = Some((set.clone(), superset));
@@ -704,21 +699,24 @@ impl Members {
         let _as_before = by_class::set(&wanted, &*self.lower, &self.interfaces);
         let mut moved =
             Moved { consumers: vec![], new: vec![], gone: vec![], all: wanted.all, before };
-        for one in wanted.consumers {
-            if !one.fits(self.netmask) {
-                moved.all.get_or_insert_with(|| NETMASKS.to_owned());
-            }
+        for mut one in wanted.consumers {
             let key = plan.nodes[one.at].key;
             let old = stays.get(&key);
             let known = self.consumers.iter().find(|consumer| Some(&consumer.key) == old);
             let set = node_of(made, key).and_then(|node| node.filters());
+            if let Some(set) = set.filter(|_| one.has_filters) {
+                one.netmask = netmask_of(set);
+            }
+            if !one.fits(self.netmask) {
+                moved.all.get_or_insert_with(|| NETMASKS.to_owned());
+            }
             let consumer = match known {
                 Some(known) => {
                     known.texts.widen_to(&one.texts);
                     Consumer { key, wanted: one.texts, ..known.clone() }
                 }
-                None if one.has_filters && !set.is_some_and(|set| fits(set, self.netmask)) => {
-                    moved.all.get_or_insert_with(|| NETMASKS.to_owned());
+                None if one.has_filters && set.is_none() => {
+                    moved.all.get_or_insert_with(|| "the filter cannot be edited".to_owned());
                     continue;
                 }
                 None => {

@@ -30,7 +30,7 @@ use crate::passes::{KernelPassId, KernelPasses, List, NewPass, Splice};
 use crate::rows::{Members, Rows, TableId};
 use fyke_pass::{Draft, Epoch, FilterId, Instruction, Opcode, PassId, PassSet, PassView};
 use incremental::Incremental;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use texts::{Text, Texts};
 
 /// Index of the parameter that holds the number of a set, and in the kernel of its table.
@@ -43,6 +43,8 @@ pub struct Mirror {
     own: HashMap<KernelPassId, Key>,
     main: HashMap<Subject, KernelPassId>,
     short: HashMap<Subject, KernelPassId>,
+    /// Frames that subjects of the main list have accepted in the short list, which they have left.
+    short_before: HashMap<Subject, u64>,
     /// Passes that are rows: the number of their group, and the key.
     rowed: HashMap<PassId, (u32, u64)>,
     tables: HashMap<u32, (TableId, Members)>,
@@ -57,6 +59,8 @@ pub struct Mirror {
     unindexed: usize,
     unindexed_at_last_search: usize,
     sharing: Sharing,
+    /// True if frames are rejected while there is no pass.
+    rejects_if_empty: bool,
 }
 
 /// Part of the set that a pass in the kernel represents, and its version.
@@ -277,14 +281,16 @@ impl Mirror {
         let main = self.change(kernel, List::Main, &wanted);
         let short = self.change(kernel, List::Short, &wanted);
         if wanted.main.is_empty() {
-            kernel.set_empty_accepts(set.is_empty());
+            kernel.set_empty_accepts(set.is_empty() && !self.rejects_if_empty);
         }
         let (main_ids, short_ids) = if wanted.short_limits == (0, 0) {
             // No frame may look for the short list when it becomes empty.
             let main_ids = main.apply(kernel)?;
             kernel.set_short(0, 0);
+            self.keep_counts(kernel, &short, &wanted);
             (main_ids, short.apply(kernel)?)
         } else {
+            self.keep_counts(kernel, &short, &wanted);
             let short_ids = short.apply(kernel)?;
             self.texts.raise(kernel, wanted.short_limits);
             (main.apply(kernel)?, short_ids)
@@ -292,6 +298,27 @@ impl Mirror {
         let replaced = [main.replaced(), short.replaced()];
         self.keep(kernel, set, made, replaced, [main_ids, short_ids], wanted);
         Ok(())
+    }
+
+    /// Keeps the counts of what leaves the short list and stays in the main one.
+    fn keep_counts(&mut self, kernel: &KernelPasses, short: &Change<'_>, wanted: &Wanted) {
+        let stay: HashSet<Subject> = short.keys.iter().map(|key| key.subject()).collect();
+        let main: HashSet<Subject> = wanted.main.iter().map(|one| one.key.subject()).collect();
+        self.short_before.retain(|subject, _| main.contains(subject));
+        for item in &short.replaced {
+            let subject = item.key.subject();
+            if main.contains(&subject) && !stay.contains(&subject) {
+                let accepted = kernel.accepted(item.kernel).unwrap_or(0);
+                *self.short_before.entry(subject).or_default() += accepted;
+            }
+        }
+    }
+
+    /// Frames that a subject accepted in the lists, one of whose passes is `id`.
+    fn counted_once(&self, kernel: &KernelPasses, id: KernelPassId, subject: Subject) -> u64 {
+        let is_main = self.main.get(&subject) == Some(&id);
+        let before = self.short_before.get(&subject).filter(|_| is_main).copied();
+        kernel.accepted(id).unwrap_or(0) + before.unwrap_or(0)
     }
 
     /// Frees what was prepared.
@@ -306,6 +333,17 @@ impl Mirror {
     pub fn check(kernel: &KernelPasses, set: &PassSet) -> Result<(), KernelEditError> {
         let cooked = texts::is_cooked(set.link());
         set.filters().try_for_each(|filter| texts::check(kernel, &filter, cooked))
+    }
+
+    /// Accepts frames while the set has no pass (the default), or rejects them.
+    pub fn set_rejects_if_empty(
+        &mut self,
+        kernel: &mut KernelPasses,
+        set: &PassSet,
+        rejects: bool,
+    ) {
+        self.rejects_if_empty = rejects;
+        kernel.set_empty_accepts(set.is_empty() && !rejects);
     }
 
     /// Sets when texts share tables, from the next edit on.
@@ -349,7 +387,7 @@ impl Mirror {
         let mut counts = HashMap::new();
         for (&id, key) in &self.own {
             if let Key::Pass(pass, _) = *key {
-                *counts.entry(pass).or_default() += kernel.accepted(id).unwrap_or(0);
+                *counts.entry(pass).or_default() += self.counted_once(kernel, id, key.subject());
             }
         }
         counts
@@ -360,7 +398,7 @@ impl Mirror {
         let mut counts = HashMap::new();
         for (&id, key) in &self.own {
             if let Key::Text(filter) = *key {
-                *counts.entry(filter).or_default() += kernel.accepted(id).unwrap_or(0);
+                *counts.entry(filter).or_default() += self.counted_once(kernel, id, key.subject());
             }
         }
         counts
@@ -379,7 +417,7 @@ impl Mirror {
     fn counted(&self, kernel: &KernelPasses, number: u32) -> u64 {
         let subject = Subject::Group(number);
         let own = [self.main.get(&subject), self.short.get(&subject)].into_iter().flatten();
-        own.filter_map(|&id| kernel.accepted(id)).sum()
+        own.map(|&id| self.counted_once(kernel, id, subject)).sum()
     }
 
     /// Computes the contents of the lists, and makes the code, tables and rows that they need.

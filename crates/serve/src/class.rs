@@ -76,11 +76,12 @@ impl Node for Serve {
     }
 }
 
+/// Reading of texts: live, with the netmask of the interface, as readers read theirs.
 pub(crate) fn options(settings: &Settings) -> Options {
     Options {
         link: settings.link().unwrap_or(LinkType::EN10MB),
         live: true,
-        netmask: Some(settings.netmask()),
+        netmask: Some(settings.interfaces().first().map_or(0, |interface| interface.netmask)),
         ..Options::default()
     }
 }

@@ -140,9 +140,8 @@ fn permitted(class: &Class, node: &NodeText, opens: &[Opens]) -> Result<(), Stri
 /// The text of the service's graph for a reader's graph, and the number of bytes before the latter.
 fn whole(reader: u64, terms: &Terms, text: &str) -> (String, usize) {
     let (group, filter) = (quoted(&terms.group.to_string()), quoted(&terms.group.filter));
-    let before = format!(
-        "{{{CAPTURE}}}() > [({METER}, {reader}) | [({GATE}, group={group}, expression={filter}) > ["
-    );
+    let gate = format!("({GATE}, group={group}, live=y, expression={filter})");
+    let before = format!("{{{CAPTURE}}}() > [({METER}, {reader}) | [{gate} > [");
     // On a line of its own, because the text may end with a comment.
     let all = format!("{before}{text}\n] > ({TO_READER}, {reader})]]");
     (all, before.len())
@@ -217,27 +216,27 @@ const METER_CLASS: Class = Class {
 };
 
 impl Meter {
-    fn begin(&self, count: usize) {
+    fn begin(&self, serial: Option<u64>, count: usize) {
         let now = self.service.elsewhere();
         if let Some(mut table) = self.service.table() {
-            table.begin_own(self.reader, count, now);
+            table.begin_own(self.reader, serial, count, now);
         }
     }
 }
 
 impl Node for Meter {
     fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
-        self.begin(arrival.mask().count());
+        self.begin(Some(arrival.serial()), arrival.mask().count());
         Ok(Mask::EMPTY)
     }
 
     fn tick(&mut self, _: &mut Emitted) -> Result<(), NodeError> {
-        self.begin(0);
+        self.begin(None, 0);
         Ok(())
     }
 
     fn finish(&mut self, _: &mut Emitted) -> Result<(), NodeError> {
-        self.begin(0);
+        self.begin(None, 0);
         Ok(())
     }
 }
@@ -251,6 +250,7 @@ const GATE_CLASS: Class = Class {
     parameters: &[
         Parameter { name: "expression", summary: "the filter of the policy" },
         Parameter { name: "group", summary: "the group" },
+        Parameter { name: "live", summary: "y: read as for a capture" },
     ],
     needs: |settings| match settings.text("expression") {
         None => Needs::ThoseAfter,

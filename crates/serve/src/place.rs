@@ -39,8 +39,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub enum PlaceError {
     /// The name has characters that a file name should not have.
     #[error(
-        "{given:?} is not a name of a service: expected 1 to {MAX_NAME} letters, digits and . _ - @ :, \
-         or a path with a slash"
+        "{given:?} is not a name of a service: expected 1 to {MAX_NAME} letters, digits and . _ - @ :, or the path of \
+         a socket, with a slash and without control characters"
     )]
     Name {
         /// The name.
@@ -85,10 +85,11 @@ pub enum PlaceError {
 /// It is neither.
 pub fn check_name(given: &str) -> Result<(), PlaceError> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-@:".contains(&byte);
+    let is_path = given.contains('/') && !given.ends_with('/') && !given.contains(char::is_control);
     let is_name = (1..=MAX_NAME).contains(&given.len())
         && given.bytes().all(is_plain)
         && !given.starts_with('.');
-    match given.contains('/') || is_name {
+    match is_path || is_name {
         true => Ok(()),
         false => Err(PlaceError::Name { given: given.to_owned() }),
     }
@@ -258,7 +259,17 @@ fn prepare_folder(socket: &Path, make: bool) -> Result<(), PlaceError> {
             Err(error) => return Err(failed(error)),
         }
     }
-    let found = folder.symlink_metadata().map_err(failed)?;
+    let found = folder.symlink_metadata().map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => PlaceError::Folder {
+            path: socket.to_owned(),
+            problem: format!(
+                "a name with a slash is the path of a socket, and there is no folder {}; make the folder, or give a \
+                 name without a slash",
+                folder.display()
+            ),
+        },
+        _ => failed(error),
+    })?;
     let refused = |problem: String| PlaceError::Folder { path: folder.to_owned(), problem };
     let (owner, bits, ours) = (found.uid(), found.mode() & 0o1777, geteuid().as_raw());
     if make && !found.is_dir() {
@@ -332,7 +343,10 @@ mod tests {
         for good in ["eth0", "a.b-c_d@e", "veth0@if2", "/run/x.sock", "./x"] {
             assert!(check_name(good).is_ok(), "{good}");
         }
-        for wrong in ["", ".", "..", ".hidden", "a b", "a\n", "ä", &"x".repeat(65)] {
+        let long = "x".repeat(65);
+        for wrong in
+            ["", ".", "..", ".hidden", "a b", "a\n", "ä", "/x\ny", "./\u{1b}[2J", "a/", &long]
+        {
             let error = check_name(wrong).unwrap_err().to_string();
             assert!(error.contains("is not a name of a service"), "{error}");
         }

@@ -37,7 +37,9 @@ use crate::group::{Group, PACKET_BYTES, Sharing};
 use crate::message::Limits;
 use fyke_graph::node::Opens;
 use serde::Deserialize;
+use serde::de::{self, Deserializer, Unexpected, Visitor};
 use std::collections::BTreeSet;
+use std::fmt;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -69,11 +71,38 @@ pub struct PolicyError {
 }
 
 /// A user or group in a file: a name or a number.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(untagged)]
+#[derive(Debug, Clone)]
 enum Id {
     Number(u32),
     Name(String),
+}
+
+/// Largest number of a user or group; the one above it means none in calls of the system.
+const MAX_ID: u32 = u32::MAX - 1;
+
+impl<'de> Deserialize<'de> for Id {
+    fn deserialize<D: Deserializer<'de>>(given: D) -> Result<Id, D::Error> {
+        given.deserialize_any(IdVisitor)
+    }
+}
+
+struct IdVisitor;
+
+impl Visitor<'_> for IdVisitor {
+    type Value = Id;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the name of a user or group in quotes, or a number from 0 to {MAX_ID}")
+    }
+
+    fn visit_i64<E: de::Error>(self, given: i64) -> Result<Id, E> {
+        let number = u32::try_from(given).ok().filter(|number| *number <= MAX_ID);
+        number.map(Id::Number).ok_or_else(|| E::invalid_value(Unexpected::Signed(given), &self))
+    }
+
+    fn visit_str<E: de::Error>(self, given: &str) -> Result<Id, E> {
+        Ok(Id::Name(given.to_owned()))
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -100,15 +129,15 @@ struct Entry {
     names: BTreeSet<String>,
     interfaces: Option<Vec<toml::Spanned<String>>>,
     filter: Option<toml::Spanned<String>>,
-    snaplen: Option<toml::Spanned<u32>>,
+    snaplen: Option<toml::Spanned<i64>>,
     share: Option<toml::Spanned<String>>,
     prefer: Option<toml::Spanned<String>>,
-    texts: Option<toml::Spanned<u64>>,
-    text_bytes: Option<toml::Spanned<u64>>,
-    readers: Option<toml::Spanned<u64>>,
-    memory_mib: Option<toml::Spanned<u64>>,
-    user_mib: Option<toml::Spanned<u64>>,
-    compile_ms: Option<toml::Spanned<u64>>,
+    texts: Option<toml::Spanned<i64>>,
+    text_bytes: Option<toml::Spanned<i64>>,
+    readers: Option<toml::Spanned<i64>>,
+    memory_mib: Option<toml::Spanned<i64>>,
+    user_mib: Option<toml::Spanned<i64>>,
+    compile_ms: Option<toml::Spanned<i64>>,
     #[serde(default)]
     opens: Vec<toml::Spanned<String>>,
 }
@@ -257,16 +286,16 @@ impl Reading<'_> {
 
     fn number(
         &self,
-        given: Option<&toml::Spanned<u64>>,
+        given: Option<&toml::Spanned<i64>>,
         name: &str,
         range: std::ops::RangeInclusive<u64>,
         default: usize,
     ) -> Result<usize, PolicyError> {
         let Some(given) = given else { return Ok(default) };
         let (start, end) = (range.start(), range.end());
-        match range.contains(given.get_ref()) {
-            true => Ok(*given.get_ref() as usize),
-            false => {
+        match u64::try_from(*given.get_ref()).ok().filter(|number| range.contains(number)) {
+            Some(number) => Ok(number as usize),
+            None => {
                 let problem = format!("{name} is {}, expected {start} to {end}", given.get_ref());
                 Err(self.error(given.span(), problem))
             }
@@ -329,14 +358,8 @@ impl Reading<'_> {
             })?;
         }
         let longest = fyke_capture::DEFAULT_SNAPLEN;
-        let snaplen = match &entry.snaplen {
-            None => longest,
-            Some(given) if (1..=longest).contains(given.get_ref()) => *given.get_ref(),
-            Some(given) => {
-                let problem = format!("snaplen is {}, expected 1 to {longest}", given.get_ref());
-                return Err(self.error(given.span(), problem));
-            }
-        };
+        let lengths = 1..=u64::from(longest);
+        let snaplen = self.number(entry.snaplen.as_ref(), "snaplen", lengths, longest as usize)?;
         let share = self.share(entry.share.as_ref())?;
         let defaults = Limits::default();
         let limits = Limits {
@@ -365,7 +388,7 @@ impl Reading<'_> {
             names: entry.names.clone(),
             interfaces,
             filter: entry.filter.as_ref().map_or("", |filter| filter.get_ref().trim()).into(),
-            snaplen,
+            snaplen: snaplen as u32,
             share,
             prefers_slow: self.prefers_slow(entry.prefer.as_ref())?,
             limits,
@@ -579,7 +602,12 @@ mod tests {
             ("[[rule]]\n", 1, "the rule names no user"),
             ("[[rule]]\nusers = [\"eve\"]\n", 2, "there is no user \"eve\" in /etc/passwd"),
             ("[[rule]]\nusers = [1]\ngroups = [\"x\"]", 3, "there is no group \"x\" in /etc/group"),
-            ("[[rule]]\nusers = [-1]\n", 2, ""),
+            ("[[rule]]\nusers = [-1]\n", 2, "integer `-1`, expected the name of a user or group"),
+            ("[[rule]]\nusers = [1,\n99999999999]\n", 3, "or a number from 0 to 4294967294"),
+            ("[[rule]]\nusers = [1]\ngroups = [4294967295]", 3, "or a number from 0 to"),
+            ("[[rule]]\nusers = [true]", 2, "boolean `true`, expected the name of a user or group"),
+            ("[[rule]]\nusers = [1]\nsnaplen = 99999999999", 3, "expected 1 to 262144"),
+            ("[[rule]]\nusers = [1]\ntexts = -1", 3, "texts is -1, expected 1 to 10000"),
             ("[[rule]]\nusers = [1]\nfilter = \"wrong\"", 3, "the filter is wrong: wrong"),
             ("[[rule]]\nusers = [1]\nsnaplen = 0", 3, "snaplen is 0, expected 1 to 262144"),
             (

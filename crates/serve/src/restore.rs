@@ -157,8 +157,8 @@ fn restore_one(
         return Err("the log of the service has no place for it".to_owned());
     }
     let (pushed, refused) = fyke_ring::ended_at(index).map_err(|error| error.to_string())?;
-    let killed_in = (lost > 0).then_some(delivered);
-    let log = Log::read(store.memory(), saved.slot, killed_in, (pushed, refused));
+    let evaluated = (delivered, lost > 0);
+    let log = Log::read(store.memory(), saved.slot, evaluated, (pushed, refused));
     let waker = waker.map(|(page, event)| Waker::take_up(page, event)).transpose();
     let from = Resuming {
         number,

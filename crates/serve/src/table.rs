@@ -106,6 +106,8 @@ struct Own {
     pauses: bool,
     /// Stored frames that nodes have made.
     made: u64,
+    /// Frames that the service had evaluated before its graph got the first one; `None` before the first batch.
+    base: Option<u64>,
 }
 
 /// State of a reader that a process before this one has served.
@@ -140,6 +142,8 @@ const MADE: usize = 3;
 /// Refused frames that the index does not count, because processes before have refused them.
 const REFUSED: usize = 4;
 const HAD: usize = 5;
+/// Frames that the service had evaluated before the graph of the reader got its first one, plus 1; 0 = not known.
+const BASE: usize = 6;
 
 /// The log of readers, after the words of the capture ([`fyke_capture::handover`]).
 #[derive(Debug)]
@@ -162,20 +166,26 @@ impl Log {
     }
 
     /// Reads the words of a reader with an index that has ended with these numbers of frames, pushed and refused.
-    /// `killed_in` is the number of frames before the batch in which the process was killed.
+    /// `evaluated` is the number of frames that were evaluated, without the batch in which the process was killed, if
+    /// `was_killed` in one.
     pub fn read(
         memory: &Memory,
         slot: usize,
-        killed_in: Option<u64>,
+        (evaluated, was_killed): (u64, bool),
         (pushed, refused): (u64, u64),
     ) -> Logged {
         let word = |at: usize| memory.load(Log::word(slot, at), Ordering::Acquire);
         let refused = word(REFUSED) + refused;
-        let had = match killed_in.is_some_and(|before| word(TAG) == before + 1) {
+        let had = match was_killed && word(TAG) == evaluated + 1 {
             true => (pushed + refused).saturating_sub(word(BEGIN)),
             false => 0,
         };
-        Logged { refused, had: word(HAD) + had, own: (word(OWN), word(MADE)) }
+        // The graph gets every frame that the service evaluates, so its count needs no store at the end of a batch.
+        let own = match word(BASE).checked_sub(1) {
+            Some(base) => evaluated.saturating_sub(base),
+            None => word(OWN),
+        };
+        Logged { refused, had: word(HAD) + had, own: (own, word(MADE)) }
     }
 
     fn store(&self, slot: usize, at: usize, value: u64) {
@@ -183,8 +193,16 @@ impl Log {
     }
 
     /// Begins the words of a reader.
-    fn begin(&self, slot: usize, refused: u64, had: u64, (evaluated, made): (u64, u64)) {
-        let words = [(TAG, 0), (OWN, evaluated), (MADE, made), (REFUSED, refused), (HAD, had)];
+    fn begin(&self, slot: usize, refused: u64, had: u64, own: &Own) {
+        let words = [(TAG, 0), (REFUSED, refused), (HAD, had)];
+        words.into_iter().for_each(|(at, word)| self.store(slot, at, word));
+        self.store_own(slot, own);
+    }
+
+    /// Stores the counts of a reader's own graph.
+    fn store_own(&self, slot: usize, own: &Own) {
+        let base = own.base.map_or(0, |base| base + 1);
+        let words = [(OWN, own.evaluated), (MADE, own.made), (BASE, base)];
         words.into_iter().for_each(|(at, word)| self.store(slot, at, word));
     }
 }
@@ -212,6 +230,8 @@ pub struct Table {
     groups: Slots<Group, Shared>,
     /// Frames evaluated.
     evaluated: u64,
+    /// The batch that was evaluated last, by its serial, and the frames evaluated before it.
+    batch: (u64, u64),
     /// Bytes copied for groups that are gone.
     copied: u64,
     /// The last number of a reader, of all tables of the process.
@@ -237,6 +257,7 @@ impl Table {
             followers: BTreeMap::new(),
             groups: Slots::default(),
             evaluated: 0,
+            batch: (u64::MAX, 0),
             copied: 0,
             last,
             scratch: Vec::new(),
@@ -305,16 +326,16 @@ impl Table {
         let [packets, own_index] = descriptors.inspect_err(|_| self.drop_if_empty(group))?;
         self.groups.at_mut(at).into_iter().for_each(|shared| shared.readers += 1);
         self.last.fetch_max(from.number, Ordering::Relaxed);
-        let slot = Some(from.slot).filter(|slot| *slot != usize::MAX);
-        if let Some(slot) = slot {
-            index.hand_on(true);
-            let own = from.own.unwrap_or_default();
-            self.log.iter().for_each(|log| log.begin(slot, from.refused, from.had, own));
-        }
         let (evaluated, made) = from.own.unwrap_or_default();
         let is_started = from.own.is_some();
         let pauses = from.is_paused;
-        let own = || Own { evaluated, made, pauses, is_started, ..Own::default() };
+        let base = is_started.then(|| self.evaluated.saturating_sub(evaluated));
+        let own = Own { evaluated, made, pauses, is_started, base, ..Own::default() };
+        let slot = Some(from.slot).filter(|slot| *slot != usize::MAX);
+        if let Some(slot) = slot {
+            index.hand_on(true);
+            self.log.iter().for_each(|log| log.begin(slot, from.refused, from.had, &own));
+        }
         let reader = Reader {
             user,
             group: group.clone(),
@@ -326,7 +347,7 @@ impl Table {
             is_closed: false,
             meter: from.meter,
             refused: from.refused,
-            own: has_graph.then(own),
+            own: has_graph.then_some(own),
             waker: from.waker,
             has_new: false,
             had: from.had,
@@ -482,6 +503,7 @@ impl Table {
         mut filters: impl FnMut(usize, &mut Vec<u64>),
     ) -> Mask {
         self.log_begin();
+        self.batch = (serial, self.evaluated);
         self.evaluated += arrived.count() as u64;
         // The index has 32 bits for it.
         let epoch = epoch as u32;
@@ -544,7 +566,7 @@ impl Table {
         let all =
             all.map(|fd: BorrowedFd<'_>| fd.try_clone_to_owned()).collect::<Result<_, _>>()?;
         if let Some(log) = &self.log {
-            log.begin(slot, 0, 0, (0, 0));
+            log.begin(slot, 0, 0, one.own.as_ref().unwrap_or(&Own::default()));
         }
         one.slot = Some(slot);
         one.index.hand_on(true);
@@ -618,15 +640,17 @@ impl Table {
         }
     }
 
-    /// Counts the batch before, and notes `count` frames of the batch that begins, for a reader with a graph of its
-    /// own. A pause begins and ends here.
-    pub fn begin_own(&mut self, reader: u64, count: usize, now: Elsewhere) {
+    /// Counts the batch before, and notes `count` frames of the batch that begins, by its serial, for a reader with a
+    /// graph of its own. A pause begins and ends here.
+    pub fn begin_own(&mut self, reader: u64, serial: Option<u64>, count: usize, now: Elsewhere) {
+        // The service may have counted this batch already.
+        let before = if serial == Some(self.batch.0) { self.batch.1 } else { self.evaluated };
         let Some(one) = self.readers.get_mut(&reader) else { return };
         let Some(own) = &mut one.own else { return };
         own.evaluated += std::mem::replace(&mut own.begun, count as u64);
+        own.base.get_or_insert(before.saturating_sub(own.evaluated));
         if let (Some(log), Some(slot)) = (&self.log, one.slot) {
-            log.store(slot, OWN, own.evaluated);
-            log.store(slot, MADE, own.made);
+            log.store_own(slot, own);
         }
         if own.pauses != one.is_paused {
             one.is_paused = own.pauses;
@@ -655,9 +679,13 @@ impl Table {
                 stored.set(index);
             }
         }
-        let own = self.readers.get_mut(&reader).and_then(|one| one.own.as_mut());
-        if let Some(own) = own.filter(|_| is_made) {
+        if let Some(one) = self.readers.at_mut(place).filter(|_| is_made)
+            && let Some(own) = &mut one.own
+        {
             own.made += arrived.count() as u64;
+            if let (Some(log), Some(slot)) = (&self.log, one.slot) {
+                log.store(slot, MADE, own.made);
+            }
         }
         self.wake();
         stored

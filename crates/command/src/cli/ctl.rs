@@ -102,8 +102,8 @@ pub enum CtlAction {
     /// Without PASS, the pass that the last `new` or `dup` before has made. Operations: true, never, ether-ip,
     /// ether-ip6, ether-arp, ether-ip-tcp-nonfrag, ether-ip-udp-nonfrag, ip-src, ip-dst, ip-host (these three with a
     /// mask), port-src, port-dst, port, ether-type. Values: 80, 0x50, 10.0.0.1. Frames that such a pass accepts are
-    /// accepted beside those of the filters; the kernel passes all frames from then on. For `fyke dump`, `track` and
-    /// `run`: there, in the only node with filters, or in the one that --node names.
+    /// accepted beside those of the filters; the kernel passes all frames from then on. For `fyke dump`, `track`, `run`
+    /// (in the only node with filters, or in the one that --node names) and `exec` (evaluated in the kernel).
     ///
     ///   fyke ctl pass new 'select 0 ether-ip-udp-nonfrag' 'select 1 port-dst' 'add 1 5001'
     #[command(verbatim_doc_comment)]

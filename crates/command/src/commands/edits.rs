@@ -7,8 +7,9 @@ pub const NO_LOG: &str = "this fyke keeps no log of edits: names, times, batch, 
                           `track`, `demux`, `run` and `exec`";
 
 /// Refusal of calls on passes where all passes are those of texts.
-pub const NO_PASSES: &str = "the passes of this fyke are those of its texts: calls on passes are for `fyke dump`, \
-                             `track` and `run`";
+pub const NO_PASSES: &str = "the passes of this fyke are those of its texts: each frame is counted for a text, an \
+                             endpoint or a class value, and a single pass has none; edit the texts (fyke ctl set, \
+                             add, del), or edit passes of a `fyke dump`, `track`, `run` or `exec` beside it";
 
 /// Refusal of a fyke that cannot be paused.
 pub const NO_PAUSE: &str =

@@ -19,6 +19,9 @@ fn offer(name: &str) -> Result<Offer, Failure> {
             Ok(Offer::Service(rest.to_owned()))
         }
         Some((FarKind::Ring, rest)) => {
+            if rest.contains(char::is_control) {
+                return Err(usage("the path of the ring has a control character".to_owned()));
+            }
             let path = PathBuf::from(rest);
             let file = path.file_name().and_then(|file| file.to_str()).map(str::to_owned);
             let file = file.ok_or_else(|| usage("the path of the ring is missing".to_owned()))?;

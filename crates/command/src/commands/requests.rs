@@ -51,7 +51,7 @@ pub fn handle(texts: &impl Editable, request: Request, peer: Option<&Peer>) -> R
             }
             None => refused(edits::NO_PAUSE),
         },
-        Request::Passes { .. } => refused(edits::NO_PASSES),
+        Request::Passes { .. } => refused(texts.logged().err().unwrap_or(edits::NO_PASSES)),
         Request::PauseReader { .. } => refused(
             "it has no readers; `fyke serve` has. Without a number, pause and start are for the program",
         ),

@@ -8,7 +8,9 @@ use fyke_control::{
     Controlled, Description, EntryKind, FilterCount, FilterPasses, PassCount, Peer, Request,
     Response, Stats,
 };
-use fyke_filters::{Edits, FilterSet, GroupError, Ledger, Logged, PassDescription, Planned};
+use fyke_filters::{
+    CallsRefused, Edits, FilterSet, GroupError, HandCalls, Ledger, Logged, PassDescription, Planned,
+};
 use fyke_graph::runtime::NodeView;
 use fyke_graph::{DEMUX_REMOVED, GraphHandle, GraphView, Kept};
 use std::collections::{HashMap, HashSet};
@@ -205,12 +207,17 @@ impl<T: Texts> Logged for Served<T> {
         self.handle.notes()
     }
 
-    fn by_hand(&self, node: Option<&str>) -> Option<Result<FilterSet, String>> {
-        T::by_hand(self, node)
-    }
-
-    fn next_epoch(&self) -> u64 {
-        self.handle.edited_by_hand()
+    fn edit_passes(
+        &self,
+        node: Option<&str>,
+        calls: &mut HandCalls<'_>,
+    ) -> Option<Result<Vec<u64>, CallsRefused>> {
+        let set = T::by_hand(self, node)?;
+        let edited = set.map_err(CallsRefused::Whole).and_then(|set| set.edit_by_calls(calls));
+        Some(edited.map(|(_, made)| {
+            self.handle.edited_by_hand();
+            made
+        }))
     }
 }
 

@@ -1,50 +1,41 @@
 //! Calls on single passes, from the control socket.
 
-use crate::user::{HandEdit, HandError};
-use crate::{Author, Edits, FilterSet};
+use crate::{Author, CallsRefused, Edits, HandCalls, HandEdit, HandError};
 use fyke_control::{PassCall, Response};
 use fyke_pass::{Operation, PassId};
 use std::time::Instant;
 
-/// Reason why a call is refused, with its index.
-struct Refused {
-    place: usize,
-    message: String,
-}
-
-impl From<HandError> for Refused {
-    fn from(error: HandError) -> Refused {
-        Refused { place: 0, message: error.to_string() }
-    }
-}
-
-/// Carries out the calls on a set of passes, as one edit of the program that owns it.
+/// Carries out the calls on the passes of a node, or on the only ones, as one edit; `None` if all passes are those of
+/// texts.
 pub(super) fn edit(
-    (filters, set): (&dyn Edits, &FilterSet),
+    filters: &dyn Edits,
+    node: Option<&str>,
     calls: &[PassCall],
     author: Author,
     started: Instant,
-) -> Response {
-    if calls.is_empty() {
-        return Response::Error { message: "there is no call in the request".to_owned() };
-    }
-    let count = calls.len() as u64;
-    let edited = set.edit_by_hand(author.clone(), count, |edit| {
+) -> Option<Response> {
+    let mut carry_all_out = |edit: &mut HandEdit<'_>| {
         let mut made = Vec::new();
         for (place, call) in calls.iter().enumerate() {
             let called = carry_out(edit, call, &mut made);
-            called.map_err(|message| Refused { place, message })?;
+            called.map_err(|message| CallsRefused::Call { place, message })?;
         }
-        Ok(made)
-    });
-    match edited {
+        match calls.is_empty() {
+            true => Err(CallsRefused::Whole("there is no call in the request".to_owned())),
+            false => Ok(made),
+        }
+    };
+    let count = calls.len() as u64;
+    let edited = filters
+        .edit_passes(node, &mut HandCalls { author, count, carry_out: &mut carry_all_out })?;
+    Some(match edited {
         Ok((epoch, ids)) => {
-            let epoch = filters.edited_by_hand(epoch, author, count);
             let latency_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
             Response::Ok { epoch, ids, latency_ns, notes: Vec::new() }
         }
-        Err(Refused { place, message }) => Response::Refused { change: place, message },
-    }
+        Err(CallsRefused::Call { place, message }) => Response::Refused { change: place, message },
+        Err(CallsRefused::Whole(message)) => Response::Error { message },
+    })
 }
 
 /// Carries out one call; `made` are the passes that those before it have made.

@@ -3,7 +3,7 @@
 use crate::error::{FilterError, GroupError};
 use crate::lowered::Fit;
 use crate::texts::Resolved;
-use crate::user::{IN_ORDER, in_words};
+use crate::user::{HandEdit, HandError, IN_ORDER, in_words};
 use crate::view::PassDescription;
 use fyke_filter::Options;
 use fyke_frame::LinkType;
@@ -11,8 +11,8 @@ use fyke_kernel::{
     AttachError, ByHand, KernelEditError, KernelPassId, Mirror, PacketSocket, Prepared, RowsView,
     Sharing, Space, Tuner,
 };
-use fyke_pass::{Edit, FilterId, LoweredFilter, PassId, PassSet};
-use std::collections::{BTreeMap, HashMap};
+use fyke_pass::{Edit, FilterId, LoweredFilter, PassId, PassSet, PassView};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -35,6 +35,8 @@ pub(super) struct LinkFilters {
     passes: PassSet,
     /// The set's filter for each text, by number.
     ids: BTreeMap<u64, FilterId>,
+    /// Passes of the set that were made by hand.
+    by_hand: BTreeSet<PassId>,
     /// Takes the program that sockets get, for a place other than sockets.
     taker: Option<Taker>,
 }
@@ -88,7 +90,8 @@ impl LinkFilters {
     /// Makes filters without a text.
     pub fn new(space: Space, link: LinkType) -> LinkFilters {
         let (tuner, mirror, passes) = (Tuner::default(), Mirror::default(), PassSet::new(link));
-        LinkFilters { space, tuner, mirror, passes, ids: BTreeMap::new(), taker: None }
+        let (ids, by_hand) = (BTreeMap::new(), BTreeSet::new());
+        LinkFilters { space, tuner, mirror, passes, ids, by_hand, taker: None }
     }
 
     pub fn link(&self) -> LinkType {
@@ -156,9 +159,57 @@ impl LinkFilters {
         applied
     }
 
+    /// Edits passes by hand, all of it or nothing.
+    pub fn edit_by_hand<T, E: From<HandError>>(
+        &mut self,
+        edit: impl FnOnce(&mut HandEdit<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let LinkFilters { space, mirror, passes, by_hand, .. } = self;
+        let link = passes.link();
+        let mut hand = HandEdit::new(passes.edit(), by_hand.clone(), link);
+        let result = edit(&mut hand)?;
+        let (edit, own) = hand.into_parts();
+        let refused = |error: KernelEditError| HandError::from(FilterError::from(error));
+        let prepared = mirror.prepare(space.passes(), &edit.draft(), ByHand::Stay);
+        let prepared = prepared.map_err(refused)?;
+        edit.commit();
+        *by_hand = own;
+        mirror.apply(space.passes(), passes, prepared).map_err(refused)?;
+        Ok(result)
+    }
+
+    /// True if there are passes that were made by hand.
+    pub fn has_by_hand(&self) -> bool {
+        !self.by_hand.is_empty()
+    }
+
+    /// Rejects frames while there is no pass, or accepts them (the default).
+    pub fn set_rejects_if_empty(&mut self, rejects: bool) {
+        let LinkFilters { space, mirror, passes, .. } = self;
+        mirror.set_rejects_if_empty(space.passes(), passes, rejects);
+    }
+
+    /// The passes that were made by hand, with their counts. Those that are rows of a table are counted together.
+    pub fn described_by_hand(&self, counts: &LinkCounts) -> Vec<PassDescription> {
+        let link = self.link();
+        let own = |pass: &PassView<'_>| self.by_hand.contains(&pass.id);
+        let in_rows: u64 =
+            counts.rows.iter().filter(|it| it.filter.is_none()).map(|it| it.accepted).sum();
+        let mut is_first = true;
+        let describe = |pass: PassView<'_>| {
+            let (mut text, accepted) = (in_words(&pass), counts.passes.get(&pass.id).copied());
+            let accepted = accepted.unwrap_or_else(|| {
+                text += ": a row of a table, whose frames are counted together";
+                if std::mem::take(&mut is_first) { in_rows } else { 0 }
+            });
+            PassDescription { link, id: pass.id.0, text, accepted }
+        };
+        self.passes.passes().filter(own).map(describe).collect()
+    }
+
     /// True if the kernel has passes that belong to no text.
     pub fn has_others(&self) -> bool {
-        self.mirror.has_others(self.space.view())
+        self.has_by_hand() || self.mirror.has_others(self.space.view())
     }
 
     /// True if a pass of the kernel belongs to a text.

@@ -1,6 +1,8 @@
 //! Passes that are edited by hand, instruction by instruction, beside those of the texts: the calls of the papers'
 //! libraries on a running capture.
 //!
+//! Filters in the kernel have the same calls ([`KernelFilters`](crate::KernelFilters)).
+//!
 //! They belong to the first link type, are edited by nothing else, and stay until they are deleted, whatever happens to
 //! the texts. A frame that one of them accepts is accepted; without a text and a pass, every frame is. What they accept
 //! is not known as a text, so lower spaces pass every frame from the first such edit on. Cost of an edit: O(log passes)
@@ -14,7 +16,7 @@ use fyke_pass::{Edit, EditError, Instruction, Operation, PassId};
 use std::collections::BTreeSet;
 
 /// Name of these passes in counts.
-const NAME: &str = "passes edited by hand";
+pub(crate) const NAME: &str = "passes edited by hand";
 
 /// Reason why a call on a pass is refused.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +45,48 @@ pub enum HandError {
     Filter(#[from] FilterError),
 }
 
+/// Calls of a client on passes, which are one edit.
+pub struct HandCalls<'a> {
+    /// The client.
+    pub author: Author,
+    /// Number of calls.
+    pub count: u64,
+    /// Carries them out, and returns the passes that they have made.
+    pub carry_out: &'a mut CarryOut<'a>,
+}
+
+/// Carries calls out.
+pub type CarryOut<'a> = dyn FnMut(&mut HandEdit<'_>) -> Result<Vec<u64>, CallsRefused> + 'a;
+
+impl std::fmt::Debug for HandCalls<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HandCalls").field("count", &self.count).finish_non_exhaustive()
+    }
+}
+
+/// Reason why calls on passes are refused; none of them is carried out.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CallsRefused {
+    /// One of them cannot be carried out.
+    #[error("{message}")]
+    Call {
+        /// Its index.
+        place: usize,
+        /// The reason.
+        message: String,
+    },
+    /// All of them together are refused.
+    #[error("{0}")]
+    Whole(String),
+}
+
+impl From<HandError> for CallsRefused {
+    fn from(error: HandError) -> CallsRefused {
+        CallsRefused::Whole(error.to_string())
+    }
+}
+
 /// An edit of passes by hand.
 #[derive(Debug)]
 pub struct HandEdit<'a> {
@@ -52,6 +96,16 @@ pub struct HandEdit<'a> {
 }
 
 impl<'a> HandEdit<'a> {
+    /// An edit of the passes of a link type; `own` are those that were made by hand.
+    pub(crate) fn new(edit: Edit<'a>, own: BTreeSet<PassId>, link: LinkType) -> HandEdit<'a> {
+        HandEdit { edit, own, link }
+    }
+
+    /// The edit, and the passes that are made by hand after it.
+    pub(crate) fn into_parts(self) -> (Edit<'a>, BTreeSet<PassId>) {
+        (self.edit, self.own)
+    }
+
     /// Adds a pass without instructions.
     ///
     /// # Errors
@@ -158,6 +212,18 @@ impl<'a> HandEdit<'a> {
 }
 
 impl FilterSet {
+    /// Edits passes by hand, as calls of a client do. Returns the epoch of the edit and the passes that it has made.
+    ///
+    /// # Errors
+    /// A call is refused; or a text is too large for the link type, if no frame has arrived yet.
+    pub fn edit_by_calls(
+        &self,
+        calls: &mut HandCalls<'_>,
+    ) -> Result<(u64, Vec<u64>), CallsRefused> {
+        let (author, count) = (calls.author.clone(), calls.count);
+        self.edit_by_hand(author, count, |edit| (calls.carry_out)(edit))
+    }
+
     /// Edits passes by hand, as one edit of `calls` calls, all of it or nothing. Returns its epoch and the result of
     /// `edit`.
     ///
@@ -173,13 +239,13 @@ impl FilterSet {
         let writer = &mut *lock(&self.shared.writer);
         let index = self.shared.link(writer, link).map_err(HandError::from)?;
         let own = writer.by_hand.clone();
-        let mut by_hand = HandEdit { edit: writer.passes[index].edit(), own, link };
+        let mut by_hand = HandEdit::new(writer.passes[index].edit(), own, link);
         let result = edit(&mut by_hand)?;
         self.tracked_by(NAME.to_owned());
         for superset in writer.supersets.drain(..) {
             superset.open_for_good("passes are edited by hand");
         }
-        let HandEdit { edit, own, .. } = by_hand;
+        let (edit, own) = by_hand.into_parts();
         let mut staged = edit.stage();
         staged.lay_out();
         let (epoch, forgotten) = {

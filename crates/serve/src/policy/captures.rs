@@ -18,7 +18,7 @@ pub(super) struct Entry {
     interface: toml::Spanned<String>,
     name: Option<toml::Spanned<String>>,
     promiscuous: Option<bool>,
-    buffer_kib: Option<toml::Spanned<u64>>,
+    buffer_kib: Option<toml::Spanned<i64>>,
 }
 
 /// A capture that a service should have.
@@ -107,6 +107,9 @@ mod tests {
         for (text, why) in [
             (format!("{one}{one}"), "s.toml:4: two captures have the name \"a\""),
             (format!("{one}name = \"a b\""), "s.toml:3: \"a b\" is not a name of a service"),
+            (format!("{one}buffer_kib = -1"), "s.toml:3: buffer_kib is -1, expected 1 to 4194304"),
+            (format!("{one}name = \"/run/a\\nb\""), "s.toml:3: \"/run/a\\nb\" is not a name of"),
+            (format!("{one}name = \"/run/\""), "s.toml:3: \"/run/\" is not a name of a service"),
             (format!("{one}buffer_kib = 0"), "s.toml:3: buffer_kib is 0, expected 1 to 4194304"),
             (format!("{one}nam = \"b\""), "s.toml:3: unknown field `nam`"),
             ("[[capture]]\nname = \"a\"".to_owned(), "s.toml:1: missing field `interface`"),

@@ -13,8 +13,8 @@ use fyke_control::{
     PassCount, Peer, Request, Response, Stats,
 };
 use fyke_filters::{
-    ByHand, Change, Edits, FilterView, GroupError, KernelFilters, Ledger, Logged, Planned,
-    SocketError,
+    ByHand, CallsRefused, Change, Edits, FilterView, GroupError, HandCalls, KernelFilters, Ledger,
+    Logged, Planned, SocketError,
 };
 use fyke_frame::LinkType;
 use fyke_kernel::{Form, PacketSocket, family, sockets};
@@ -200,9 +200,11 @@ impl ExecFilter {
             counts::parts(&[(accounting.rejected_by_rules, "by rules")]),
             edits::counted(stats.epoch)
         );
-        for filter in stats.filters {
-            let _infallible =
-                writeln!(text, "  filter {}: {} {}", filter.id, filter.accepted, filter.text);
+        for FilterCount { id, accepted, text: of, kind, .. } in stats.filters {
+            let _infallible = match kind {
+                EntryKind::Filter => writeln!(text, "  filter {id}: {accepted} {of}"),
+                _ => writeln!(text, "  {of}: {accepted}"),
+            };
         }
         text
     }
@@ -242,14 +244,18 @@ impl ExecFilter {
         let lowered = self.filters.lower(changes)?;
         let mut policy = self.lock();
         self.filters.apply(lowered, ByHand::Stay)?;
+        self.activate(&mut policy);
+        Ok(())
+    }
+
+    /// Puts our filter in place of the program's own, after the first edit. It is in force on the sockets that take it.
+    fn activate(&self, policy: &mut Policy) {
         let attached = policy.active || policy.sockets == 0;
         policy.active = true;
-        // The edit is in force on the sockets that take it.
         policy.remark = match attached {
             true => None,
-            false => self.attach_all(&policy).err().map(|error| error.to_string()),
+            false => self.attach_all(policy).err().map(|error| error.to_string()),
         };
-        Ok(())
     }
 
     fn attach_all(&self, policy: &Policy) -> anyhow::Result<()> {
@@ -304,7 +310,7 @@ fn unknown_link(error: io::Error) -> io::Error {
 }
 
 /// Converts a text with its passes; with several link types, each pass names its own.
-fn passes_of(view: FilterView) -> FilterPasses {
+fn passes_of(view: FilterView, kind: EntryKind) -> FilterPasses {
     let several = view.passes.iter().map(|pass| pass.link).collect::<BTreeSet<_>>().len() > 1;
     let passes = view.passes.into_iter().map(|pass| {
         let text = if several { format!("{}: {}", pass.link, pass.text) } else { pass.text };
@@ -313,7 +319,7 @@ fn passes_of(view: FilterView) -> FilterPasses {
     FilterPasses {
         id: view.filter.id,
         text: view.filter.text.to_string(),
-        kind: EntryKind::Filter,
+        kind,
         accepted: view.filter.accepted,
         label: None,
         passes: passes.collect(),
@@ -344,7 +350,24 @@ impl Logged for ExecFilter {
     }
 
     fn accepts_all(&self) -> bool {
-        self.lock().active && self.filters.is_empty()
+        self.lock().active && self.filters.is_empty() && self.filters.made_by_calls().is_none()
+    }
+
+    fn edit_passes(
+        &self,
+        node: Option<&str>,
+        calls: &mut HandCalls<'_>,
+    ) -> Option<Result<Vec<u64>, CallsRefused>> {
+        if let Some(name) = node {
+            let message = format!("node {name:?}: fyke exec has one filter; name no node");
+            return Some(Err(CallsRefused::Whole(message)));
+        }
+        let mut policy = self.lock();
+        let made = self.filters.edit_by_calls(calls);
+        if made.is_ok() {
+            self.activate(&mut policy);
+        }
+        Some(made)
     }
 }
 
@@ -360,10 +383,12 @@ impl Editable for ExecFilter {
     fn show(&self) -> Response {
         let policy = self.lock();
         let labels = self.ledger.labels();
-        let filters = self.filters.view().into_iter().map(passes_of).map(|filter| {
-            let label = labels.get(&filter.id).map(edits::label);
-            FilterPasses { label, ..filter }
+        let filters = self.filters.view().into_iter().map(|view| {
+            let label = labels.get(&view.filter.id).map(edits::label);
+            FilterPasses { label, ..passes_of(view, EntryKind::Filter) }
         });
+        let by_hand = self.filters.made_by_calls();
+        let filters = filters.chain(by_hand.map(|view| passes_of(view, EntryKind::Tracker)));
         Response::Passes {
             epoch: self.filters.epoch(),
             filters: filters.collect(),
@@ -377,16 +402,20 @@ impl Editable for ExecFilter {
     fn stats(&self) -> Stats {
         let policy = self.lock();
         let labels = self.ledger.labels();
-        let count = |filter: fyke_filters::FilterCount| FilterCount {
+        let count = |filter: fyke_filters::FilterCount, kind| FilterCount {
             id: filter.id,
             text: filter.text.to_string(),
-            kind: EntryKind::Filter,
+            kind,
             accepted: filter.accepted,
             label: labels.get(&filter.id).map(edits::label),
         };
+        let texts = self.filters.counts().into_iter();
+        let by_hand = self.filters.made_by_calls().map(|view| view.filter).into_iter();
         // The kernel continues to count meanwhile, so the total is read last: it is never less than the sum of the
         // counts read before.
-        let filters = self.filters.counts().into_iter().map(count).collect();
+        let filters = texts.map(|filter| count(filter, EntryKind::Filter));
+        let filters = filters.chain(by_hand.map(|filter| count(filter, EntryKind::Tracker)));
+        let filters = filters.collect();
         Stats {
             epoch: self.filters.epoch(),
             uptime_ms: u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),

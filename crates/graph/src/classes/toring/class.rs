@@ -41,8 +41,20 @@ impl Node for ToRing {
     }
 }
 
-fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
+/// The path of the ring.
+fn path(settings: &Settings) -> Result<&str, MakeError> {
     let path = settings.required("expression")?;
+    let problem = match path {
+        _ if path.contains(char::is_control) => "has a control character",
+        _ if path.ends_with('/') => "ends with a slash",
+        _ => return Ok(path),
+    };
+    let message = format!("{path:?} {problem}; expected the path of a socket");
+    Err(MakeError::new("expression", message))
+}
+
+fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
+    let path = path(settings)?;
     let export = Export::new(Path::new(path), Options::read(settings)?, settings.interfaces());
     let refused = |error| {
         MakeError::refused("expression", format!("cannot publish the ring {path}: {error}"))
@@ -64,7 +76,7 @@ pub const CLASS: Class = Class {
         PREFER,
     ],
     check: Some(|settings| {
-        settings.required("expression")?;
+        path(settings)?;
         Options::read(settings).map(drop)
     }),
     make,

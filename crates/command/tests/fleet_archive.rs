@@ -55,18 +55,25 @@ impl Group {
             made.args(["fleet", "key"]).arg(key).args(["--name", name]);
             let made = made.output().unwrap();
             assert!(made.status.success(), "{made:?}");
-            if name == "anna" {
-                authors = made.stdout;
+            if name == "eve" {
+                std::fs::write(folder.join("authors"), &authors).unwrap();
+                std::fs::write(folder.join("line"), &made.stdout).unwrap();
             }
+            authors.extend(made.stdout);
         }
-        std::fs::write(folder.join("authors"), authors).unwrap();
+        std::fs::write(folder.join("all"), authors).unwrap();
         Group(folder)
     }
 
     fn worker(&self, name: &str, root: &Path) -> Running {
+        self.worker_of("authors", name, root)
+    }
+
+    /// A worker that trusts the authors of a file.
+    fn worker_of(&self, trust: &str, name: &str, root: &Path) -> Running {
         let mut command = Command::new(FYKE);
         command.args(["worker", "--group", "archive", "--name", name, "--at-once", "2", "--trust"]);
-        command.arg(self.0.join("authors")).arg("--root").arg(root);
+        command.arg(self.0.join(trust)).arg("--root").arg(root);
         let worker = Running::start(command.stdout(Stdio::null()));
         worker.hear("Ctrl-C ends fyke worker");
         worker
@@ -178,14 +185,44 @@ fn what_is_wrong_is_named(group: &Group, root: &Path) {
     let refused = group.scan("anna").args(["-r", "a/1.pcap", "udp prt 5"]).output().unwrap();
     assert!(String::from_utf8_lossy(&refused.stderr).contains("did you mean \"port\""));
 
-    // A job of an author that is not trusted is refused, so its scan does not end by itself.
-    let mut foreign = group.scan("eve");
-    foreign.args(["-r", "a/1.pcap", "udp"]).stdout(Stdio::null());
-    let mut foreign = Running::start(&mut foreign);
-    worker.hear("a job is refused: \"eve\" is not a trusted author");
-    foreign.signal("INT");
-    assert_eq!(foreign.end().code(), Some(1));
-    assert!(foreign.said().contains("0 of 1 files have a result"), "{}", foreign.said());
+    drop(worker);
+}
+
+/// Jobs of an author whom one worker does not trust: another one does them; without it the scan says why it ends.
+fn refused_jobs_are_left_to_others(group: &Group, root: &Path) {
+    let mut strict = group.worker("strict", root);
+    let mut refused = group.scan("eve");
+    refused.args(["--patience", "3", "-r", "a/1.pcap", "-r", "a/2.pcap", "udp port 53"]);
+    let output = refused.output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    let key = std::fs::read_to_string(group.0.join("line")).unwrap();
+    let remedy = format!("add this line to its --trust file, and start it again: {}", key.trim());
+    for part in ["worker strict refuses jobs of eve", &remedy, "2 jobs were removed"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert_eq!(sums(&output)["refused"][0]["worker"], "strict");
+    // The lines of the worker are not as many as the jobs.
+    let lines = strict.said().matches("left to other workers").count();
+    assert_eq!(lines, 1, "{}", strict.said());
+
+    let mut scan = group.scan("eve");
+    for number in 1..40 {
+        scan.arg("-r").arg(format!("a/{number}.pcap"));
+    }
+    let mut scan = Running::start(scan.arg("udp port 53").stdout(Stdio::piped()));
+    scan.hear("worker strict refuses jobs of eve");
+    let mut second = group.worker_of("all", "trusting", root);
+    assert!(scan.end().success(), "{}", scan.said());
+    let told: Value = serde_json::from_slice(&common::rest(&mut scan)).unwrap();
+    let dns: u64 = (1..40).sum();
+    assert_eq!(filter_of(&told), [dns + 39, dns, 39], "{told}");
+    assert_eq!((&told["done"], &told["failed"]), (&39.into(), &0.into()), "{told}");
+    assert_eq!(told["workers"], serde_json::json!(["trusting"]));
+    for worker in [&mut strict, &mut second] {
+        worker.signal("INT");
+        assert!(worker.end().success(), "{}", worker.said());
+    }
 }
 
 /// Rules over the same files: alerts of each rule and file, in all forms of rows.
@@ -250,5 +287,6 @@ fn the_sums_of_an_archive_are_exact() {
     let group = Group::new(path("keys"));
     nothing_is_lost_or_counted_twice(&group, &path("root"), &mut server);
     what_is_wrong_is_named(&group, &path("root"));
+    refused_jobs_are_left_to_others(&group, &path("root"));
     rules_are_judged_over_an_archive(&group, &path("root"));
 }

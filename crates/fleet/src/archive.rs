@@ -9,11 +9,15 @@
 //! A job that a worker has not finished when it ends, is given to another one. So a file may have several rows, and the
 //! first one counts: the sums are exact, whatever is killed.
 //!
+//! A job that a worker does not accept is left to others, with a [refusal](crate::refused).
+//!
 //! A job names a path below the folder that a worker offers, and a graph whose nodes open nothing but that file. It is
 //! signed, as edits are, so a broker that is taken over cannot make or change jobs.
 
+use crate::alive::{Alive, SCANS};
 use crate::broker::{BrokerError, Options, bucket, client, failed, next_row, streams};
 use crate::keys::{Author, Trusted};
+use crate::refused::{Refusal, Refusals, Unaccepted};
 use crate::rules::{Alert, Rules, RulesOf};
 use crate::{Name, signed};
 use async_nats::jetstream::consumer::pull;
@@ -131,18 +135,18 @@ impl Job {
     ///
     /// # Errors
     /// The message is no job, its author is not trusted, or it is for another group.
-    pub fn read(message: &[u8], trusted: &Trusted, group: &Name) -> Result<Job, String> {
+    pub fn read(message: &[u8], trusted: &Trusted, group: &Name) -> Result<Job, Unaccepted> {
         if message.len() > MAX_BYTES {
-            return Err(format!("it has {} bytes; at most {MAX_BYTES}", message.len()));
+            return Err(format!("it has {} bytes; at most {MAX_BYTES}", message.len()).into());
         }
         let (_, text) = signed::open(KIND, trusted, message)?;
         let job: Job = serde_json::from_str(&text)
             .map_err(|error| format!("this version does not know such a job: {error}"))?;
         if job.version != VERSION {
-            return Err(format!("it has version {}, this fyke knows {VERSION}", job.version));
+            return Err(format!("it has version {}, this fyke knows {VERSION}", job.version).into());
         }
         if job.group != group.as_str() {
-            return Err(format!("it was signed for the group {:?}", job.group));
+            return Err(format!("it was signed for the group {:?}", job.group).into());
         }
         job.check_lengths()?;
         job.rules.as_ref().map_or(Ok(()), RulesOf::check)?;
@@ -242,6 +246,8 @@ pub struct Queue {
     jobs: Stream,
     rows: Stream,
     rules: kv::Store,
+    refusals: Refusals,
+    alive: Alive,
 }
 
 impl Queue {
@@ -279,12 +285,47 @@ impl Queue {
         let config = Config { max_bytes: MAX_STREAM, max_age: ROW_AGE, ..Config::default() };
         let name = format!("fykerules-{group}");
         let rules = bucket(&jet, name, replicas, config, "making the bucket of rules").await?;
-        Ok(Queue { group, jet, jobs, rows, rules })
+        let refusals = Refusals::connect(&jet, &group, "jobs", replicas).await?;
+        let alive = Alive::connect(&jet, &group, replicas).await?;
+        Ok(Queue { group, jet, jobs, rows, rules, refusals, alive })
     }
 
     /// The group.
     pub fn group(&self) -> &Name {
         &self.group
+    }
+
+    /// The refusals of its jobs.
+    pub(crate) fn refusals(&self) -> &Refusals {
+        &self.refusals
+    }
+
+    /// Says that a worker does a job of a scan.
+    ///
+    /// # Errors
+    /// The broker does not answer.
+    pub(crate) async fn works(&self, scan: &ScanId) -> Result<(), BrokerError> {
+        self.alive.say(SCANS, scan.as_str()).await
+    }
+
+    /// True if a worker has done a part of a job of a scan in the last 30 s.
+    ///
+    /// # Errors
+    /// The broker does not answer.
+    pub(crate) async fn is_worked_on(&self, scan: &ScanId) -> Result<bool, BrokerError> {
+        self.alive.is_there(SCANS, scan.as_str()).await
+    }
+
+    /// The first refusal of a job of a scan from a sequence on, with its sequence; `None` if there is none yet.
+    ///
+    /// # Errors
+    /// The broker does not answer.
+    pub(crate) async fn refusal(
+        &self,
+        scan: &ScanId,
+        from: u64,
+    ) -> Result<Option<(u64, Refusal)>, BrokerError> {
+        self.refusals.next(scan.as_str(), from).await
     }
 
     /// Adds a job; a job that was added twice is done twice, which changes no sum.
@@ -394,10 +435,11 @@ mod tests {
         let message = job.signed(&anna).unwrap();
         let read = |message: &[u8], group| Job::read(message, &trusted, group);
         assert_eq!(read(&message, &edge).unwrap(), job);
-        assert!(read(&message, &core).unwrap_err().contains("\"edge\""));
+        assert!(read(&message, &core).unwrap_err().why.contains("\"edge\""));
         let changed = String::from_utf8(message.clone()).unwrap().replace("b.pcap", "c.pcap");
-        assert!(read(changed.as_bytes(), &edge).unwrap_err().contains("not that of anna"));
-        assert!(read(&job.signed(&eve).unwrap(), &edge).unwrap_err().contains("not a trusted"));
+        assert!(read(changed.as_bytes(), &edge).unwrap_err().why.contains("not that of anna"));
+        let foreign = read(&job.signed(&eve).unwrap(), &edge).unwrap_err();
+        assert!(foreign.why.contains("not a trusted") && foreign.for_key, "{foreign}");
         for end in 0..message.len() {
             assert!(read(&message[..end], &edge).is_err());
         }

@@ -116,7 +116,7 @@ fn is_silent(error: &RequestError) -> bool {
 }
 
 /// True for a failure of a read that a server may answer later.
-fn is_silent_read(error: &DirectGetError) -> bool {
+pub(crate) fn is_silent_read(error: &DirectGetError) -> bool {
     matches!(error.kind(), DirectGetErrorKind::TimedOut | DirectGetErrorKind::Request)
 }
 

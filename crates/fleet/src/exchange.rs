@@ -2,22 +2,32 @@
 //!
 //! | name | subjects | content |
 //! |---|---|---|
-//! | stream `fykebatches-GROUP` | `fyke.GROUP.batches.QUEUE` | signed batches; each is removed once its row is stored |
+//! | stream `fykebatches-GROUP` | `fyke.GROUP.batches.QUEUE.SESSION` | signed batches; each is removed once its row is stored |
 //! | stream `fyketaken-GROUP` | `fyke.GROUP.taken.QUEUE` | accounts of shippers and rows of workers; kept for 30 days |
 //!
 //! A message is four bytes (big-endian) with the length of a signed head, the head, and the frames. The head has the
 //! digest of the frames, so a broker that is taken over cannot make or change batches. It can repeat one: a batch has
 //! the number of its session and its place there, and of several rows of a batch the first one counts. Accounts and
 //! rows are not signed, as those of an archive are not.
+//!
+//! A head also has the number of frames in the batches before it. So the last batch of a shipper that was killed tells
+//! how many frames it had shipped. A batch that a worker does not accept is left to others, with a
+//! [refusal](crate::refused).
 
+use crate::again::again;
+use crate::alive::{Alive, SESSIONS};
 use crate::archive::NodeCounts;
 use crate::broker::{BrokerError, Options, client, failed, next_row, streams};
 use crate::keys::{Author, Trusted};
+use crate::refused::{Claim, Refusals, Unaccepted};
+use crate::sums::Sums;
 use crate::{Name, hex, signed};
 use async_nats::HeaderMap;
 use async_nats::jetstream::Context;
 use async_nats::jetstream::consumer::{AckPolicy, Consumer, pull};
-use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, Stream};
+use async_nats::jetstream::stream::{
+    Config, DiscardPolicy, LastRawMessageError, LastRawMessageErrorKind, RetentionPolicy, Stream,
+};
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -78,6 +88,8 @@ pub struct Head {
     pub sequence: u64,
     /// Number of frames.
     pub frames: u64,
+    /// Frames of the batches of the session before it.
+    pub before: u64,
     /// Interfaces of the frames.
     pub interfaces: Vec<Origin>,
     /// SHA-256 of the frames.
@@ -98,8 +110,19 @@ impl Batch {
     ///
     /// # Errors
     /// It is no batch, its author is not trusted, or it is for another queue.
-    pub fn read(message: &[u8], trusted: &Trusted, at: &Exchange) -> Result<Batch, String> {
+    pub fn read(message: &[u8], trusted: &Trusted, at: &Exchange) -> Result<Batch, Unaccepted> {
         Batch::opened(message, trusted, at.group.as_str(), at.queue.as_str())
+    }
+
+    /// The sender that a message names.
+    pub(crate) fn claim(message: &[u8]) -> Claim {
+        head_of(message).map_or(Claim::Foreign, |(head, _)| Claim::of(head))
+    }
+
+    /// The head of a batch, unchecked.
+    fn peek(message: &[u8]) -> Option<Head> {
+        let (head, _) = head_of(message).ok()?;
+        serde_json::from_str(&signed::unchecked(head)?).ok()
     }
 
     fn opened(
@@ -107,27 +130,34 @@ impl Batch {
         trusted: &Trusted,
         group: &str,
         queue: &str,
-    ) -> Result<Batch, String> {
-        let (length, rest) = message.split_first_chunk::<4>().ok_or("it has no head")?;
-        let length = u32::from_be_bytes(*length) as usize;
-        if length > MAX_HEAD || length > rest.len() || message.len() > MAX_BYTES {
-            return Err(format!("a head of {length} bytes in {}", message.len()));
-        }
-        let (head, frames) = rest.split_at(length);
+    ) -> Result<Batch, Unaccepted> {
+        let (head, frames) = head_of(message)?;
         let (_, text) = signed::open(KIND, trusted, head)?;
         let head: Head = serde_json::from_str(&text)
             .map_err(|error| format!("this version does not know such a batch: {error}"))?;
         if head.version != VERSION {
-            return Err(format!("it has version {}, this fyke knows {VERSION}", head.version));
+            return Err(
+                format!("it has version {}, this fyke knows {VERSION}", head.version).into()
+            );
         }
         if (head.group.as_str(), head.queue.as_str()) != (group, queue) {
-            return Err(format!("it was signed for {}/{}", head.group, head.queue));
+            return Err(format!("it was signed for {}/{}", head.group, head.queue).into());
         }
         if head.digest != hex::of(digest(&SHA256, frames).as_ref()) {
-            return Err("its frames are others than its author signed".to_owned());
+            return Err("its frames are others than its author signed".into());
         }
         Ok(Batch { head, frames: frames.to_vec() })
     }
+}
+
+/// The signed head of a message, and its frames.
+fn head_of(message: &[u8]) -> Result<(&[u8], &[u8]), String> {
+    let (length, rest) = message.split_first_chunk::<4>().ok_or("it has no head")?;
+    let length = u32::from_be_bytes(*length) as usize;
+    if length > MAX_HEAD || length > rest.len() || message.len() > MAX_BYTES {
+        return Err(format!("a head of {length} bytes in {}", message.len()));
+    }
+    Ok(rest.split_at(length))
 }
 
 /// The account of a shipper: `seen = shipped + rejected + lost`.
@@ -160,6 +190,9 @@ pub struct TakenRow {
     pub sequence: u64,
     /// Its frames.
     pub frames: u64,
+    /// Frames of the batches of the session before it.
+    #[serde(default)]
+    pub before: u64,
     /// The worker.
     pub worker: String,
     /// Number of times that the batch was given to a worker.
@@ -189,6 +222,8 @@ pub struct Exchange {
     jet: Context,
     batches: Stream,
     told: Stream,
+    refusals: Refusals,
+    alive: Alive,
 }
 
 impl Exchange {
@@ -206,7 +241,7 @@ impl Exchange {
         let replicas = options.replicas.max(1);
         let config = Config {
             name: format!("fykebatches-{group}"),
-            subjects: vec![format!("fyke.{group}.batches.*")],
+            subjects: vec![format!("fyke.{group}.batches.*.*")],
             retention: RetentionPolicy::WorkQueue,
             max_bytes: MAX_WAITING,
             max_message_size: MAX_BYTES as i32,
@@ -229,10 +264,30 @@ impl Exchange {
             ..Config::default()
         };
         let told = jet.get_or_create_stream(config).await.map_err(failed("making the rows"))?;
-        Ok(Exchange { group, queue, jet, batches, told })
+        let refusals = Refusals::connect(&jet, &group, "batches", replicas).await?;
+        let alive = Alive::connect(&jet, &group, replicas).await?;
+        Ok(Exchange { group, queue, jet, batches, told, refusals, alive })
     }
 
-    /// The message of a batch of a session, signed by its author.
+    /// The queue.
+    pub(crate) fn queue(&self) -> &Name {
+        &self.queue
+    }
+
+    /// The refusals of its batches, and of those of the group's other queues.
+    pub(crate) fn refusals(&self) -> &Refusals {
+        &self.refusals
+    }
+
+    /// Says that a shipper runs; to be repeated every few seconds.
+    ///
+    /// # Errors
+    /// The broker does not answer.
+    pub async fn live(&self, session: &str) -> Result<(), BrokerError> {
+        self.alive.say(SESSIONS, session).await
+    }
+
+    /// The message of a batch of a session, signed by its author; `before` it come this many frames.
     ///
     /// # Errors
     /// It is too long, or has too many interfaces.
@@ -241,7 +296,7 @@ impl Exchange {
         author: &Author,
         (sensor, session, sequence): (&Name, &str, u64),
         interfaces: &[Origin],
-        frames: u64,
+        [before, frames]: [u64; 2],
         body: &[u8],
     ) -> Result<Vec<u8>, String> {
         if interfaces.len() > MAX_INTERFACES {
@@ -256,6 +311,7 @@ impl Exchange {
             session: session.to_owned(),
             sequence,
             frames,
+            before,
             interfaces: interfaces.to_vec(),
             digest: hex::of(digest(&SHA256, body).as_ref()),
         };
@@ -275,7 +331,7 @@ impl Exchange {
     ) -> Result<(), BrokerError> {
         let mut headers = HeaderMap::new();
         headers.insert("Nats-Msg-Id", format!("{session}-{sequence}"));
-        let subject = format!("fyke.{}.batches.{}", self.group, self.queue);
+        let subject = format!("fyke.{}.batches.{}.{session}", self.group, self.queue);
         let sent = self.jet.publish_with_headers(subject, headers, message.into()).await;
         sent.map_err(failed("shipping frames"))?.await.map_err(failed("shipping frames"))?;
         Ok(())
@@ -288,7 +344,7 @@ impl Exchange {
     pub(crate) async fn shared(&self) -> Result<Consumer<pull::Config>, BrokerError> {
         let config = pull::Config {
             durable_name: Some(self.queue.to_string()),
-            filter_subject: format!("fyke.{}.batches.{}", self.group, self.queue),
+            filter_subject: format!("fyke.{}.batches.{}.*", self.group, self.queue),
             ack_policy: AckPolicy::Explicit,
             ack_wait: SILENT,
             max_ack_pending: 100_000,
@@ -329,17 +385,47 @@ impl Exchange {
         next_row(&self.told, &subject, from).await
     }
 
-    /// The sums of all accounts and rows so far.
+    /// The head of the last batch of a session that waits.
+    async fn last_waiting(&self, session: &str) -> Result<Option<Head>, BrokerError> {
+        let what = "looking at the last batch of a shipper";
+        let subject = format!("fyke.{}.batches.{}.{session}", self.group, self.queue);
+        let is_silence =
+            |error: &LastRawMessageError| error.kind() == LastRawMessageErrorKind::Other;
+        let request = || self.batches.get_last_raw_message_by_subject(&subject);
+        match again(what, is_silence, request).await? {
+            Ok(message) => Ok(Batch::peek(&message.payload)),
+            Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
+            Err(error) => Err(failed(what)(error)),
+        }
+    }
+
+    /// The sums of all accounts, rows and refusals so far.
     ///
     /// # Errors
     /// The broker does not answer.
     pub async fn sums(&self) -> Result<Sums, BrokerError> {
         let (mut sums, mut from) = (Sums::default(), 1);
-        while let Some((sequence, told)) = self.told(from).await? {
-            from = sequence + 1;
-            sums.add(told);
+        // The second time the rows of batches that were finished before the look at those that wait.
+        for is_last in [false, true] {
+            while let Some((sequence, told)) = self.told(from).await? {
+                from = sequence + 1;
+                sums.add(told);
+            }
+            if !is_last {
+                sums.waiting = self.waiting().await?;
+            }
         }
-        sums.waiting = self.waiting().await?;
+        for session in sums.not_ended() {
+            if !self.alive.is_there(SESSIONS, &session).await? {
+                let last = self.last_waiting(&session).await?;
+                sums.add_silent(&session, last.as_ref());
+            }
+        }
+        let mut from = 1;
+        while let Some((sequence, refusal)) = self.refusals.next(self.queue.as_str(), from).await? {
+            from = sequence + 1;
+            sums.add_refusal(refusal);
+        }
         Ok(sums)
     }
 }
@@ -352,145 +438,9 @@ fn message(head: &[u8], body: &[u8]) -> Result<Vec<u8>, String> {
     Ok([&(head.len() as u32).to_be_bytes(), head, body].concat())
 }
 
-/// The batches of a session that have a row: all up to a place, and some after it.
-#[derive(Debug, Clone, Default)]
-struct Known {
-    up_to: u64,
-    after: std::collections::BTreeSet<u64>,
-}
-
-impl Known {
-    /// Adds a batch; false if it is known.
-    fn insert(&mut self, sequence: u64) -> bool {
-        if sequence <= self.up_to || !self.after.insert(sequence) {
-            return false;
-        }
-        while self.after.remove(&(self.up_to + 1)) {
-            self.up_to += 1;
-        }
-        true
-    }
-}
-
-/// Batches and frames of a worker.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct WorkerSum {
-    /// Batches with a row that counts.
-    pub batches: u64,
-    /// Their frames.
-    pub frames: u64,
-    /// Batches that failed; their frames are lost.
-    pub failed: u64,
-    /// Batches of which another row counts, and their frames: they were delivered again.
-    pub again: u64,
-    /// Frames of those.
-    pub again_frames: u64,
-    /// Frames by their outcome, and counts of each node.
-    pub nodes: Vec<NodeCounts>,
-}
-
-impl WorkerSum {
-    /// Adds the row of a batch that counts.
-    pub fn add(&mut self, row: &TakenRow) {
-        self.batches += 1;
-        self.frames += row.frames;
-        self.failed += u64::from(row.failed.is_some());
-        add_nodes(&mut self.nodes, &row.nodes);
-    }
-}
-
-fn add_nodes(sums: &mut Vec<NodeCounts>, nodes: &[NodeCounts]) {
-    for (at, node) in nodes.iter().enumerate() {
-        match sums.get_mut(at) {
-            Some(sum) => sum.add(node),
-            None => sums.push(node.clone()),
-        }
-    }
-}
-
-/// The sums of a queue: what was shipped to it, what was taken from it.
-#[derive(Debug, Clone, Default)]
-pub struct Sums {
-    /// The last account of each run of a shipper.
-    pub shipped: BTreeMap<String, Shipped>,
-    /// The workers, by name.
-    pub workers: BTreeMap<String, WorkerSum>,
-    /// All of them.
-    pub all: WorkerSum,
-    /// Batches that no worker has finished.
-    pub waiting: u64,
-    known: BTreeMap<String, Known>,
-}
-
-impl Sums {
-    fn add(&mut self, told: Told) {
-        match told {
-            Told::Shipped(account) => drop(self.shipped.insert(account.session.clone(), account)),
-            Told::Taken(row) => {
-                let worker = self.workers.entry(row.worker.clone()).or_default();
-                match self.known.entry(row.session.clone()).or_default().insert(row.sequence) {
-                    true => {
-                        worker.add(&row);
-                        self.all.add(&row);
-                    }
-                    false => {
-                        for sum in [worker, &mut self.all] {
-                            sum.again += 1;
-                            sum.again_frames += row.frames;
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    /// Frames that were shipped.
-    pub fn frames_shipped(&self) -> u64 {
-        self.shipped.values().map(|account| account.shipped).sum()
-    }
-
-    /// True if every frame that was shipped has an outcome, and all shippers have ended.
-    pub fn is_closed(&self) -> bool {
-        let batches: u64 = self.shipped.values().map(|account| account.batches).sum();
-        let ended = self.shipped.values().all(|account| account.ended);
-        ended
-            && self.waiting == 0
-            && (batches, self.frames_shipped()) == (self.all.batches, self.all.frames)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn row(worker: &str, sequence: u64) -> Told {
-        let node = NodeCounts { arrived: 10, passed: 4, rejected: 6, ..NodeCounts::default() };
-        Told::Taken(TakenRow {
-            session: "s".to_owned(),
-            sequence,
-            frames: 10,
-            worker: worker.to_owned(),
-            attempt: 1,
-            nodes: vec![node],
-            failed: None,
-        })
-    }
-
-    #[test]
-    fn of_several_rows_of_a_batch_the_first_counts() {
-        let mut sums = Sums::default();
-        for (worker, sequence) in [("a", 2), ("b", 1), ("b", 2), ("a", 1), ("a", 3)] {
-            sums.add(row(worker, sequence));
-        }
-        assert_eq!((sums.all.batches, sums.all.frames, sums.all.again), (3, 30, 2));
-        let [a, b] = ["a", "b"].map(|name| sums.workers[name].clone());
-        assert_eq!((a.batches, a.again, b.batches, b.again, b.again_frames), (2, 1, 1, 1, 10));
-        assert_eq!((sums.all.nodes[0].arrived, sums.all.nodes[0].passed), (30, 12));
-        assert!(!sums.is_closed());
-        let account = Shipped { batches: 3, shipped: 30, ended: true, ..Shipped::default() };
-        sums.add(Told::Shipped(account));
-        assert!(sums.is_closed());
-    }
 
     #[test]
     fn a_batch_is_accepted_from_a_trusted_author_whole_and_for_its_queue_only() {
@@ -507,6 +457,7 @@ mod tests {
             session: session().unwrap(),
             sequence: 1,
             frames: 10,
+            before: 20,
             interfaces: Vec::new(),
             digest: hex::of(digest(&SHA256, &body).as_ref()),
         };
@@ -514,12 +465,15 @@ mod tests {
         let sealed = |author| message(&signed::seal(KIND, author, text.clone()).unwrap(), &body);
         let (good, bad) = (sealed(&anna).unwrap(), sealed(&eve).unwrap());
         let read = |message: &[u8], queue: &str| Batch::opened(message, &trusted, "edge", queue);
+        assert_eq!(Batch::peek(&bad).as_ref(), Some(&head));
+        assert_eq!(Batch::claim(&bad), Claim::Author("eve".to_owned()));
+        assert_eq!(Batch::claim(b"GET / HTTP/1.1"), Claim::Foreign);
         assert_eq!(read(&good, "dns"), Ok(Batch { head, frames: body.clone() }));
         assert!(read(&bad, "dns").is_err());
-        assert!(read(&good, "http").unwrap_err().contains("edge/dns"));
+        assert!(read(&good, "http").unwrap_err().why.contains("edge/dns"));
         let mut changed = good.clone();
         *changed.last_mut().unwrap() ^= 1;
-        assert!(read(&changed, "dns").unwrap_err().contains("others than its author signed"));
+        assert!(read(&changed, "dns").unwrap_err().why.contains("others than its author signed"));
         for end in 0..good.len() {
             assert!(read(&good[..end], "dns").is_err(), "{end}");
         }

@@ -33,7 +33,9 @@
 //! | [`rules`] | rules of an IDS for jobs |
 //! | [`worker`] | does the jobs |
 //! | [`exchange`] | frames that sensors ship to a queue, and the counts of its workers |
+//! | [`sums`] | the sums of such a queue |
 //! | [`taker`] | a worker of such a queue |
+//! | [`refused`] | jobs and batches that a worker does not accept |
 //! | [`scan`] | makes jobs for many files, and adds the results up |
 #![forbid(unsafe_code)]
 
@@ -45,15 +47,18 @@ pub mod keys;
 pub mod local;
 pub mod message;
 pub mod operator;
+pub mod refused;
 pub mod rules;
 pub mod scan;
 pub mod sensor;
 pub mod snapshot;
 pub mod state;
+pub mod sums;
 pub mod taker;
 pub mod worker;
 
 mod again;
+mod alive;
 mod hex;
 mod pull;
 mod signed;

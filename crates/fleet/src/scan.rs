@@ -3,6 +3,7 @@
 use crate::archive::{Job, MAX_FILES, NodeCounts, Queue, Row, ScanId, Stored};
 use crate::broker::BrokerError;
 use crate::keys::Author;
+use crate::refused::Refusal;
 use crate::rules::Rules;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use std::collections::{BTreeMap, BTreeSet};
@@ -87,6 +88,8 @@ pub struct Scan {
     rules: bool,
     /// The sequence from which on rows are read.
     from: u64,
+    /// The sequence from which on refusals are read.
+    refused_from: u64,
     /// True for files with a row.
     known: Vec<bool>,
     sums: Sums,
@@ -150,7 +153,7 @@ impl Scan {
             Some((sequence, Stored::Scan { graph, files, rules })) => {
                 let known = vec![false; (files as usize).min(MAX_FILES)];
                 let (from, sums) = (sequence + 1, Sums::default());
-                Ok(Scan { queue, id, graph, rules, from, known, sums })
+                Ok(Scan { queue, id, graph, rules, from, refused_from: 1, known, sums })
             }
             _ => Err(ScanError::Refused(format!(
                 "the group {} has no scan {}",
@@ -214,6 +217,29 @@ impl Scan {
             tokio::time::sleep(PAUSE).await;
         }
         Ok(rows)
+    }
+
+    /// Reads refusals that are new, or have been repeated.
+    ///
+    /// # Errors
+    /// The broker does not answer.
+    pub async fn refusals(&mut self) -> Result<Vec<Refusal>, ScanError> {
+        let mut refusals = Vec::new();
+        while refusals.len() < READING {
+            let found = self.queue.refusal(&self.id, self.refused_from).await?;
+            let Some((sequence, refusal)) = found else { break };
+            self.refused_from = sequence + 1;
+            refusals.push(refusal);
+        }
+        Ok(refusals)
+    }
+
+    /// True if a worker was at a file in the last 30 s.
+    ///
+    /// # Errors
+    /// The broker does not answer.
+    pub async fn is_worked_on(&self) -> Result<bool, ScanError> {
+        Ok(self.queue.is_worked_on(&self.id).await?)
     }
 
     /// Removes the jobs that no worker has begun; returns their number.

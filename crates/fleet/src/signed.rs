@@ -4,6 +4,7 @@
 
 use crate::hex;
 use crate::keys::{Author, Trusted};
+use crate::refused::Unaccepted;
 use serde::{Deserialize, Serialize};
 
 /// A text as it is in a stream.
@@ -31,12 +32,22 @@ pub fn seal(kind: &[u8], author: &Author, text: String) -> Result<Vec<u8>, Strin
 ///
 /// # Errors
 /// It is no such message, its author is not trusted, or the signature is not the author's.
-pub fn open(kind: &[u8], trusted: &Trusted, message: &[u8]) -> Result<(String, String), String> {
+pub fn open(
+    kind: &[u8],
+    trusted: &Trusted,
+    message: &[u8],
+) -> Result<(String, String), Unaccepted> {
     let signed: Signed = serde_json::from_slice(message)
         .map_err(|error| format!("it is no signed message: {error}"))?;
     let signature = hex::read(&signed.signature).ok_or("the signature is not hexadecimal")?;
-    trusted.check(&signed.author, &covered(kind, &signed.text), &signature)?;
+    let checked = trusted.check(&signed.author, &covered(kind, &signed.text), &signature);
+    checked.map_err(|why| Unaccepted { why, for_key: true })?;
     Ok((signed.author, signed.text))
+}
+
+/// The text of a message; neither its author nor its signature is checked.
+pub fn unchecked(message: &[u8]) -> Option<String> {
+    serde_json::from_slice::<Signed>(message).ok().map(|signed| signed.text)
 }
 
 /// The bytes that a signature covers.

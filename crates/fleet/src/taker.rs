@@ -5,9 +5,11 @@
 
 use crate::archive::{NodeCounts, SIGN_OF_LIFE};
 use crate::broker::BrokerError;
-use crate::exchange::{Batch, Exchange, TakenRow, Told, WorkerSum};
+use crate::exchange::{Batch, Exchange, TakenRow, Told};
 use crate::keys::Trusted;
 use crate::pull::{self, PAUSE};
+use crate::refused::{self, Refuser};
+use crate::sums::WorkerSum;
 use async_nats::jetstream::consumer::Consumer;
 use async_nats::jetstream::consumer::pull::Config;
 use async_nats::jetstream::{AckKind, Message};
@@ -16,7 +18,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::Mutex;
 
-/// Number of workers that may begin a batch without finishing it; then its frames are lost.
+/// Number of workers that may begin a batch without finishing it; then its frames are lost. Refusals do not
+/// count.
 const ATTEMPTS: u64 = 5;
 
 /// Evaluates batches.
@@ -40,6 +43,8 @@ pub struct Taker<E> {
     pub note: Box<dyn Fn(&str)>,
     /// Batches that it has finished.
     pub done: Mutex<WorkerSum>,
+    /// The batches that it does not accept.
+    pub refuser: Refuser,
 }
 
 impl<E> std::fmt::Debug for Taker<E> {
@@ -66,26 +71,43 @@ impl<E: Evaluate> Taker<E> {
 
     /// Takes one batch after the other.
     async fn line(&self, from: &Exchange, shared: &Consumer<Config>, stop: &Arc<AtomicBool>) {
+        let mut refused = false;
         while !stop.load(Ordering::Relaxed) {
-            if let Some(message) = pull::next(shared, &*self.note).await {
-                self.take(from, &message, stop).await;
+            let Some(message) = pull::next(shared, refused, &*self.note).await else { continue };
+            match Batch::read(&message.payload, &self.trusted, from) {
+                Ok(batch) => {
+                    refused = false;
+                    self.take(from, Arc::new(batch), &message, stop).await;
+                }
+                Err(why) => {
+                    refused = true;
+                    let refusal = (Batch::claim(&message.payload), why);
+                    let as_whom = (from.queue().as_str(), self.name.as_str());
+                    let at = from.refusals();
+                    self.refuser.refuse(at, as_whom, &message, refusal, &*self.note).await;
+                }
             }
         }
     }
 
     /// Evaluates a batch, and stores its row; then the queue forgets it.
-    async fn take(&self, from: &Exchange, message: &Message, stop: &Arc<AtomicBool>) {
-        let attempt = message.info().map_or(1, |info| info.delivered.unsigned_abs());
-        let batch = match Batch::read(&message.payload, &self.trusted, from) {
-            Ok(batch) => Arc::new(batch),
-            Err(why) => {
-                (self.note)(&format!("a batch is refused: {why}"));
-                // If this is lost, it comes again and is refused again.
-                let _ignored = message.ack_with(AckKind::Term).await;
+    async fn take(
+        &self,
+        from: &Exchange,
+        batch: Arc<Batch>,
+        message: &Message,
+        stop: &Arc<AtomicBool>,
+    ) {
+        let (sequence, attempt) = refused::place(message);
+        let begun = match self.begun(from, message).await {
+            Ok(begun) => begun,
+            Err(error) => {
+                (self.note)(&error.to_string());
+                let _comes_again_anyhow = message.ack_with(AckKind::Nak(Some(PAUSE))).await;
                 return;
             }
         };
-        let evaluated = match attempt > ATTEMPTS {
+        let evaluated = match begun > ATTEMPTS {
             true => Err(format!("{ATTEMPTS} workers began it, and none finished it")),
             false => self.evaluated(&batch, message).await,
         };
@@ -100,6 +122,7 @@ impl<E: Evaluate> Taker<E> {
             session: batch.head.session.clone(),
             sequence: batch.head.sequence,
             frames: batch.head.frames,
+            before: batch.head.before,
             worker: self.name.clone(),
             attempt,
             nodes,
@@ -116,6 +139,20 @@ impl<E: Evaluate> Taker<E> {
         self.done.lock().await.add(&row);
         // If this is lost, another worker stores the row again, and the first one counts.
         let _ignored = message.ack().await;
+        if attempt > 1 {
+            // If this is lost, a refusal is shown longer than it holds.
+            let _ignored = from.refusals().forget(from.queue().as_str(), sequence).await;
+        }
+    }
+
+    /// Number of workers that have begun a batch: those that it was given to, without refusals.
+    async fn begun(&self, from: &Exchange, message: &Message) -> Result<u64, BrokerError> {
+        let (sequence, attempt) = refused::place(message);
+        if attempt <= ATTEMPTS {
+            return Ok(attempt);
+        }
+        let refused = from.refusals().deliveries(from.queue().as_str(), sequence).await?;
+        Ok(attempt.saturating_sub(refused).max(1))
     }
 
     /// The counts of a batch; meanwhile the queue gets signs of life.

@@ -1,9 +1,10 @@
 //! A worker: does jobs over the capture files below a folder, several at once.
 
-use crate::archive::{Job, NodeCounts, Queue, Row, SIGN_OF_LIFE, Stored};
+use crate::archive::{Job, NodeCounts, Queue, Row, SIGN_OF_LIFE, ScanId, Stored};
 use crate::broker::BrokerError;
 use crate::keys::Trusted;
 use crate::pull::{self, PAUSE};
+use crate::refused::{self, Claim, Refuser, Unaccepted};
 use crate::rules::{Alert, Rules, RulesOf};
 use async_nats::jetstream::consumer::Consumer;
 use async_nats::jetstream::consumer::pull::Config;
@@ -17,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 
-/// Number of workers that may begin a file without finishing it; then it has failed.
+/// Number of workers that may begin a file without finishing it; then it has failed. Refusals do not count.
 const ATTEMPTS: u64 = 5;
 
 /// Longest outage of the broker while rules are read.
@@ -72,6 +73,10 @@ pub struct Worker<J> {
     pub note: Box<dyn Fn(&str)>,
     /// The rules of the last job with some.
     pub rules: Mutex<Option<Arc<Rules>>>,
+    /// The jobs that it does not accept.
+    pub refuser: Refuser,
+    /// The scan of its last sign of life, and when that was.
+    pub sign: Mutex<Option<(ScanId, Instant)>>,
 }
 
 impl<J> std::fmt::Debug for Worker<J> {
@@ -102,10 +107,18 @@ impl<J: Judge> Worker<J> {
 
     /// Does one job after the other.
     async fn line(&self, queue: &Queue, jobs: &Consumer<Config>, stop: &Arc<AtomicBool>) -> Done {
-        let mut done = Done::default();
+        let (mut done, mut refused) = (Done::default(), false);
         while !stop.load(Ordering::Relaxed) {
-            if let Some(message) = pull::next(jobs, &*self.note).await {
-                self.take(queue, &message, stop, &mut done).await;
+            let Some(message) = pull::next(jobs, refused, &*self.note).await else { continue };
+            match Job::read(&message.payload, &self.trusted, queue.group()) {
+                Ok(job) => {
+                    refused = false;
+                    self.take(queue, job, &message, stop, &mut done).await;
+                }
+                Err(why) => {
+                    refused = true;
+                    self.refuse(queue, &message, why).await;
+                }
             }
         }
         done
@@ -115,22 +128,22 @@ impl<J: Judge> Worker<J> {
     async fn take(
         &self,
         queue: &Queue,
+        job: Job,
         message: &Message,
         stop: &Arc<AtomicBool>,
         done: &mut Done,
     ) {
-        let attempt = message.info().map_or(1, |info| info.delivered.unsigned_abs());
-        let job = match Job::read(&message.payload, &self.trusted, queue.group()) {
-            Ok(job) => job,
-            Err(why) => {
-                (self.note)(&format!("a job is refused: {why}"));
-                // If this is lost, it comes again and is refused again.
-                let _ignored = message.ack_with(AckKind::Term).await;
+        let (sequence, attempt) = refused::place(message);
+        let start = Instant::now();
+        let begun = match self.begun(queue, &job, message).await {
+            Ok(begun) => begun,
+            Err(error) => {
+                (self.note)(&error.to_string());
+                let _comes_again_anyhow = message.ack_with(AckKind::Nak(Some(PAUSE))).await;
                 return;
             }
         };
-        let start = Instant::now();
-        let (bytes, judged) = match attempt > ATTEMPTS {
+        let (bytes, judged) = match begun > ATTEMPTS {
             true => {
                 (0, Judged::failure(format!("{ATTEMPTS} workers began it, and none finished it")))
             }
@@ -166,6 +179,42 @@ impl<J: Judge> Worker<J> {
         }
         // If this is lost, another worker stores the row again, and the first one counts.
         let _ignored = message.ack().await;
+        if attempt > 1 {
+            // Refusals of a job that is done only need room.
+            let _ignored = queue.refusals().forget(job.scan.as_str(), sequence).await;
+        }
+    }
+
+    /// Gives a job back that is not accepted.
+    async fn refuse(&self, queue: &Queue, message: &Message, why: Unaccepted) {
+        // The last part of the subject; a message under another one is no job.
+        let scan = message.subject.as_str().rsplit('.').next().map(ScanId::new);
+        let (claim, of) = match scan {
+            Some(Ok(scan)) => (Claim::of(&message.payload), scan.as_str().to_owned()),
+            _ => (Claim::Foreign, "none".to_owned()),
+        };
+        let refusal = (claim, why);
+        let as_whom = (of.as_str(), self.name.as_str());
+        self.refuser.refuse(queue.refusals(), as_whom, message, refusal, &*self.note).await;
+    }
+
+    /// Number of workers that have begun a job: those that it was given to, without refusals.
+    async fn begun(&self, queue: &Queue, job: &Job, message: &Message) -> Result<u64, BrokerError> {
+        let (sequence, attempt) = refused::place(message);
+        if attempt <= ATTEMPTS {
+            return Ok(attempt);
+        }
+        let refused = queue.refusals().deliveries(job.scan.as_str(), sequence).await?;
+        Ok(attempt.saturating_sub(refused).max(1))
+    }
+
+    /// Tells the scan that this worker does a job of it, at most once in two seconds.
+    async fn live(&self, queue: &Queue, scan: &ScanId) {
+        let mut sign = self.sign.lock().await;
+        let is_fresh = |(of, at): &(ScanId, Instant)| of == scan && at.elapsed() < SIGN_OF_LIFE;
+        if !sign.as_ref().is_some_and(is_fresh) && queue.works(scan).await.is_ok() {
+            *sign = Some((scan.clone(), Instant::now()));
+        }
     }
 
     /// The size of a job's file and the counts of its graph; meanwhile the queue gets signs of life.
@@ -176,6 +225,7 @@ impl<J: Judge> Worker<J> {
         message: &Message,
         stop: &Arc<AtomicBool>,
     ) -> (u64, Judged) {
+        self.live(queue, &job.scan).await;
         let (file, bytes) = match open_below(&self.root, Path::new(&job.path)) {
             Ok(found) => found,
             Err(why) => return (0, Judged::failure(why)),
@@ -195,7 +245,10 @@ impl<J: Judge> Worker<J> {
                 Ok(Ok(judged)) => return (bytes, judged),
                 Ok(Err(error)) => return (bytes, Judged::failure(error.to_string())),
                 // If this is lost, another worker may begin the same job.
-                Err(_) => drop(message.ack_with(AckKind::Progress).await),
+                Err(_) => {
+                    let _may_be_lost = message.ack_with(AckKind::Progress).await;
+                    self.live(queue, &job.scan).await;
+                }
             }
         }
     }

@@ -145,7 +145,7 @@ pub struct FleetArgs {
 #[command(after_help = "\
 A worker does the jobs of `fyke fleet scan`: it runs a graph over a capture file below its folder, and stores the
 counts. Only jobs that a trusted author has signed are done; their nodes open nothing but that file, which a process
-with a sandbox reads. A job that a worker does not finish is given to another one.
+with a sandbox reads. A job that a worker does not finish, or does not accept, is given to another one.
 
 Examples:
   fyke worker --server nats://10.0.0.9:4222 --group archive --trust authors --root /srv/captures
@@ -176,7 +176,8 @@ const OTHERS: [&str; 5] = ["expression", "graph", "read", "file_list", "rules"];
 #[command(after_help = "\
 Standard output gets the exact sums, and how many files could not be read to their end; exit status 1 if there are
 any. Ctrl-C leaves the jobs to the workers: --resume reads their results later, --cancel removes those that no
-worker has begun.
+worker has begun. Standard error names the workers that refuse the jobs, with the reason; if there are only such
+workers, the scan ends with status 1 after --patience.
 
 Examples:
   cd /srv/captures && find . -name '*.pcap*' |
@@ -213,6 +214,10 @@ pub struct ScanArgs {
     /// Print the sums as JSON
     #[arg(long)]
     pub json: bool,
+    /// End with status 1, and remove the jobs, if workers only refuse them for this time and none does a file; 0 waits
+    /// on
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    pub patience: u64,
     /// Read the results of the scan with this number
     #[arg(long, value_name = "ID", conflicts_with_all = OTHERS)]
     pub resume: Option<String>,
@@ -261,8 +266,8 @@ pub struct ShipArgs {
 /// `fyke fleet take`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Workers with the same queue share its batches. A batch that a worker does not finish is given to another one; each
-counts once. The graph runs anew for each batch, and its nodes open nothing. At its end a worker prints the sums of
+Workers with the same queue share its batches. A batch that a worker does not finish, or does not accept, is given
+to another one; each counts once. The graph runs anew for each batch, and its nodes open nothing. At its end a worker prints the sums of
 all of them, as `fyke fleet sums` does at any time.
 
 Examples:

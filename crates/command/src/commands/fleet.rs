@@ -4,6 +4,7 @@ mod alerts;
 pub mod archive;
 #[cfg(feature = "web")]
 pub mod page;
+mod refusals;
 mod rows;
 mod ship;
 mod show;

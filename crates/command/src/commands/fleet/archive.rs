@@ -1,6 +1,7 @@
 //! `fyke worker` and `fyke fleet scan`: a filter or a graph over the capture files of an archive.
 
 use super::alerts;
+use super::refusals::Refusals;
 use super::rows::Rows as RowFile;
 use super::{Failure, named, options_of, stopped, trusted, wait_for};
 use crate::cli::{ScanArgs, WorkerArgs};
@@ -9,6 +10,7 @@ use crate::commands::{foreign, one_line, output};
 use anyhow::{Context, anyhow};
 use fyke_fleet::archive::{MAX_FILES, MAX_PATH, NodeCounts, Queue, Row, ScanId};
 use fyke_fleet::keys::Author;
+use fyke_fleet::refused::Refuser;
 use fyke_fleet::rules::Rules;
 use fyke_fleet::scan::{Scan, Sums};
 use fyke_fleet::worker::{Judge, Judged, Worker};
@@ -48,6 +50,8 @@ pub fn worker(args: &WorkerArgs) -> Result<(), Failure> {
         judge: Arc::new(Again { limit: Duration::from_secs(args.limit) }),
         note: Box::new(|line| note!("fyke: {line}")),
         rules: tokio::sync::Mutex::default(),
+        refuser: Refuser::default(),
+        sign: tokio::sync::Mutex::default(),
     };
     let stop = stop_on_signals()?;
     let done = wait_for(async {
@@ -138,6 +142,8 @@ pub fn scan(args: &ScanArgs) -> Result<(), Failure> {
         Some(_) => None,
         None => Some(wanted(args)?),
     };
+    let key = wanted.as_ref().map(|wanted| wanted.author.public_line());
+    let mut refusals = Refusals::new(args.patience, key);
     let mut rows = None;
     let stop = stop_on_signals()?;
     let ended = wait_for(async {
@@ -154,16 +160,23 @@ pub fn scan(args: &ScanArgs) -> Result<(), Failure> {
         }
         let (id, files) = (scan.id().as_str().to_owned(), scan.files());
         note!("fyke: scan {id}: {files} files; Ctrl-C leaves it to the workers");
-        let failed = collect(&mut scan, rows.as_mut(), stop).await?;
-        Ok((scan, failed))
+        let collected = collect(&mut scan, rows.as_mut(), stop, &mut refusals).await?;
+        let removed = match collected.is_refused {
+            true => Some(scan.cancel().await?),
+            false => None,
+        };
+        Ok((scan, collected.failed, removed))
     });
-    let (scan, failed) = ended?;
+    let (scan, failed, removed) = ended?;
     if let Some(rows) = rows {
         rows.finish()?;
     }
     let mut out = output();
-    show(&mut out, &scan, &failed, args)?;
+    show(&mut out, &scan, &failed, &refusals, args)?;
     out.flush()?;
+    if let Some(removed) = removed {
+        return Err(Failure::Running(refusals.error(&scan, removed)));
+    }
     let (sums, files) = (scan.sums(), scan.files());
     if !scan.is_complete() {
         let id = scan.id().as_str();
@@ -255,13 +268,23 @@ fn listed(list: &Path) -> anyhow::Result<Vec<String>> {
     Ok(files)
 }
 
-/// Reads rows until there is one of each file, or a signal came; returns those of failed files.
+/// The end of a scan.
+#[derive(Default)]
+struct Collected {
+    /// The rows of failed files.
+    failed: Vec<Row>,
+    /// True if workers only refuse its jobs.
+    is_refused: bool,
+}
+
+/// Reads rows until there is one of each file, a signal came, or workers only refuse.
 async fn collect(
     scan: &mut Scan,
     mut rows: Option<&mut RowFile>,
     stop: Arc<AtomicBool>,
-) -> anyhow::Result<Vec<Row>> {
-    let (mut failed, mut told) = (Vec::new(), Instant::now());
+    refusals: &mut Refusals,
+) -> anyhow::Result<Collected> {
+    let (mut collected, mut told) = (Collected::default(), Instant::now());
     let mut stop_soon = std::pin::pin!(stopped(Arc::clone(&stop)));
     while !scan.is_complete() && !stop.load(Ordering::Relaxed) {
         let read = tokio::select! {
@@ -276,13 +299,21 @@ async fn collect(
                 continue;
             }
         };
+        let has_results = !new.is_empty();
         for row in new {
             if let Some(rows) = &mut rows {
                 rows.add(&row)?;
             }
-            if row.failed.is_some() && failed.len() < NAMED {
-                failed.push(row);
+            if row.failed.is_some() && collected.failed.len() < NAMED {
+                collected.failed.push(row);
             }
+        }
+        match refusals.look(scan, has_results).await {
+            Ok(is_refused) => collected.is_refused = is_refused && !scan.is_complete(),
+            Err(error) => note!("fyke: {error}"),
+        }
+        if collected.is_refused {
+            break;
         }
         if told.elapsed() >= PROGRESS {
             told = Instant::now();
@@ -296,11 +327,17 @@ async fn collect(
             );
         }
     }
-    Ok(failed)
+    Ok(collected)
 }
 
 /// Prints the sums.
-fn show(out: &mut impl Write, scan: &Scan, failed: &[Row], args: &ScanArgs) -> io::Result<()> {
+fn show(
+    out: &mut impl Write,
+    scan: &Scan,
+    failed: &[Row],
+    refusals: &Refusals,
+    args: &ScanArgs,
+) -> io::Result<()> {
     let Sums { done, failed: count, bytes, workers, nodes, alerts: found, more_alerts } =
         scan.sums();
     if args.json {
@@ -317,6 +354,7 @@ fn show(out: &mut impl Write, scan: &Scan, failed: &[Row], args: &ScanArgs) -> i
                 json!({"gid": gid, "sid": sid, "message": message, "alerts": count})
             }).collect::<Vec<_>>(),
             "more_alerts": more_alerts,
+            "refused": refusals.json(),
         });
         writeln!(out, "{told}")?;
     } else {

@@ -41,6 +41,8 @@ const PAUSE: Duration = Duration::from_millis(200);
 const LAST: Duration = Duration::from_secs(10);
 /// Time between two accounts.
 const ACCOUNT: Duration = Duration::from_secs(1);
+/// Time between two signs of life.
+const SIGN: Duration = Duration::from_secs(2);
 /// Wait between two looks for room.
 const LOOK: Duration = Duration::from_millis(1);
 
@@ -294,6 +296,15 @@ fn unknown(
     anyhow!("{error}; the queue has {shipped} frames, and it is not known if it has {rest} others")
 }
 
+/// Tells the workers' sums that a shipper runs, also while the queue is full.
+async fn live(exchange: Exchange, session: String) {
+    loop {
+        // The next one comes soon.
+        let _may_be_lost = exchange.live(&session).await;
+        tokio::time::sleep(SIGN).await;
+    }
+}
+
 /// The account at the end, once it is there.
 type AtEnd = Mutex<Option<Accounting>>;
 
@@ -310,22 +321,36 @@ impl Shipper {
         let client = format!("fyke fleet ship {}", self.name);
         let exchange = Exchange::connect(to, group, queue, &client).await?;
         note!("fyke: {} ships to the queue {} of {}", self.name, self.queue, self.group);
-        let mut account = Shipped {
+        let account = Shipped {
             sensor: self.name.to_string(),
             session: self.session.clone(),
             ..Shipped::default()
         };
         exchange.tell(&Told::Shipped(account.clone())).await?;
+        let signs = tokio::spawn(live(exchange.clone(), self.session.clone()));
         // The receiver waits for it.
         let _waiting = ready.send(());
+        let account = self.ship_all(&exchange, &mut batches, account, accounting).await;
+        signs.abort();
+        self.end(&exchange, account?, accounting).await
+    }
+
+    /// Ships until the node has ended.
+    async fn ship_all(
+        &self,
+        exchange: &Exchange,
+        batches: &mut Receiver<Full>,
+        mut account: Shipped,
+        accounting: &AtEnd,
+    ) -> anyhow::Result<Shipped> {
         let (mut told, mut last) = (Instant::now(), account.batches);
         loop {
             match timeout(ACCOUNT, batches.recv()).await {
                 Ok(None) => break,
                 Ok(Some(full)) => {
                     let frames = full.frames;
-                    let shipped = self.ship(&exchange, full, &mut account, accounting).await;
-                    shipped.map_err(|error| unknown(&error, &account, frames, &mut batches))?;
+                    let shipped = self.ship(exchange, full, &mut account, accounting).await;
+                    shipped.map_err(|error| unknown(&error, &account, frames, batches))?;
                 }
                 Err(_) => {}
             }
@@ -335,6 +360,16 @@ impl Shipper {
                 let _later = exchange.tell(&Told::Shipped(account.clone())).await;
             }
         }
+        Ok(account)
+    }
+
+    /// Tells the account at the end.
+    async fn end(
+        &self,
+        exchange: &Exchange,
+        mut account: Shipped,
+        accounting: &AtEnd,
+    ) -> anyhow::Result<Shipped> {
         if let Some(sum) = accounting.lock().unwrap_or_else(PoisonError::into_inner).take() {
             (account.seen, account.rejected) = (sum.seen, sum.rejected + sum.taken);
             account.lost = sum.lost;
@@ -358,8 +393,8 @@ impl Shipper {
         accounting: &AtEnd,
     ) -> anyhow::Result<()> {
         let place = (&self.name, self.session.as_str(), account.batches + 1);
-        let message =
-            exchange.sealed(&self.author, place, &full.interfaces, full.frames, &full.bytes);
+        let counts = [account.shipped, full.frames];
+        let message = exchange.sealed(&self.author, place, &full.interfaces, counts, &full.bytes);
         let message = message.map_err(|why| anyhow!(why))?;
         let (mut has_failed, mut end) = (false, None);
         loop {

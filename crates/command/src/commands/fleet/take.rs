@@ -1,5 +1,6 @@
 //! `fyke fleet take` and `fyke fleet sums`: workers that share the frames of a queue, and the sums of all of them.
 
+use super::refusals;
 use super::{Failure, named, options_of, trusted, wait_for};
 use crate::cli::{SumsArgs, TakeArgs};
 use crate::commands::signals::stop_on_signals;
@@ -7,7 +8,9 @@ use crate::commands::{counts, foreign, one_line, output};
 use fyke_capture::{Interface, LookBack, Next, ReadError, Source, SourceStats};
 use fyke_control::NodeCount;
 use fyke_fleet::archive::NodeCounts;
-use fyke_fleet::exchange::{Batch, Exchange, Sums, WorkerSum};
+use fyke_fleet::exchange::{Batch, Exchange, Shipped};
+use fyke_fleet::refused::Refuser;
+use fyke_fleet::sums::{Sums, WorkerSum};
 use fyke_fleet::taker::{Evaluate, Taker};
 use fyke_frame::LinkType;
 use fyke_graph::language::quoted;
@@ -143,6 +146,7 @@ pub fn run(args: &TakeArgs) -> Result<(), Failure> {
         evaluate: Arc::new(Graph(graph(args)?)),
         note: Box::new(|line| note!("fyke: {line}")),
         done: tokio::sync::Mutex::default(),
+        refuser: Refuser::default(),
     };
     let stop = stop_on_signals()?;
     let sums = wait_for(async {
@@ -186,34 +190,39 @@ fn show(sums: &Sums, queue: &str, as_json: bool) -> Result<(), Failure> {
             "workers": sums.workers,
             "all": sums.all,
             "waiting": sums.waiting,
+            "silent": sums.silent,
+            "refused": sums.refused.iter().map(|(refusal, batches)| {
+                let mut told = refusals::json(refusal);
+                told["batches"] = (*batches).into();
+                told["deliveries"] = refusal.deliveries.into();
+                told
+            }).collect::<Vec<_>>(),
+            "removed": sums.removed,
             "closed": sums.is_closed(),
         });
         writeln!(out, "{told}")?;
         return Ok(out.flush()?);
     }
     for account in sums.shipped.values() {
-        let lost: u64 = account.lost.values().sum();
-        let line = match account.ended {
-            true => format!(
-                "sensor {}: {} seen = {} shipped + {} rejected + {lost} lost; {} batches",
-                account.sensor,
-                account.seen,
-                account.seen.saturating_sub(account.rejected + lost),
-                account.rejected,
-                account.batches
-            ),
-            false => format!(
-                "sensor {}: {} shipped in {} batches so far",
-                account.sensor, account.shipped, account.batches
-            ),
-        };
-        writeln!(out, "{}", one_line(&line))?;
+        let is_silent = sums.silent.contains(&account.session);
+        writeln!(out, "{}", one_line(&account_line(account, is_silent)))?;
     }
     for (name, worker) in &sums.workers {
         show_worker(&mut out, &format!("worker {name}"), worker)?;
     }
     show_worker(&mut out, "all workers", &sums.all)?;
-    let closed = if sums.is_closed() { "all shipped frames are in the sums" } else { "still open" };
+    for (refusal, count) in &sums.refused {
+        let what = format!("{count} batches");
+        writeln!(out, "{}", refusals::line(refusal, &what, None))?;
+    }
+    if sums.removed > 0 {
+        writeln!(out, "{} messages were no batches, and were removed", sums.removed)?;
+    }
+    let closed = match (sums.is_closed(), sums.silent.is_empty()) {
+        (true, true) => "all shipped frames are in the sums",
+        (true, false) => "all frames that are known to be shipped are in the sums",
+        (false, _) => "still open",
+    };
     writeln!(
         out,
         "{} frames shipped, {} taken, {} batches wait: {closed}",
@@ -222,6 +231,25 @@ fn show(sums: &Sums, queue: &str, as_json: bool) -> Result<(), Failure> {
         sums.waiting
     )?;
     Ok(out.flush()?)
+}
+
+/// The line of a shipper.
+fn account_line(account: &Shipped, is_silent: bool) -> String {
+    let Shipped { sensor, session, batches, shipped, seen, rejected, lost, ended } = account;
+    let lost: u64 = lost.values().sum();
+    match (ended, is_silent) {
+        (true, _) => {
+            let shipped = seen.saturating_sub(rejected + lost);
+            format!(
+                "sensor {sensor}: {seen} seen = {shipped} shipped + {rejected} rejected + {lost} lost; {batches} batches"
+            )
+        }
+        (false, true) => format!(
+            "sensor {sensor}: {shipped} shipped in {batches} batches; session {session} gave no sign of life for 30 s, \
+             and has no last account: frames that it saw and did not ship are unknown"
+        ),
+        (false, false) => format!("sensor {sensor}: {shipped} shipped in {batches} batches so far"),
+    }
 }
 
 fn show_worker(out: &mut impl Write, name: &str, sum: &WorkerSum) -> Result<(), Failure> {

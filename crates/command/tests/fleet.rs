@@ -5,11 +5,16 @@ mod common;
 #[path = "common/group.rs"]
 mod group;
 
-use common::{FYKE, Running, folder, inside, runtime, send, tool, veth};
-use fyke_testkit::nats::NatsServer;
-use group::{Group, capture, texts, until};
+use common::{FYKE, Running, folder, inside, runtime, send};
+use group::{Group, Two, texts, until};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
+
+/// Standard output and standard error.
+fn said(output: &Output) -> (String, String) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (text(&output.stdout), text(&output.stderr))
+}
 
 fn edits_reach_their_sensors(group: &Group, first: &Running, second: &Running) {
     // Only one site; then a replacement, which removes the captures' own filters, too.
@@ -25,18 +30,66 @@ fn edits_reach_their_sensors(group: &Group, first: &Running, second: &Running) {
     assert_eq!((texts(first), texts(second)), (vec!["udp".to_owned()], vec!["udp".to_owned()]));
 }
 
-fn refused_edits_change_nothing(group: &Group, first: &Running) {
-    // A filter that a fyke does not understand is refused there, and the command reports it.
-    let wrong = group.edit("anna", "add", &["udp prt 5"]);
+fn refused_edits_change_nothing(group: &mut Group, first: &Running) {
+    // A wrong text is refused here, and is no edit.
+    for action in ["add", "set", "try"] {
+        let wrong = match action {
+            "try" => group.fleet("try", &["udp prt 5"]),
+            action => group.edit("anna", action, &["udp prt 5"]),
+        };
+        let (told, why) = said(&wrong);
+        assert_eq!(wrong.status.code(), Some(2), "{action}: {told}{why}");
+        assert!(why.contains("prt") && why.contains('^') && told.is_empty(), "{told}{why}");
+    }
+    // A filter for another link type is refused by the fykes, and the command reports it, in lines.
+    let wrong = group.edit("anna", "add", &["wlan type mgt"]);
     assert_eq!(wrong.status.code(), Some(1));
-    let told = String::from_utf8_lossy(&wrong.stdout);
-    assert!(told.contains("in force at 0 of 2 sensors") && told.contains("prt"), "{told}");
-    // An author that is not trusted changes nothing.
+    let (told, why) = said(&wrong);
+    assert!(told.contains("edit 6: in force at 0 of 2 sensors"), "{told}");
+    assert!(
+        told.contains("\n  one refuses it: ") && told.contains("\n        wlan type"),
+        "{told}"
+    );
+    assert!(!told.contains("\\u000a"), "{told}");
+    assert!(why.contains("it stays in the group; `fyke fleet undo 6` takes it back"), "{why}");
+    let tried = group.fleet("try", &["wlan type mgt"]);
+    assert_eq!(tried.status.code(), Some(2));
+    assert!(said(&tried).1.contains("2 of 2 sensors refuse the filter"), "{tried:?}");
+    // An author that is not trusted here makes no edit.
     let foreign = group.edit("eve", "add", &["tcp"]);
     assert_eq!(foreign.status.code(), Some(1));
-    let told = String::from_utf8_lossy(&foreign.stdout);
+    let (told, why) = said(&foreign);
+    assert!(why.contains("eve is not a trusted author with this key"), "{told}{why}");
+    // One that the sensors do not trust changes nothing, and there is nothing to take back.
+    group.trust = "everybody";
+    let foreign = group.edit("eve", "add", &["tcp"]);
+    group.trust = "authors";
+    assert_eq!(foreign.status.code(), Some(1));
+    let (told, why) = said(&foreign);
     assert!(told.contains("\"eve\" is not a trusted author"), "{told}");
+    assert!(why.contains("no effect there that `fyke fleet undo` could take back"), "{why}");
+    assert!(!why.contains("fleet undo 7"), "{why}");
     assert_eq!(texts(first), ["udp"]);
+}
+
+/// Two captures run here, and the sensor is told of neither: the group learns their number, and no command line.
+fn a_reason_has_no_command_lines(group: &Group) {
+    let mut command = Command::new(FYKE);
+    command.arg("sensor").args(group.args()).args(["--name", "which", "--label", "kind=any"]);
+    let mut sensor = Running::start(command.stdout(Stdio::null()));
+    until("the sensor is listed", || {
+        group.sensors().iter().any(|it| it["name"] == "which").then_some(())
+    });
+    let refused = group.edit("anna", "add", &["--only", "kind=any", "udp port 9"]);
+    assert_eq!(refused.status.code(), Some(1));
+    let tried = group.fleet("try", &["--only", "kind=any", "udp port 9"]);
+    assert_eq!(tried.status.code(), Some(1), "{tried:?}");
+    for (told, _) in [said(&refused), said(&tried)] {
+        assert!(told.contains("2 live captures run on its machine"), "{told}");
+        assert!(!told.contains("dump") && !told.contains("v1"), "{told}");
+    }
+    sensor.signal("INT");
+    assert_eq!(sensor.end().code(), Some(0), "{}", sensor.said());
 }
 
 /// A text beside `fyke run` would be a graph, which could make the file.
@@ -54,6 +107,8 @@ fn graphs_are_not_edited(group: &Group, file: &Path) {
     });
     let mut sensor = group.sensor("graphs", &run, &["--label", "kind=graph"]);
     let text = format!("(device, v1) > (tofile, \"{}\")", file.display());
+    assert_eq!(group.edit("anna", "add", &[&text]).status.code(), Some(2), "no filter");
+    let text = format!("udp => (tofile, \"{}\")", file.display());
     let told = group.edit("anna", "add", &["--only", "kind=graph", &text]);
     assert_eq!(told.status.code(), Some(1));
     let told = String::from_utf8_lossy(&told.stdout);
@@ -70,26 +125,15 @@ fn two_captures_are_edited_together() {
     if !inside("two_captures_are_edited_together") {
         return;
     }
-    if !NatsServer::is_installed() {
-        println!("skipped: nats-server is not installed");
-        return;
-    }
-    veth();
-    tool("ip link set lo up");
-    let (_folder, path) = folder();
-    let mut broker = NatsServer::start(&path("store"), 4222);
-    std::fs::create_dir(path("keys")).unwrap();
-    let group = Group::new(&path("keys"), 4222);
-    let (mut first, mut second) = (capture(&path("1.pcapng")), capture(&path("2.pcapng")));
-    let mut one = group.sensor("one", &first, &["--label", "site=oslo"]);
-    let mut two = group.sensor("two", &second, &["--label", "site=bonn"]);
-
+    let Some(mut fleet) = Two::start() else { return };
+    let made = fleet.path("made.pcap");
+    let Two { broker, group, first, second, .. } = &mut fleet;
     let said = group.edited("anna", "add", &["udp port 5001"]);
     assert!(said.contains("edit 1: in force everywhere, 2 sensors"), "{said}");
     send(400, 100);
     first.settle(400);
     second.settle(400);
-    for (capture, name) in [(&first, "one"), (&second, "two")] {
+    for (capture, name) in [(&*first, "one"), (&*second, "two")] {
         assert_eq!(texts(capture), ["udp port 7", "udp port 5001"]);
         let sensor = until("the counts of the list", || {
             let mut sensors = group.sensors().into_iter();
@@ -97,8 +141,8 @@ fn two_captures_are_edited_together() {
         });
         assert_eq!(sensor["fyke"]["accepted"], 200, "{sensor}");
     }
-    edits_reach_their_sensors(&group, &first, &second);
-    refused_edits_change_nothing(&group, &first);
+    edits_reach_their_sensors(group, first, second);
+    refused_edits_change_nothing(group, first);
 
     // While the server is away the captures continue, and local edits too; then the sensors catch up.
     broker.kill();
@@ -108,10 +152,11 @@ fn two_captures_are_edited_together() {
     group.edited("bert", "add", &["tcp port 80"]);
     group.follows("one", 8);
     group.follows("two", 8);
-    assert_eq!(texts(&first), ["udp", "icmp", "tcp port 80"]);
-    assert_eq!(texts(&second), ["udp", "tcp port 80"]);
+    assert_eq!(texts(first), ["udp", "icmp", "tcp port 80"]);
+    assert_eq!(texts(second), ["udp", "tcp port 80"]);
 
-    graphs_are_not_edited(&group, &path("made.pcap"));
+    a_reason_has_no_command_lines(group);
+    graphs_are_not_edited(group, &made);
 
     // A second sensor of the same name is refused, while the first one runs.
     let mut command = Command::new(FYKE);
@@ -127,14 +172,111 @@ fn two_captures_are_edited_together() {
     let told = String::from_utf8_lossy(&told.stdout).into_owned();
     assert!(told.contains("2 sensors: ") && told.contains("would accept"), "{told}");
 
-    for sensor in [&mut one, &mut two] {
-        sensor.signal("INT");
-        assert_eq!(sensor.end().code(), Some(0), "{}", sensor.said());
+    fleet.end();
+}
+
+/// What a sensor has put in force stays there when it ends, and its next run leaves alone what a local user has added.
+#[test]
+fn a_sensor_that_is_started_again_repeats_nothing() {
+    if !inside("a_sensor_that_is_started_again_repeats_nothing") {
+        return;
     }
-    assert!(group.sensors().is_empty());
-    for capture in [&mut first, &mut second] {
-        capture.signal("INT");
-        assert!(capture.end().success());
+    let (_folder, path) = folder();
+    let Some((_broker, group)) = Group::start(&path) else { return };
+    let start = |file: &str| {
+        let mut command = Command::new(FYKE);
+        command.args(["dump", "-Z", "root", "-i", "v1", "-w"]).arg(path(file));
+        let capture = Running::start(command.arg("udp port 7").stdout(Stdio::null()));
+        capture.hear("listening on");
+        capture
+    };
+    let beside = || {
+        let mut command = Command::new(FYKE);
+        command.arg("sensor").args(group.args()).args(["--name", "one", "--beside", "v1"]);
+        let sensor = Running::start(command.stdout(Stdio::null()));
+        sensor.hear("beside the fyke with process id");
+        sensor
+    };
+    let (mut capture, mut sensor) = (start("1.pcapng"), beside());
+    group.edited("anna", "set", &["udp port 5001"]);
+    capture.ctl(&["add", "icmp"]);
+    assert_eq!(texts(&capture), ["udp port 5001", "icmp"]);
+    sensor.signal("INT");
+    assert!(sensor.end().success(), "{}", sensor.said());
+    sensor = beside();
+    group.edited("anna", "add", &["tcp port 80"]);
+    assert_eq!(texts(&capture), ["udp port 5001", "icmp", "tcp port 80"]);
+
+    // Killed; meanwhile there is an edit, and a local user removes a filter of the group.
+    sensor.signal("KILL");
+    sensor.end();
+    let key = group.key("anna");
+    let add = ["--key", key.to_str().unwrap(), "--wait", "0.2", "tcp port 81"];
+    assert!(!group.fleet("add", &add).status.success(), "no sensor answers");
+    sensor = beside();
+    group.follows("one", 3);
+    assert_eq!(texts(&capture), ["udp port 5001", "icmp", "tcp port 80", "tcp port 81"]);
+    capture.ctl(&["del", "fleet/edge/2"]);
+    group.edited("anna", "del", &["2", "1"]);
+    assert_eq!(texts(&capture), ["icmp", "tcp port 81"]);
+    let log = capture.ctl(&["log"]);
+    assert!(log.contains("fyke sensor of edge, edit 4"), "{log}");
+
+    // The next fyke gets the filters of the group and, by its `set`, no others.
+    capture.signal("KILL");
+    capture.end();
+    capture = start("2.pcapng");
+    until("the filters of the group at the next fyke", || {
+        (texts(&capture) == ["tcp port 81"]).then_some(())
+    });
+    for running in [&mut sensor, &mut capture] {
+        running.signal("INT");
+        assert!(running.end().success(), "{}", running.said());
+    }
+}
+
+/// The streams of a server, as its folder has them.
+fn streams(store: &Path) -> Vec<String> {
+    let folder = store.join("jetstream/$G/streams");
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
+#[test]
+fn commands_that_read_make_no_group_and_names_are_checked() {
+    if !inside("commands_that_read_make_no_group_and_names_are_checked") {
+        return;
+    }
+    let (_folder, path) = folder();
+    let Some((_broker, group)) = Group::start(&path) else { return };
+    let reads = ["list", "show", "log", "watch"].map(|action| group.fleet(action, &[]));
+    let others = [
+        group.fleet("try", &["udp"]),
+        group.edit("anna", "del", &["1"]),
+        group.edit("anna", "undo", &[]),
+    ];
+    for output in reads.iter().chain(&others) {
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let (told, why) = said(output);
+        assert!(why.contains("the group edge does not exist on this server"), "{told}{why}");
+    }
+    assert_eq!(streams(&path("store")), [""; 0]);
+    group.edited("anna", "add", &["udp"]);
+    assert_eq!(streams(&path("store")).len(), 4);
+    let shown = group.fleet("show", &[]);
+    assert!(said(&shown).0.contains("edit 1: 1 filters"), "{shown:?}");
+    for name in ["a/b", "a.b", "a\nb", "a\u{1b}b", ""] {
+        for words in [
+            &["fleet", "list", "--trust", "none", "--group", name][..],
+            &["fleet", "key", "file", "--name", name],
+            &["sensor", "--trust", "none", "--group", "edge", "--name", name],
+        ] {
+            let output = Command::new(FYKE).args(words).current_dir(path("keys")).output().unwrap();
+            let (_, why) = said(&output);
+            assert_eq!(output.status.code(), Some(2), "{words:?}: {why}");
+            assert!(why.contains("a name has 1 to 64 of the letters a-z"), "{words:?}: {why}");
+            assert_eq!(why.lines().count(), 1, "{why:?}");
+        }
     }
 }
 
@@ -144,16 +286,8 @@ fn a_sensor_finds_the_next_reader_of_a_service() {
     if !inside("a_sensor_finds_the_next_reader_of_a_service") {
         return;
     }
-    if !NatsServer::is_installed() {
-        println!("skipped: nats-server is not installed");
-        return;
-    }
-    veth();
-    tool("ip link set lo up");
     let (_folder, path) = folder();
-    let _broker = NatsServer::start(&path("store"), 4222);
-    std::fs::create_dir(path("keys")).unwrap();
-    let group = Group::new(&path("keys"), 4222);
+    let Some((_broker, group)) = Group::start(&path) else { return };
     let mut serve = Command::new(FYKE);
     let mut service = Running::start(serve.args(["serve", "-i", "v1"]).stdout(Stdio::null()));
     service.hear("serving v1");
@@ -179,6 +313,12 @@ fn a_sensor_finds_the_next_reader_of_a_service() {
     });
     send(200, 100);
     second.wait_for(" 100 accepted");
+    // Frames that the service rejects do not arrive at the reader, so they cannot be tried.
+    let tried = until("the rejected frames are named", || {
+        let (told, _) = said(&group.fleet("try", &["udp"]));
+        told.contains("serve:v1 has rejected 100 frames since the start").then_some(told)
+    });
+    assert!(tried.contains("one: would accept 100 of the last 100 frames"), "{tried}");
     for running in [&mut sensor, &mut second, &mut service] {
         running.signal("INT");
         assert!(running.end().success(), "{}", running.said());

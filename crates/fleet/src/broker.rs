@@ -15,7 +15,8 @@ use crate::Name;
 use crate::again::again;
 use crate::edit::MAX_BYTES;
 use async_nats::jetstream::context::{
-    ContextBuilder, PublishError, PublishErrorKind, RequestError, RequestErrorKind,
+    ContextBuilder, GetStreamErrorKind, PublishError, PublishErrorKind, RequestError,
+    RequestErrorKind,
 };
 use async_nats::jetstream::stream::{
     Config, DirectGetError, DirectGetErrorKind, DiscardPolicy, LastRawMessageError,
@@ -68,6 +69,12 @@ pub enum BrokerError {
         /// The reason.
         why: String,
     },
+    /// The group has not been made.
+    #[error(
+        "the group {0} does not exist on this server: the first `fyke sensor` or `fyke fleet add` makes it (--group \
+         names another one)"
+    )]
+    NoGroup(Name),
     /// Another edit came first.
     #[error("another edit came first")]
     Conflict,
@@ -165,6 +172,20 @@ pub(crate) async fn bucket(
     jet.get_key_value(name).await.map_err(failed(making))
 }
 
+/// A stream of a group that is there already.
+///
+/// # Errors
+/// It is not, or the broker does not answer.
+async fn existing(jet: &Context, name: String, group: &Name) -> Result<Stream, BrokerError> {
+    let what = "looking for the group (the server needs JetStream: nats-server -js)";
+    jet.get_stream(name).await.map_err(|error| match error.kind() {
+        GetStreamErrorKind::JetStream(refused) if refused.code() == 404 => {
+            BrokerError::NoGroup(group.clone())
+        }
+        _ => failed(what)(error),
+    })
+}
+
 /// Requests to the streams of a client.
 pub(crate) fn streams(client: &Client) -> Context {
     // The acknowledgement of a message may be lost with a server that is killed.
@@ -228,6 +249,26 @@ impl Broker {
         let bucket_of = format!("fyke-{group}-snapshots");
         let making = "making the bucket of snapshots";
         let snapshots = bucket(&jet, bucket_of, replicas, snapshots, making).await?;
+        Ok(Broker { group, client, jet, edits, answers, sensors, snapshots })
+    }
+
+    /// Connects to a group that is there already, and makes nothing.
+    ///
+    /// # Errors
+    /// The group is not there, or the broker cannot be reached, does not accept us, or has no JetStream.
+    pub async fn open(options: &Options, group: Name, name: &str) -> Result<Broker, BrokerError> {
+        let client = client(options, name).await?;
+        let jet = streams(&client);
+        let edits = existing(&jet, format!("fyke-{group}"), &group).await?;
+        let answers = existing(&jet, format!("fyke-{group}-answers"), &group).await?;
+        let buckets = ["sensors", "snapshots"].map(|kind| format!("fyke-{group}-{kind}"));
+        for bucket in &buckets {
+            existing(&jet, format!("KV_{bucket}"), &group).await?;
+        }
+        let [sensors, snapshots] = buckets.map(|bucket| jet.get_key_value(bucket));
+        let opening = "opening the buckets of the group";
+        let sensors = sensors.await.map_err(failed(opening))?;
+        let snapshots = snapshots.await.map_err(failed(opening))?;
         Ok(Broker { group, client, jet, edits, answers, sensors, snapshots })
     }
 

@@ -96,9 +96,7 @@ impl Author {
         let wrong = |why: &str| KeyError::Line { path: shown.clone(), line: 1, why: why.into() };
         let words: Vec<&str> = text.split_whitespace().collect();
         let [PRIVATE, name, digits] = words[..] else {
-            return Err(wrong(
-                "no private key: make one with `fyke fleet key new FILE --name NAME`",
-            ));
+            return Err(wrong("no private key: make one with `fyke fleet key FILE --name NAME`"));
         };
         let name = Name::new(name).map_err(|why| wrong(&why))?;
         let bytes = hex::read(digits).ok_or_else(|| wrong("the key has other characters"))?;
@@ -171,6 +169,12 @@ impl Trusted {
         Ok(Trusted(authors))
     }
 
+    /// True if this author is trusted, with this key.
+    pub fn has(&self, author: &Author) -> bool {
+        let key = self.0.get(author.name().as_str());
+        key.is_some_and(|key| key == author.pair.public_key().as_ref())
+    }
+
     /// The lines of the authors, in one order whatever the file was.
     pub(crate) fn text(&self) -> String {
         self.0.iter().map(|(name, key)| format!("{name} {}\n", hex::of(key))).collect()
@@ -214,6 +218,8 @@ mod tests {
         let eve = Author::create(&folder.path().join("eve"), Name::new("eve").unwrap()).unwrap();
         let trusted = Trusted::from_text(&format!("# ours\n{}\n", anna.public_line())).unwrap();
         assert_eq!(trusted.check("anna", b"one", &again.sign(b"one")), Ok(()));
+        let other = Author::create(&folder.path().join("2"), anna.name.clone()).unwrap();
+        assert_eq!([&again, &eve, &other].map(|author| trusted.has(author)), [true, false, false]);
         assert!(trusted.check("anna", b"two", &anna.sign(b"one")).is_err());
         assert!(trusted.check("anna", b"one", &eve.sign(b"one")).is_err());
         assert!(trusted.check("eve", b"one", &eve.sign(b"one")).is_err());

@@ -1,7 +1,7 @@
 //! Filters of many running fykes ("sensors"), edited through a message system (NATS with JetStream).
 //!
 //! ```text
-//! fyke fleet add … ─▶ stream of the group ─▶ fyke sensor ─▶ control socket ─▶ fyke dump, run, ids …
+//! fyke fleet add … ─▶ stream of the group ─▶ fyke sensor ─▶ control socket ─▶ fyke dump, track …
 //!                     one order, kept        checks         a local edit      never waits for the network
 //!                  ◀─ answers: sequence → local epoch ◀─┘
 //! ```
@@ -65,7 +65,10 @@ mod signed;
 
 use std::fmt;
 
-/// Name of a group or of a sensor: 1 to 64 letters, digits, `_` and `-`, because it is part of subjects.
+/// Most characters of a name.
+const MAX_NAME: usize = 64;
+
+/// Name of a group, a sensor or an author: 1 to 64 letters, digits, `_` and `-`, because it is part of subjects.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Name(String);
 
@@ -76,10 +79,18 @@ impl Name {
     /// It has another length, or other characters.
     pub fn new(text: &str) -> Result<Name, String> {
         let is_part = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
-        match !text.is_empty() && text.len() <= 64 && text.chars().all(is_part) {
-            true => Ok(Name(text.to_owned())),
-            false => Err(format!("{text:?} is no name: 1 to 64 letters, digits, `_` or `-`")),
-        }
+        let wrong = text.chars().find(|letter| !is_part(*letter));
+        let why = match wrong {
+            Some(wrong) => format!("it has {wrong:?}"),
+            None if text.is_empty() => "it is empty".to_owned(),
+            None if text.len() > MAX_NAME => format!("it has {} characters", text.len()),
+            None => return Ok(Name(text.to_owned())),
+        };
+        let shown: String = text.chars().take(MAX_NAME).collect();
+        Err(format!(
+            "{shown:?} is no name, because {why}; a name has 1 to {MAX_NAME} of the letters a-z and A-Z, the digits, \
+             `_` and `-`"
+        ))
     }
 
     /// The text.
@@ -98,4 +109,30 @@ impl fmt::Display for Name {
 pub(crate) fn unix_ms() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Name;
+
+    #[test]
+    fn a_name_that_is_refused_shows_why_and_what_is_allowed() {
+        for name in ["edge", "oslo-1", "a_B9", &"x".repeat(64)] {
+            assert_eq!(Name::new(name).unwrap().as_str(), name);
+        }
+        let long = "x".repeat(65);
+        for (name, why) in [
+            ("a/b", "it has '/'"),
+            ("a.b", "it has '.'"),
+            ("a\nb", "it has '\\n'"),
+            ("a\u{1b}[2Jb", "it has '\\u{1b}'"),
+            ("ü", "it has 'ü'"),
+            ("", "it is empty"),
+            (&long, "it has 65 characters"),
+        ] {
+            let said = Name::new(name).unwrap_err();
+            assert!(said.contains(why) && said.contains("letters a-z"), "{said}");
+            assert!(!said.contains(char::is_control), "{said:?}");
+        }
+    }
 }

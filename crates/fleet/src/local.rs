@@ -1,11 +1,22 @@
 //! The fyke beside a sensor.
+//!
+//! The sensor keeps no file: the fyke itself knows what it has of the group, as long as it runs. A filter of the group
+//! has the name `fleet/GROUP/ID` there, and the log of the fyke names the sequence of each edit that a sensor made.
+//! Both come into force with the edit, so a sensor that is killed at any time finds out what it has applied.
 
-use crate::message;
-use fyke_control::{CallError, Change, Client, EntryKind, Request, Response};
+use crate::edit::FilterId;
+use crate::{Name, hex, message};
+use fyke_control::{
+    CallError, Change, Client, ConnectError, EditAuthor, EntryKind, Request, Response,
+};
+use ring::digest::{SHA256, digest};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Longest wait for an answer of the fyke beside the sensor.
 const LIMIT: Duration = Duration::from_secs(10);
+/// Most characters of a group in the name of a filter, which has at most 64.
+const MAX_GROUP: usize = 40;
 
 /// Outcome of a local edit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -20,12 +31,68 @@ pub struct Edited {
     pub ids: Vec<Vec<u64>>,
 }
 
+/// What a fyke has of a group.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Held {
+    /// The filters of the group that are in force, with their local ids.
+    pub filters: BTreeMap<FilterId, Vec<u64>>,
+    /// The last sequence that a sensor applied; 0 for none, `None` if the log of the fyke does not reach back so far.
+    pub applied: Option<u64>,
+}
+
+/// Names of a group's filters and edits at a fyke.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Names {
+    filter: String,
+    program: String,
+}
+
+impl Names {
+    /// The names of a group. One of more than 40 characters is cut, and has eight digits of its digest in their place.
+    pub fn new(group: &Name) -> Names {
+        let text = group.as_str();
+        let short = match text.len() > MAX_GROUP {
+            true => {
+                let digits = hex::of(&digest(&SHA256, text.as_bytes()).as_ref()[..4]);
+                format!("{}~{digits}", &text[..MAX_GROUP - 9])
+            }
+            false => text.to_owned(),
+        };
+        Names { filter: format!("fleet/{short}/"), program: format!("fyke sensor of {group}") }
+    }
+
+    /// The name of a filter.
+    pub fn filter(&self, id: FilterId) -> String {
+        format!("{}{id}", self.filter)
+    }
+
+    /// The filter with this name.
+    pub fn filter_of(&self, name: &str) -> Option<FilterId> {
+        name.strip_prefix(&self.filter)?.parse().ok()
+    }
+
+    /// The program in the log of an edit.
+    pub fn edit(&self, sequence: u64) -> String {
+        format!("{}, edit {sequence}", self.program)
+    }
+
+    /// The sequence of an edit by this program.
+    pub fn edit_of(&self, program: &str) -> Option<u64> {
+        program.strip_prefix(&self.program)?.strip_prefix(", edit ")?.parse().ok()
+    }
+}
+
 /// Reason why a local call failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LocalError {
     /// The fyke refuses the edit, which changed nothing.
-    #[error("{0}")]
-    Refused(String),
+    #[error("{message}")]
+    Refused {
+        /// Index of the change that it refuses, if it is one.
+        change: Option<usize>,
+        /// The reason.
+        message: String,
+    },
     /// There is none, or it has ended.
     #[error("no fyke beside this sensor: {0}")]
     Gone(String),
@@ -39,11 +106,17 @@ pub trait Local: Send {
     /// It is gone.
     fn describe(&mut self) -> Result<message::Local, LocalError>;
 
-    /// Applies changes as one edit: all of them or none.
+    /// The filters of the group that it has, and the last edit of the group that was applied to it.
+    ///
+    /// # Errors
+    /// It does not tell, or is gone.
+    fn held(&mut self) -> Result<Held, LocalError>;
+
+    /// Applies changes as one edit, which the log knows as the edit with this sequence: all of them or none.
     ///
     /// # Errors
     /// It refuses them, or is gone.
-    fn edit(&mut self, changes: Vec<Change>) -> Result<Edited, LocalError>;
+    fn edit(&mut self, sequence: u64, changes: Vec<Change>) -> Result<Edited, LocalError>;
 
     /// Evaluates frames of the past under a filter that is not in force.
     ///
@@ -88,16 +161,16 @@ impl Beside {
 #[derive(Debug)]
 pub struct Controlled {
     beside: Beside,
-    program: String,
+    names: Names,
     client: Option<Client>,
     /// True once it is known that its texts are no graphs.
     checked: bool,
 }
 
 impl Controlled {
-    /// A fyke. `program` is the name in its log of edits.
-    pub fn new(beside: Beside, program: &str) -> Controlled {
-        Controlled { beside, program: program.to_owned(), client: None, checked: false }
+    /// A fyke with filters of a group.
+    pub fn new(beside: Beside, group: &Name) -> Controlled {
+        Controlled { beside, names: Names::new(group), client: None, checked: false }
     }
 
     fn call(&mut self, request: Request) -> Result<Response, LocalError> {
@@ -106,19 +179,18 @@ impl Controlled {
             None => {
                 let pid = self.beside.pid().map_err(LocalError::Gone)?;
                 let mut client =
-                    Client::connect(pid).map_err(|error| LocalError::Gone(error.to_string()))?;
+                    Client::connect(pid).map_err(|error| LocalError::Gone(why(&error)))?;
                 client.set_answer_limit(LIMIT);
-                client.hello(&self.program).map_err(|error| LocalError::Gone(error.to_string()))?;
                 self.client.insert(client)
             }
         };
         match client.call(request) {
             Ok(Response::Refused { change, message }) => {
-                Err(LocalError::Refused(format!("change {}: {message}", change + 1)))
+                Err(LocalError::Refused { change: Some(change), message })
             }
             Ok(response) => Ok(response),
-            Err(CallError::Refused(message)) => Err(LocalError::Refused(message)),
-            Err(error @ CallError::TooLong { .. }) => Err(LocalError::Refused(error.to_string())),
+            Err(CallError::Refused(message)) => Err(refused(message)),
+            Err(error @ CallError::TooLong { .. }) => Err(refused(error.to_string())),
             Err(error) => {
                 (self.client, self.checked) = (None, false);
                 Err(LocalError::Gone(error.to_string()))
@@ -130,18 +202,15 @@ impl Controlled {
     fn check_texts(&mut self) -> Result<(), LocalError> {
         let filters = match self.call(Request::Show)? {
             Response::Passes { filters, .. } => filters,
-            other => return Err(LocalError::Gone(format!("expected filters, got {other:?}"))),
+            _ => return Err(unexpected()),
         };
-        let description = match self.call(Request::Describe)? {
-            Response::Description(description) => description,
-            other => {
-                return Err(LocalError::Gone(format!("expected a description, got {other:?}")));
-            }
+        let Response::Description(description) = self.call(Request::Describe)? else {
+            return Err(unexpected());
         };
         let runs_graphs = description.command_line.get(1).is_some_and(|command| command == "run");
         match runs_graphs || filters.iter().any(|filter| filter.kind == EntryKind::Graph) {
-            true => Err(LocalError::Refused(
-                "its filters are flow graphs, which may open files: a group edits dump, track, demux, exec and ids"
+            true => Err(refused(
+                "its filters are flow graphs, which may open files: a group edits dump, track, demux and exec"
                     .to_owned(),
             )),
             false => Ok(()),
@@ -152,22 +221,53 @@ impl Controlled {
     fn stats(&mut self) -> Result<fyke_control::Stats, LocalError> {
         match self.call(Request::Stats)? {
             Response::Stats(stats) => Ok(stats),
-            other => Err(LocalError::Gone(format!("expected counts, got {other:?}"))),
+            _ => Err(unexpected()),
         }
+    }
+}
+
+fn refused(message: String) -> LocalError {
+    LocalError::Refused { change: None, message }
+}
+
+/// Without the answer itself: everybody in the group reads the reason, and the answer may have command lines.
+fn unexpected() -> LocalError {
+    LocalError::Gone("it answers something else than it was asked".to_owned())
+}
+
+/// The reason without the command lines and folders of this machine, because everybody in the group reads it.
+fn why(error: &ConnectError) -> String {
+    match error {
+        ConnectError::NoneRunning { .. } => {
+            "no fyke of the user of the sensor runs on its machine".to_owned()
+        }
+        ConnectError::Several(all) => format!(
+            "{} live captures run on its machine; start the sensor with --pid or --beside (`fyke ctl list` shows them \
+             there)",
+            all.len()
+        ),
+        ConnectError::NoneLive(all) => format!(
+            "{} fykes run on its machine, and none is a live capture; start the sensor with --pid",
+            all.len()
+        ),
+        ConnectError::Folder(_) => {
+            "another user could have made the folder of its control socket".to_owned()
+        }
+        ConnectError::NoSuchPid { pid, .. } => format!("no fyke with process id {pid}"),
+        ConnectError::Socket { source, .. } => format!("its control socket: {source}"),
+        _ => "its control socket cannot be reached".to_owned(),
     }
 }
 
 impl Local for Controlled {
     fn describe(&mut self) -> Result<message::Local, LocalError> {
-        let description = match self.call(Request::Describe)? {
-            Response::Description(description) => description,
-            other => {
-                return Err(LocalError::Gone(format!("expected a description, got {other:?}")));
-            }
+        let Response::Description(description) = self.call(Request::Describe)? else {
+            return Err(unexpected());
         };
         let stats = self.stats()?;
         Ok(message::Local {
             pid: description.pid,
+            started_unix_ms: description.started_unix_ms,
             source: description.source,
             link: description.link,
             epoch: stats.epoch,
@@ -179,15 +279,40 @@ impl Local for Controlled {
         })
     }
 
-    fn edit(&mut self, changes: Vec<Change>) -> Result<Edited, LocalError> {
+    fn held(&mut self) -> Result<Held, LocalError> {
+        let mut filters: BTreeMap<FilterId, Vec<u64>> = BTreeMap::new();
+        for filter in self.stats()?.filters {
+            let name = filter.label.and_then(|label| label.name);
+            if let Some(id) = name.and_then(|name| self.names.filter_of(&name)) {
+                filters.entry(id).or_default().push(filter.id);
+            }
+        }
+        let Response::Log { entries, forgotten } = self.call(Request::Log { last: None })? else {
+            return Err(unexpected());
+        };
+        let sequences = entries.iter().filter_map(|entry| match &entry.author {
+            EditAuthor::Client { program: Some(program), .. } => self.names.edit_of(program),
+            _ => None,
+        });
+        // A filter of the group was added by an edit of its sequence, or by a later one.
+        let last = sequences.chain(filters.keys().map(|id| id.sequence)).max();
+        Ok(Held { filters, applied: last.or((forgotten == 0).then_some(0)) })
+    }
+
+    fn edit(&mut self, sequence: u64, changes: Vec<Change>) -> Result<Edited, LocalError> {
         if !self.checked {
             self.check_texts()?;
             self.checked = true;
         }
+        let program = self.names.edit(sequence);
+        match self.call(Request::Hello { program }) {
+            Ok(_) | Err(LocalError::Refused { .. }) => {}
+            Err(gone) => return Err(gone),
+        }
         let added = changes.iter().filter(|change| matches!(change, Change::Add { .. })).count();
         let (epoch, ids, latency_ns) = match self.call(Request::Edit { changes })? {
             Response::Ok { epoch, ids, latency_ns, .. } => (epoch, ids, latency_ns),
-            other => return Err(LocalError::Gone(format!("expected an epoch, got {other:?}"))),
+            _ => return Err(unexpected()),
         };
         // Each text gets one id; only one text of rules may get several.
         let ids = match added {
@@ -204,9 +329,53 @@ impl Local for Controlled {
                 frames: tried.past.frames,
                 accepted: tried.accepted,
                 new: tried.new,
+                rejected_in_kernel: tried.past.rejected_in_kernel,
+                rejected_by: tried.past.rejected_by,
                 ..message::Tried::default()
             }),
-            other => Err(LocalError::Gone(format!("expected counts, got {other:?}"))),
+            _ => Err(unexpected()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_back_and_are_those_of_their_group() {
+        let long = "a".repeat(64);
+        for group in ["edge", &long] {
+            let names = Names::new(&Name::new(group).unwrap());
+            let id = FilterId { sequence: 1_000_000, place: 9_999 };
+            let name = names.filter(id);
+            assert!(name.len() <= 64, "{name}");
+            assert_eq!(names.filter_of(&name), Some(id));
+            assert_eq!(names.edit_of(&names.edit(12)), Some(12));
+            let other = Names::new(&Name::new(&format!("{}b", &group[1..])).unwrap());
+            assert_eq!((other.filter_of(&name), other.edit_of(&names.edit(12))), (None, None));
+        }
+    }
+
+    #[test]
+    fn a_reason_has_no_command_line_of_another_fyke() {
+        let mut description = fyke_control::Description::of_this_process("eth0", "EN10MB");
+        description.command_line = vec!["fyke".into(), "--secret".into()];
+        let one = |pid| fyke_control::Instance {
+            pid,
+            socket: "/run/secret".into(),
+            description: Some(description.clone()),
+        };
+        let all = || vec![one(1), one(2)];
+        let errors = [
+            ConnectError::Several(all()),
+            ConnectError::NoneLive(all()),
+            ConnectError::NoSuchPid { pid: 7, running: all() },
+            ConnectError::NoneRunning { looked_in: "/run/secret".into() },
+        ];
+        let reasons = errors.each_ref().map(why);
+        assert!(reasons.iter().all(|reason| !reason.contains("secret")), "{reasons:?}");
+        assert!(reasons[0].starts_with("2 live captures"), "{reasons:?}");
+        assert!(reasons[2].ends_with("process id 7"), "{reasons:?}");
     }
 }

@@ -35,6 +35,9 @@ pub struct Entry {
 pub struct Local {
     /// Its process id.
     pub pid: u32,
+    /// When it started by its clock, milliseconds since 1970.
+    #[serde(default)]
+    pub started_unix_ms: u64,
     /// Source of its frames.
     pub source: String,
     /// Link type of its filters.
@@ -98,6 +101,9 @@ pub enum Outcome {
     Refused {
         /// The reason.
         message: String,
+        /// True if it is no edit of the group for this sensor: an author that it does not trust, or another place.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        is_void: bool,
     },
 }
 
@@ -136,7 +142,17 @@ pub struct Tried {
     pub accepted: u64,
     /// Those of them that no filter in force accepts.
     pub new: u64,
+    /// Frames that the kernel has rejected since the start, which are not among those that were judged; `None` if it
+    /// rejects none at the moment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rejected_in_kernel: Option<u64>,
+    /// The service that has rejected them in place of the kernel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rejected_by: Option<String>,
     /// Reason why there is no answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
+    /// True if the fyke refuses the text.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_refused: bool,
 }

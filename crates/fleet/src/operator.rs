@@ -38,6 +38,17 @@ pub enum OperatorError {
         /// Its changes.
         changes: String,
     },
+    /// Its author is not in the file of trusted authors.
+    #[error(
+        "{author} is not a trusted author with this key, so sensors refuse the edit; add the line that follows to the \
+         file of --trust, here and at each sensor\n{line}"
+    )]
+    NotTrusted {
+        /// Its author.
+        author: String,
+        /// The line for the file.
+        line: String,
+    },
     /// It does not fit the filters of the group.
     #[error(transparent)]
     State(#[from] StateError),
@@ -260,7 +271,7 @@ impl Operator {
     /// Makes an edit after the last one that this operator has read, and waits for the answers of the sensors that run.
     ///
     /// # Errors
-    /// Another edit came first, it does not fit, or the broker does not take it.
+    /// Another edit came first, its author is not trusted, it does not fit, or the broker does not take it.
     pub async fn edit(
         &mut self,
         author: &Author,
@@ -278,6 +289,10 @@ impl Operator {
             changes,
             undoes,
         };
+        if !self.trusted.has(author) {
+            let (author, line) = (author.name().to_string(), author.public_line());
+            return Err(OperatorError::NotTrusted { author, line });
+        }
         let message = edit.signed(author).map_err(OperatorError::Refused)?;
         let accepted = Accepted { edit, author: author.name().to_string() };
         self.state.clone().apply(self.state.sequence + 1, &accepted)?;
@@ -355,7 +370,7 @@ impl Operator {
         Ok(answers)
     }
 
-    /// Asks all sensors how many of their latest frames a filter would accept.
+    /// Asks all sensors how many of their latest frames a filter would accept; a sensor without an answer has failed.
     ///
     /// # Errors
     /// The broker does not answer.
@@ -366,8 +381,8 @@ impl Operator {
         only: &Labels,
     ) -> Result<Vec<Tried>, BrokerError> {
         let failed = |why: String| BrokerError::Failed { what: "asking the sensors", why };
-        let expected = self.sensors().await?;
-        let expected = expected.iter().filter(|sensor| has(&sensor.labels, only)).count();
+        let mut silent = self.sensors().await?;
+        silent.retain(|sensor| has(&sensor.labels, only));
         let client = self.broker.client();
         let inbox = client.new_inbox();
         let mut replies =
@@ -378,11 +393,19 @@ impl Operator {
         sent.map_err(|error| failed(error.to_string()))?;
         let mut told: Vec<Tried> = Vec::new();
         let deadline = tokio::time::Instant::now() + ASKING;
-        while told.len() < expected {
+        while !silent.is_empty() {
             let Ok(Some(reply)) = timeout_at(deadline, replies.next()).await else { break };
-            told.extend(serde_json::from_slice::<Tried>(&reply.payload).ok());
+            let Ok(tried) = serde_json::from_slice::<Tried>(&reply.payload) else { continue };
+            silent.retain(|sensor| sensor.name != tried.sensor);
+            told.push(tried);
         }
         let _ended = timeout(ASKING, replies.unsubscribe()).await;
+        let failed = Some(format!("no answer within {} s", ASKING.as_secs()));
+        told.extend(silent.into_iter().map(|sensor| Tried {
+            sensor: sensor.name,
+            failed: failed.clone(),
+            ..Tried::default()
+        }));
         told.sort_by(|one, other| one.sensor.cmp(&other.sensor));
         Ok(told)
     }

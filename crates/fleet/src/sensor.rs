@@ -3,22 +3,25 @@
 //! The edits are read in their order; each has one answer ([`Outcome`]). After an outage, or at the start, many edits
 //! are put in force as one, and the answers name the last of them. If the fyke beside the sensor ends, the filters of
 //! the group are put in force again at the next one.
+//!
+//! Invariant: a sequence that the fyke has applied is not applied to it again, by whichever run of the sensor it was
+//! ([`Held::applied`](crate::local::Held)); a repeated `clear` would remove what local users have added since.
 
 use crate::Name;
 use crate::broker::{Broker, BrokerError};
 use crate::edit::{Accepted, Change, Edit, FilterId, Labels};
 use crate::keys::Trusted;
-use crate::local::{Local, LocalError};
+use crate::local::{Edited, Held, Local, LocalError, Names};
 use crate::message::{Answer, Answers, Ask, Entry, Outcome, Tried};
 use crate::state::{State, has};
 use crate::{snapshot, unix_ms};
 use async_nats::jetstream::kv::{CreateErrorKind, UpdateErrorKind};
 use futures_util::StreamExt;
 use fyke_control::Change as LocalChange;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::time::Duration;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 
 /// Time between two entries in the list of sensors, and between two comparisons with the stream.
 const HEARTBEAT: Duration = Duration::from_secs(2);
@@ -26,6 +29,8 @@ const HEARTBEAT: Duration = Duration::from_secs(2);
 const SILENT: Duration = Duration::from_secs(5);
 /// From this number of edits on they are put in force together.
 const TOGETHER: usize = 16;
+/// Most filters that are left out one after the other because the fyke refuses them.
+const MAX_LEFT_OUT: usize = 100;
 /// Most edits of one reading.
 const READING: u64 = 4_096;
 /// Answers of one message.
@@ -64,6 +69,18 @@ pub enum SensorError {
     },
 }
 
+/// Changes that make a fyke have the filters of the group.
+#[derive(Debug, Default)]
+struct Plan {
+    changes: Vec<LocalChange>,
+    /// Number of those that remove filters, which come first.
+    removals: usize,
+    /// Filters that stay, with their local ids.
+    kept: BTreeMap<FilterId, Vec<u64>>,
+    /// Filters that are added, in the order of their changes.
+    added: Vec<(FilterId, String)>,
+}
+
 /// A sensor.
 pub struct Sensor<L> {
     options: Options,
@@ -71,13 +88,22 @@ pub struct Sensor<L> {
     local: L,
     instance: String,
     revision: u64,
+    names: Names,
     state: State,
     /// The local ids of the group's filters that are in force.
     in_force: BTreeMap<FilterId, Vec<u64>>,
-    /// The process of the fyke in which they are.
-    pid: Option<u32>,
-    /// Filters that the fyke refused.
-    refused_filters: BTreeSet<FilterId>,
+    /// The process of the fyke in which they are, and its start.
+    fyke: Option<(u32, u64)>,
+    /// True until its end has been reported.
+    is_beside: bool,
+    /// True until all edits are read with which it is compared.
+    is_new: bool,
+    /// The last sequence that was applied to it.
+    applied: u64,
+    /// False if `applied` is not known: no edit before the last one of the group clears it then.
+    is_known: bool,
+    /// Filters that the fyke refused, with its reasons.
+    refused_filters: BTreeMap<FilterId, String>,
     refused: u64,
     waiting: Vec<Answer>,
     trouble: Option<String>,
@@ -94,6 +120,7 @@ impl<L: Local> Sensor<L> {
     ) -> Sensor<L> {
         let instance = format!("{}-{:x}", std::process::id(), unix_ms());
         Sensor {
+            names: Names::new(broker.group()),
             options,
             broker,
             local,
@@ -101,8 +128,12 @@ impl<L: Local> Sensor<L> {
             revision: 0,
             state: State::default(),
             in_force: BTreeMap::new(),
-            pid: None,
-            refused_filters: BTreeSet::new(),
+            fyke: None,
+            is_beside: false,
+            is_new: false,
+            applied: 0,
+            is_known: true,
+            refused_filters: BTreeMap::new(),
             refused: 0,
             waiting: Vec::new(),
             trouble: None,
@@ -124,17 +155,15 @@ impl<L: Local> Sensor<L> {
         let mut asks = client.subscribe(self.broker.subject("ask")).await.map_err(subscribed)?;
         self.take_name().await?;
         self.take_snapshot().await;
-        let mut beat = interval(HEARTBEAT);
+        // Before the first edit that comes: it is known then what the fyke has already.
+        self.compare().await?;
+        let mut beat = interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut stop = std::pin::pin!(stop);
         loop {
             tokio::select! {
                 () = &mut stop => break,
-                _ = beat.tick() => {
-                    self.check_local();
-                    self.catch_up().await;
-                    self.write_entry().await?;
-                }
+                _ = beat.tick() => self.compare().await?,
                 Some(_) = edits.next() => self.follow().await,
                 Some(message) = asks.next() => {
                     let answer = self.asked(&message.payload);
@@ -148,6 +177,13 @@ impl<L: Local> Sensor<L> {
         self.send_answers().await;
         let _disappears_by_itself = self.broker.sensors().delete(self.options.name.as_str()).await;
         Ok(())
+    }
+
+    /// Compares with the fyke and with the stream, and writes the entry.
+    async fn compare(&mut self) -> Result<(), SensorError> {
+        self.check_local();
+        self.catch_up().await;
+        self.write_entry().await
     }
 
     /// Begins with the last snapshot of the group; if there is none that it takes, all edits are read.
@@ -194,10 +230,10 @@ impl<L: Local> Sensor<L> {
                 Ok(last) => last,
                 Err(error) => return self.is_in_trouble(error.to_string()),
             };
-            if last < self.state.sequence {
+            let known = self.state.sequence.max(self.applied);
+            if last < known {
                 let why = format!(
-                    "the stream of the group ends at {last}, before {}: the broker has lost edits; the filters stay",
-                    self.state.sequence
+                    "the stream of the group ends at {last}, before {known}: the broker has lost edits; filters stay"
                 );
                 return self.is_in_trouble(why);
             }
@@ -210,6 +246,16 @@ impl<L: Local> Sensor<L> {
                 Err(error) => return self.is_in_trouble(error.to_string()),
             }
             self.send_answers().await;
+        }
+        if std::mem::take(&mut self.is_new)
+            && self.fyke.is_some()
+            && !self.plan().changes.is_empty()
+        {
+            // Such as a filter of an author that an earlier run of the sensor trusted.
+            let _noted = self.put_in_force(self.state.sequence, true);
+        }
+        if !self.is_known {
+            (self.is_known, self.applied) = (true, self.state.sequence);
         }
         self.trouble = None;
         self.send_answers().await;
@@ -225,9 +271,8 @@ impl<L: Local> Sensor<L> {
     /// Applies messages in their order: one by one, or many as one local edit.
     fn apply(&mut self, messages: Vec<(u64, Vec<u8>)>) {
         let mut together = Vec::new();
-        let many = messages.len() >= TOGETHER;
+        let many = messages.len() >= TOGETHER || !self.is_known;
         for (sequence, message) in messages {
-            let cleared = self.state.cleared;
             let (group, labels) = (self.broker.group(), &self.options.labels);
             let read = Edit::read(&message, &self.options.trusted, group, self.state.sequence);
             let fits = read.and_then(|edit| {
@@ -240,111 +285,197 @@ impl<L: Local> Sensor<L> {
                 Err(message) => {
                     self.refused += 1;
                     (self.notes)(format!("edit {sequence} refused: {message}"));
-                    Outcome::Refused { message }
+                    Outcome::Refused { message, is_void: true }
                 }
                 Ok(edit) if !has(labels, &edit.edit.only) && !removes(&edit) => {
                     Outcome::NotAddressed
                 }
+                Ok(_) if sequence < self.applied => Outcome::Superseded { by: self.applied },
                 Ok(_) if many => {
-                    together.push((sequence, self.state.cleared != cleared));
+                    together.push(sequence);
                     continue;
                 }
-                Ok(_) => self.put_in_force(sequence, self.state.cleared != cleared),
+                Ok(_) => self.put_in_force(sequence, false),
             };
             self.answer(Answer { sequence, outcome });
         }
-        let Some(&(last, _)) = together.last() else { return };
-        let clears = together.iter().any(|(_, clears)| *clears);
-        let outcome = self.put_in_force(last, clears);
-        for (sequence, _) in &together[..together.len() - 1] {
-            self.answer(Answer { sequence: *sequence, outcome: Outcome::Superseded { by: last } });
+        let Some(last) = together.pop() else { return };
+        let outcome = self.put_in_force(last, true);
+        for sequence in together {
+            let outcome = self.refused_of(sequence).unwrap_or(Outcome::Superseded { by: last });
+            self.answer(Answer { sequence, outcome });
         }
         self.answer(Answer { sequence: last, outcome });
     }
 
-    /// Makes the fyke beside the sensor have the filters of the group; `clears`: and no others.
-    fn put_in_force(&mut self, sequence: u64, clears: bool) -> Outcome {
-        let wanted: Vec<(FilterId, String)> = self
-            .state
-            .for_labels(&self.options.labels)
-            .map(|filter| (filter.id, filter.text.clone()))
-            .collect();
-        let mut changes = Vec::new();
-        let mut kept = BTreeMap::new();
-        if clears {
-            changes.push(LocalChange::Set { text: String::new() });
-        } else {
-            let is_wanted: BTreeSet<FilterId> = wanted.iter().map(|(id, _)| *id).collect();
-            for (id, own) in &self.in_force {
-                match is_wanted.contains(id) {
-                    true => drop(kept.insert(*id, own.clone())),
-                    false => changes.extend(own.iter().map(|id| LocalChange::Delete { id: *id })),
+    /// The outcome of an edit with a filter that the fyke refused.
+    fn refused_of(&self, sequence: u64) -> Option<Outcome> {
+        let first = FilterId { sequence, place: 0 }..=FilterId { sequence, place: u32::MAX };
+        let (_, message) = self.refused_filters.range(first).next()?;
+        Some(Outcome::Refused { message: message.clone(), is_void: false })
+    }
+
+    /// Makes the fyke beside the sensor have the filters of the group, and no others after a `clear` that it has not
+    /// applied yet. `leaves_out`: filters that it refuses are left out; else it has all or nothing of the change.
+    fn put_in_force(&mut self, sequence: u64, leaves_out: bool) -> Outcome {
+        let is_new = self.fyke.is_none();
+        if is_new && let Err(error) = self.meet() {
+            return self.is_refused(sequence, &error);
+        }
+        let leaves_out = leaves_out || is_new;
+        let mut compared = false;
+        for _ in 0..=MAX_LEFT_OUT {
+            let mut plan = self.plan();
+            let error = match self.change(sequence, &mut plan) {
+                Ok(edited) => {
+                    let added = plan.added.into_iter().map(|(id, _)| id).zip(edited.ids);
+                    self.in_force = plan.kept.into_iter().chain(added).collect();
+                    self.applied = self.applied.max(sequence);
+                    let (epoch, frame, latency_ns) =
+                        (edited.epoch, edited.frame, edited.latency_ns);
+                    let in_force = Outcome::InForce { epoch, frame, latency_ns };
+                    return self.refused_of(sequence).unwrap_or(in_force);
+                }
+                Err(error) => error,
+            };
+            let LocalError::Refused { change, message } = &error else {
+                self.has_ended();
+                return self.is_refused(sequence, &error);
+            };
+            // A local user may have removed a filter of the group, or another sensor of it added one.
+            if !std::mem::replace(&mut compared, true) && self.has_changed() {
+                continue;
+            }
+            let wrong = change.and_then(|at| at.checked_sub(plan.removals));
+            let wrong = wrong.and_then(|at| plan.added.get(at)).map(|(id, _)| *id);
+            let others = plan.kept.len() + plan.added.len() > 1;
+            match wrong.filter(|_| leaves_out && others) {
+                Some(id) => {
+                    let _new = self.is_refused(id.sequence, &error);
+                    self.refused_filters.insert(id, message.clone());
+                }
+                None => {
+                    let all = plan.added.into_iter().map(|(id, _)| (id, message.clone()));
+                    self.refused_filters.extend(all);
+                    // A part of it, such as its `clear`, does not come into force by a later edit.
+                    self.applied = self.applied.max(sequence);
+                    return self.is_refused(sequence, &error);
                 }
             }
         }
-        let missing = wanted.into_iter().filter(|(id, _)| {
-            !kept.contains_key(id) && (clears || !self.refused_filters.contains(id))
-        });
-        let missing: Vec<(FilterId, String)> = missing.collect();
-        let add = |text: &String| LocalChange::Add {
+        let why = format!("the fyke refuses more than {MAX_LEFT_OUT} filters of the group");
+        self.is_refused(sequence, &LocalError::Refused { change: None, message: why })
+    }
+
+    /// Counts and reports an edit that is not in force.
+    fn is_refused(&mut self, sequence: u64, error: &LocalError) -> Outcome {
+        self.refused += 1;
+        let message = error.to_string();
+        (self.notes)(format!("edit {sequence} is not in force here: {message}"));
+        Outcome::Refused { message, is_void: false }
+    }
+
+    /// The changes from the filters in force to those of the group.
+    fn plan(&self) -> Plan {
+        let clears = self.is_known && self.state.cleared > self.applied;
+        let wanted = self.state.for_labels(&self.options.labels);
+        let wanted: BTreeMap<FilterId, &str> =
+            wanted.map(|filter| (filter.id, &filter.text[..])).collect();
+        let mut plan = Plan::default();
+        if clears {
+            plan.changes.push(LocalChange::Set { text: String::new() });
+        } else {
+            for (id, own) in &self.in_force {
+                match wanted.contains_key(id) {
+                    true => drop(plan.kept.insert(*id, own.clone())),
+                    false => {
+                        plan.changes.extend(own.iter().map(|id| LocalChange::Delete { id: *id }));
+                    }
+                }
+            }
+        }
+        for (id, text) in wanted {
+            if !plan.kept.contains_key(&id) && !self.refused_filters.contains_key(&id) {
+                plan.added.push((id, text.to_owned()));
+            }
+        }
+        plan.removals = plan.changes.len();
+        plan.changes.extend(plan.added.iter().map(|(id, text)| LocalChange::Add {
             text: text.clone(),
-            name: None,
+            name: Some(self.names.filter(*id)),
             for_ms: None,
             snaplen: None,
-        };
-        changes.extend(missing.iter().map(|(_, text)| add(text)));
-        let edited = match changes.is_empty() {
-            true => self.local.describe().map(|local| crate::local::Edited {
-                epoch: local.epoch,
-                frame: local.seen,
-                ..crate::local::Edited::default()
-            }),
-            false => self.local.edit(changes),
-        };
-        match edited {
-            Ok(edited) => {
-                kept.extend(missing.into_iter().map(|(id, _)| id).zip(edited.ids));
-                self.in_force = kept;
-                let (epoch, frame, latency_ns) = (edited.epoch, edited.frame, edited.latency_ns);
-                Outcome::InForce { epoch, frame, latency_ns }
-            }
-            Err(error) => {
-                if let LocalError::Gone(_) = error {
-                    self.in_force.clear();
-                    self.pid = None;
-                } else {
-                    self.refused_filters.extend(missing.into_iter().map(|(id, _)| id));
-                }
-                self.refused += 1;
-                let message = error.to_string();
-                (self.notes)(format!("edit {sequence} is not in force here: {message}"));
-                Outcome::Refused { message }
-            }
+        }));
+        plan
+    }
+
+    /// Makes the changes of a plan; without any, the fyke is asked for its epoch.
+    fn change(&mut self, sequence: u64, plan: &mut Plan) -> Result<Edited, LocalError> {
+        if !plan.changes.is_empty() {
+            return self.local.edit(sequence, std::mem::take(&mut plan.changes));
         }
+        let local = self.local.describe()?;
+        Ok(Edited { epoch: local.epoch, frame: local.seen, ..Edited::default() })
+    }
+
+    /// Reads what the fyke has of the group again; true if it is not what it was.
+    fn has_changed(&mut self) -> bool {
+        let Ok(Held { filters, .. }) = self.local.held() else { return false };
+        let before = std::mem::replace(&mut self.in_force, filters);
+        before != self.in_force
+    }
+
+    /// Gets to know a fyke, and what it has of the group.
+    fn meet(&mut self) -> Result<(), LocalError> {
+        let local = self.local.describe()?;
+        let held = match self.local.held() {
+            Ok(held) => held,
+            // It keeps no log, and refuses the edits of a group, too.
+            Err(LocalError::Refused { .. }) => Held { applied: Some(0), ..Held::default() },
+            Err(gone) => return Err(gone),
+        };
+        self.refused_filters.clear();
+        (self.fyke, self.is_beside) = (Some((local.pid, local.started_unix_ms)), true);
+        self.in_force = held.filters;
+        (self.applied, self.is_known) = (held.applied.unwrap_or_default(), held.applied.is_some());
+        (self.notes)(format!("beside the fyke with process id {}, {}", local.pid, local.source));
+        if !self.is_known {
+            (self.notes)(
+                "its log does not reach back to the edits of a sensor: filters besides those of the group stay until \
+                 the next edit that removes them"
+                    .to_owned(),
+            );
+        }
+        self.is_new = true;
+        Ok(())
     }
 
     /// Puts the filters in force again if the fyke is another one than before, or was not there.
     fn check_local(&mut self) {
         let found = self.local.describe();
-        let pid = found.as_ref().ok().map(|local| local.pid);
-        if pid == self.pid {
+        let found = found.ok().map(|local| (local.pid, local.started_unix_ms));
+        if found == self.fyke {
             return;
         }
-        self.in_force.clear();
-        self.refused_filters.clear();
-        self.pid = pid;
-        let Ok(local) = found else {
+        self.fyke = None;
+        if found.is_none() {
+            return self.has_ended();
+        }
+        let sequence = self.state.sequence;
+        if self.meet().is_ok() && sequence > 0 && sequence >= self.applied {
+            let outcome = self.put_in_force(sequence, true);
+            self.answer(Answer { sequence, outcome });
+        }
+    }
+
+    /// Forgets the fyke, which does not answer.
+    fn has_ended(&mut self) {
+        if std::mem::take(&mut self.is_beside) {
             (self.notes)(
                 "the fyke beside this sensor has ended; waiting for another one".to_owned(),
             );
-            return;
-        };
-        (self.notes)(format!("beside the fyke with process id {}, {}", local.pid, local.source));
-        if self.state.sequence > 0 {
-            let sequence = self.state.sequence;
-            let outcome = self.put_in_force(sequence, self.state.cleared > 0);
-            self.answer(Answer { sequence, outcome });
         }
+        self.fyke = None;
     }
 
     fn answer(&mut self, answer: Answer) {
@@ -372,6 +503,10 @@ impl<L: Local> Sensor<L> {
 
     fn entry(&mut self) -> Entry {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let fyke = self.local.describe().ok();
+        if fyke.is_none() {
+            self.has_ended();
+        }
         Entry {
             name: self.options.name.to_string(),
             instance: self.instance.clone(),
@@ -381,7 +516,7 @@ impl<L: Local> Sensor<L> {
             unix_ms: unix_ms(),
             sequence: self.state.sequence,
             refused: self.refused,
-            fyke: self.local.describe().ok(),
+            fyke,
             trouble: self.trouble.clone(),
         }
     }
@@ -414,7 +549,9 @@ impl<L: Local> Sensor<L> {
                 None => {
                     let name = &self.options.name;
                     let host = &entry.1.host;
-                    (self.notes)(format!("{name} was a sensor on {host}: waiting whether it is"));
+                    (self.notes)(format!(
+                        "{name} is the name of a sensor on {host}: waiting to see if that one has ended"
+                    ));
                     seen = Some((entry.0, Instant::now()));
                 }
             }
@@ -474,9 +611,13 @@ impl<L: Local> Sensor<L> {
         if !has(&self.options.labels, &only) {
             return None;
         }
-        let tried = self.local.try_filter(&text, last);
-        let tried = tried
-            .unwrap_or_else(|error| Tried { failed: Some(error.to_string()), ..Tried::default() });
+        let tried = self.local.try_filter(&text, last).unwrap_or_else(|error| {
+            let is_refused = matches!(error, LocalError::Refused { .. });
+            if !is_refused {
+                self.has_ended();
+            }
+            Tried { failed: Some(error.to_string()), is_refused, ..Tried::default() }
+        });
         let sensor = self.options.name.to_string();
         serde_json::to_vec(&Tried { sensor, ..tried }).ok()
     }

@@ -1,6 +1,6 @@
 //! Many edits for several sensors while the broker is killed again and again: none is lost, none comes in another
 //! order, and each has exactly one answer of each sensor. `FYKE_EDITS` and `FYKE_KILLS` set larger numbers, and
-//! `--nocapture` prints the times.
+//! `--nocapture` prints the times. And sensors that end at the worst moment: what a fyke has applied is not repeated.
 
 use futures_util::StreamExt;
 use fyke_control::Change as LocalChange;
@@ -8,7 +8,7 @@ use fyke_fleet::Name;
 use fyke_fleet::broker::{Broker, Options};
 use fyke_fleet::edit::{Change, Labels};
 use fyke_fleet::keys::{Author, Trusted};
-use fyke_fleet::local::{Edited, Local, LocalError};
+use fyke_fleet::local::{Edited, Held, Local, LocalError, Names};
 use fyke_fleet::message::{self, Answers, Outcome, Tried};
 use fyke_fleet::operator::{Operator, OperatorError};
 use fyke_fleet::sensor::{self, Sensor};
@@ -24,41 +24,86 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// A fyke that only keeps its list of filters, and every list that it ever had by epoch.
 #[derive(Default)]
 struct Kept {
+    pid: u32,
     filters: BTreeMap<u64, String>,
+    /// Names of filters.
+    names: BTreeMap<u64, String>,
     epochs: Vec<Vec<String>>,
     ids: u64,
+    /// Sequences of the edits of sensors, as the log has them; `None`: they are forgotten.
+    log: Option<Vec<u64>>,
+    /// The sensor ends just after its next edit.
+    ends_sensor: bool,
+}
+
+impl Kept {
+    /// A fyke with a filter of its own.
+    fn with_own(pid: u32, log: Option<Vec<u64>>) -> Kept {
+        let filters = BTreeMap::from([(1, "own".to_owned())]);
+        Kept { pid, filters, ids: 1, log, ..Kept::default() }
+    }
+
+    fn texts(&self) -> Vec<&str> {
+        self.filters.values().map(|text| &text[..]).collect()
+    }
 }
 
 struct Fake(Arc<Mutex<Kept>>);
 
 impl Local for Fake {
     fn describe(&mut self) -> Result<message::Local, LocalError> {
-        let epoch = self.0.lock().unwrap().epochs.len() as u64;
-        Ok(message::Local { pid: 1, epoch, ..message::Local::default() })
+        let kept = self.0.lock().unwrap();
+        let (pid, epoch) = (kept.pid, kept.epochs.len() as u64);
+        Ok(message::Local { pid, epoch, ..message::Local::default() })
     }
 
-    fn edit(&mut self, changes: Vec<LocalChange>) -> Result<Edited, LocalError> {
+    fn held(&mut self) -> Result<Held, LocalError> {
+        let (kept, names) = (self.0.lock().unwrap(), Names::new(&Name::new("edge").unwrap()));
+        let of_group = |(id, name): (&u64, &String)| Some((names.filter_of(name)?, vec![*id]));
+        let filters: BTreeMap<_, _> = kept.names.iter().filter_map(of_group).collect();
+        let logged = kept.log.iter().flatten().copied();
+        let last = logged.chain(filters.keys().map(|id| id.sequence)).max();
+        Ok(Held { filters, applied: last.or(kept.log.is_some().then_some(0)) })
+    }
+
+    fn edit(&mut self, sequence: u64, changes: Vec<LocalChange>) -> Result<Edited, LocalError> {
         let mut kept = self.0.lock().unwrap();
+        let is_wrong = |change: &LocalChange| matches!(change, LocalChange::Add { text, .. } if text.contains("wrong"));
+        if let Some(at) = changes.iter().position(is_wrong) {
+            return Err(LocalError::Refused { change: Some(at), message: "a wrong text".into() });
+        }
         let mut ids = Vec::new();
         for change in changes {
             match change {
-                LocalChange::Set { .. } => kept.filters.clear(),
-                LocalChange::Delete { id } => drop(kept.filters.remove(&id).expect("it is there")),
-                LocalChange::Add { text, .. } => {
+                LocalChange::Set { .. } => {
+                    kept.filters.clear();
+                    kept.names.clear();
+                }
+                LocalChange::Delete { id } => {
+                    kept.filters.remove(&id).expect("it is there");
+                    kept.names.remove(&id);
+                }
+                LocalChange::Add { text, name, .. } => {
                     kept.ids += 1;
                     let id = kept.ids;
                     kept.filters.insert(id, text);
+                    kept.names.extend(name.map(|name| (id, name)));
                     ids.push(vec![id]);
                 }
             }
         }
         let list = kept.filters.values().cloned().collect();
         kept.epochs.push(list);
+        kept.log.get_or_insert_default().push(sequence);
+        let ends_sensor = std::mem::take(&mut kept.ends_sensor);
+        drop(kept);
+        assert!(!ends_sensor, "the sensor ends here, as this test wants it");
+        let kept = self.0.lock().unwrap();
         Ok(Edited { epoch: kept.epochs.len() as u64, ids, ..Edited::default() })
     }
 
     fn try_filter(&mut self, _: &str, _: Option<u64>) -> Result<Tried, LocalError> {
-        Err(LocalError::Refused("there are no frames".to_owned()))
+        Err(LocalError::Refused { change: None, message: "there are no frames".to_owned() })
     }
 }
 
@@ -132,7 +177,7 @@ async fn no_edit_is_lost_while_the_broker_is_killed() {
     let (stop, stopped) = tokio::sync::watch::channel(false);
     let (mut fykes, mut running) = (Vec::new(), Vec::new());
     for number in 0..SENSORS {
-        let kept = Arc::new(Mutex::new(Kept::default()));
+        let kept = Arc::new(Mutex::new(Kept { log: Some(Vec::new()), ..Kept::default() }));
         let name = Name::new(&format!("s{number}")).unwrap();
         let (labels, trusted) = (Labels::new(), trusted.clone());
         let broker = Broker::connect(&options, edge(), "sensor").await.unwrap();
@@ -188,6 +233,136 @@ async fn no_edit_is_lost_while_the_broker_is_killed() {
     times(&mut operator, &author, &options).await;
 }
 
+/// A group with a server.
+struct Group {
+    author: Author,
+    options: Options,
+    operator: Operator,
+    _server: NatsServer,
+    _folder: tempfile::TempDir,
+}
+
+impl Group {
+    async fn start() -> Group {
+        let folder = tempfile::tempdir().unwrap();
+        let free = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = free.local_addr().unwrap().port();
+        drop(free);
+        let server = NatsServer::start(&folder.path().join("store"), port);
+        let author = Author::create(&folder.path().join("key"), Name::new("anna").unwrap());
+        let author = author.unwrap();
+        let trusted = Trusted::from_text(&author.public_line()).unwrap();
+        let options = Options { server: format!("nats://127.0.0.1:{port}"), ..Options::default() };
+        let edge = Name::new("edge").unwrap();
+        let broker = Broker::connect(&options, edge, "operator").await.unwrap();
+        let operator = Operator::new(broker, trusted).await.unwrap();
+        Group { author, options, operator, _server: server, _folder: folder }
+    }
+
+    /// Starts a sensor, and waits until it is listed.
+    async fn sensor(&self, name: &str, kept: &Arc<Mutex<Kept>>) -> tokio::task::JoinHandle<()> {
+        let trusted = Trusted::from_text(&self.author.public_line()).unwrap();
+        let name = Name::new(name).unwrap();
+        let options = sensor::Options { name: name.clone(), labels: Labels::new(), trusted };
+        let edge = Name::new("edge").unwrap();
+        let broker = Broker::connect(&self.options, edge, "sensor").await.unwrap();
+        let sensor = Sensor::new(options, broker, Fake(Arc::clone(kept)), |_| {});
+        let running = tokio::spawn(async move {
+            let _until_it_is_dropped = sensor.run(std::future::pending()).await;
+        });
+        let last = self.operator.state().sequence;
+        let start = Instant::now();
+        let is_there =
+            |entry: &message::Entry| entry.name == name.as_str() && entry.sequence == last;
+        while !self.operator.sensors().await.unwrap().iter().any(is_there) {
+            assert!(start.elapsed() < LIMIT, "{name} does not run");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        running
+    }
+
+    async fn edit(&mut self, changes: &[Change]) -> fyke_fleet::operator::Report {
+        let (all, wait) = (Labels::new(), Duration::from_millis(300));
+        self.operator.edit(&self.author, &all, changes.to_vec(), None, wait).await.unwrap()
+    }
+}
+
+fn add(text: &str) -> Change {
+    Change::Add { text: text.to_owned() }
+}
+
+/// Waits until a fyke has these texts.
+async fn has(kept: &Arc<Mutex<Kept>>, texts: &[&str]) {
+    let start = Instant::now();
+    while kept.lock().unwrap().texts() != texts {
+        assert!(start.elapsed() < LIMIT, "{:?}, not {texts:?}", kept.lock().unwrap().texts());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// A replacement is repeated neither by the next run of a sensor nor after a run that ended before it could answer. At
+/// another fyke it is made.
+#[tokio::test]
+async fn what_a_fyke_has_applied_is_not_repeated() {
+    if !NatsServer::is_installed() {
+        println!("skipped: nats-server is not installed");
+        return;
+    }
+    let mut group = Group::start().await;
+    let own = Kept { ends_sensor: true, ..Kept::with_own(1, Some(Vec::new())) };
+    let kept = Arc::new(Mutex::new(own));
+    let first = group.sensor("a", &kept).await;
+    let report = group.edit(&[Change::Clear, add("udp")]).await;
+    assert_eq!(report.everywhere(), None, "it ended before its answer");
+    assert!(first.await.unwrap_err().is_panic());
+    // A local user adds a filter, then the next run of the sensor compares.
+    kept.lock().unwrap().filters.insert(90, "local".to_owned());
+    kept.lock().unwrap().ids = 90;
+    let second = group.sensor("b", &kept).await;
+    assert_eq!(kept.lock().unwrap().texts(), ["udp", "local"]);
+    assert_eq!(kept.lock().unwrap().epochs.len(), 1, "it made no edit");
+    let report = group.edit(&[add("tcp"), add("arp")]).await;
+    assert!(report.sensors["b"].as_ref().is_some_and(|(told, _)| told.is_in_force()), "{report:?}");
+    assert_eq!(kept.lock().unwrap().texts(), ["udp", "local", "tcp", "arp"]);
+    // Meanwhile edits are made and a filter of the group is removed by hand; the next run does what is missing.
+    second.abort();
+    assert!(second.await.unwrap_err().is_cancelled());
+    group.edit(&[Change::Delete { id: "1".parse().unwrap() }, add("icmp")]).await;
+    kept.lock().unwrap().filters.retain(|_, text| text != "tcp");
+    kept.lock().unwrap().names.retain(|_, name| name != "fleet/edge/2");
+    let _third = group.sensor("c", &kept).await;
+    let mut texts: Vec<String> = kept.lock().unwrap().filters.values().cloned().collect();
+    texts.sort();
+    assert_eq!(texts, ["arp", "icmp", "local", "tcp"]);
+    // The fyke is another one: the replacement holds there, too.
+    *kept.lock().unwrap() = Kept::with_own(2, Some(Vec::new()));
+    has(&kept, &["tcp", "arp", "icmp"]).await;
+    // One whose log has lost its first edits: it may be that the replacement was made, so it is not.
+    *kept.lock().unwrap() = Kept::with_own(3, None);
+    has(&kept, &["own", "tcp", "arp", "icmp"]).await;
+}
+
+/// A filter that a fyke refuses is left out where the filters of a group come into force together.
+#[tokio::test]
+async fn one_wrong_filter_does_not_keep_the_others_out() {
+    if !NatsServer::is_installed() {
+        println!("skipped: nats-server is not installed");
+        return;
+    }
+    let mut group = Group::start().await;
+    let kept = Arc::new(Mutex::new(Kept::with_own(1, Some(Vec::new()))));
+    let _sensor = group.sensor("a", &kept).await;
+    group.edit(&[Change::Clear, add("udp")]).await;
+    // Refused as a whole, also its removal of everything.
+    let report = group.edit(&[Change::Clear, add("wrong"), add("tcp")]).await;
+    assert_eq!(report.in_force(), 0, "{report:?}");
+    assert_eq!(kept.lock().unwrap().texts(), ["udp"]);
+    *kept.lock().unwrap() = Kept::with_own(2, Some(Vec::new()));
+    has(&kept, &["tcp"]).await;
+    group.edit(&[add("arp")]).await;
+    has(&kept, &["tcp", "arp"]).await;
+}
+
 /// Prints the times of edits until all sensors have answered.
 async fn times(operator: &mut Operator, author: &Author, options: &Options) {
     let trusted = Trusted::from_text(&author.public_line()).unwrap();
@@ -198,7 +373,7 @@ async fn times(operator: &mut Operator, author: &Author, options: &Options) {
         let (labels, trusted) = (Labels::new(), trusted.clone());
         let sensor_options = sensor::Options { name, labels, trusted };
         let broker = Broker::connect(options, operator.broker().group().clone(), "sensor").await;
-        let fake = Fake(Arc::default());
+        let fake = Fake(Arc::new(Mutex::new(Kept { log: Some(Vec::new()), ..Kept::default() })));
         let sensor = Sensor::new(sensor_options, broker.unwrap(), fake, |_| {});
         let mut stopped = stopped.clone();
         running.push(tokio::spawn(async move { sensor.run(ends(&mut stopped)).await }));

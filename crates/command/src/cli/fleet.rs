@@ -7,9 +7,11 @@ use std::time::Duration;
 /// `fyke sensor`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A sensor is a process beside a running fyke (dump, run, ids, …). It keeps the filters of its group in force there. The
-capture never waits for the network: while the broker is away everything local continues, and the sensor catches up
-later. Only edits that a trusted author has signed are applied, and an edit can only hold filter texts.
+A sensor is a process beside a running fyke (dump, track, demux, exec). It keeps the filters of its group in force
+there: they have names as fleet/GROUP/ID, and an edit that is in force is not repeated if the sensor is started again,
+but all are made again if the fyke is. The capture never waits for the network: while the broker is away everything
+local continues, and the sensor catches up later. Only edits that a trusted author has signed are applied, and an edit
+can only hold filter texts.
 
 The broker is a NATS server with JetStream, version 2.9 or later (Debian: nats-server).
 
@@ -124,7 +126,8 @@ impl PageGroupArgs {
 #[command(after_help = "\
 All edits of a group have one order; each has a sequence number. An edit names the one before it, so an edit that came
 meanwhile is never overwritten: `set`, `del` and `undo` are refused then, `add` is repeated after it. Exit status 1:
-the edit is not in force at every sensor that runs and has its labels.
+the edit is not in force at every sensor that runs and has its labels; 2: the text of the filter is wrong, and no edit
+was made. A group is made by its first sensor or filter; all other commands only read what is there.
 
 Examples:
   fyke fleet key anna.key --name anna >> authors
@@ -390,7 +393,8 @@ pub enum FleetAction {
         #[arg(value_name = "SEQUENCE")]
         sequence: Option<u64>,
     },
-    /// Ask the sensors how many of their latest frames a filter would accept
+    /// Ask the sensors how many of their latest frames a filter would accept; frames that the kernel has rejected
+    /// cannot be tried, and are named
     Try {
         /// The group, and the form of the output
         #[command(flatten)]
@@ -428,10 +432,12 @@ pub enum FleetAction {
 
 fn label(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() && text.len() <= 200 => {
+        Some((name, value))
+            if !name.is_empty() && text.len() <= 200 && !text.contains(char::is_control) =>
+        {
             Ok((name.to_owned(), value.to_owned()))
         }
-        _ => Err("expected NAME=VALUE, at most 200 bytes".to_owned()),
+        _ => Err("expected NAME=VALUE, at most 200 bytes without control characters".to_owned()),
     }
 }
 

@@ -9,6 +9,7 @@ mod rows;
 mod ship;
 mod show;
 mod take;
+mod texts;
 
 use super::Failure;
 use super::signals::stop_on_signals;
@@ -19,6 +20,7 @@ use fyke_fleet::broker::{self, Broker};
 use fyke_fleet::edit::{Change, Labels};
 use fyke_fleet::keys::{Author, Trusted};
 use fyke_fleet::local::{Beside, Controlled};
+use fyke_fleet::message::{Outcome, Tried};
 use fyke_fleet::operator::{Operator, OperatorError, Report};
 use fyke_fleet::sensor::{self, Sensor};
 use std::fs::File;
@@ -35,24 +37,30 @@ const MAX_PASSWORD: u64 = 4_096;
 
 /// Runs `fyke sensor`.
 pub fn sensor(args: &SensorArgs) -> Result<(), Failure> {
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let name = match &args.name {
-        Some(name) => name.clone(),
-        // A name of a machine may have dots, a name of a sensor not.
-        None => host.replace('.', "-"),
+        Some(name) => named("--name", name)?,
+        None => {
+            let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+            // A name of a machine may have dots, a name of a sensor not.
+            Name::new(&host.replace('.', "-")).map_err(|why| {
+                Failure::Usage(format!(
+                    "give the sensor a name with --name; that of the machine: {why}"
+                ))
+            })?
+        }
     };
+    let (group, to) = (named("--group", &args.group.group)?, options_of(&args.group)?);
     let options = sensor::Options {
-        name: named("--name", &name)?,
+        name: name.clone(),
         labels: args.labels.iter().cloned().collect(),
         trusted: trusted(&args.group)?,
     };
-    let (group, to) = (named("--group", &args.group.group)?, options_of(&args.group)?);
     let beside = match (&args.beside, args.pid) {
         (Some(source), _) => Beside::Source(source.clone()),
         (None, Some(pid)) => Beside::Process(pid),
         (None, None) => Beside::Only,
     };
-    let local = Controlled::new(beside, &format!("fyke sensor of {group}"));
+    let local = Controlled::new(beside, &group);
     let stop = stop_on_signals()?;
     wait_for(async {
         let broker = Broker::connect(&to, group.clone(), &format!("fyke sensor {name}")).await?;
@@ -88,9 +96,12 @@ pub fn run(args: FleetArgs) -> Result<(), Failure> {
         }
         FleetAction::Try { read: args, only, last, expression } => {
             let (text, only) = (expression.join(" "), only.into_iter().collect());
+            texts::check(&text)?;
             let told =
                 read(&args, async |operator| Ok(operator.try_filter(&text, last, &only).await?))?;
             show::tried(&mut out, &told, args.json)?;
+            out.flush()?;
+            all_tried(&told)?;
         }
         FleetAction::Scan(args) => archive::scan(&args)?,
         FleetAction::Ship(args) => ship::run(&args)?,
@@ -101,13 +112,16 @@ pub fn run(args: FleetArgs) -> Result<(), Failure> {
             let text = expression.join(" ");
             let mut changes = vec![Change::Clear];
             if !text.trim().is_empty() {
+                texts::check(&text)?;
                 changes.push(Change::Add { text });
             }
-            change(&edit, 1, All::Filters, |_, _| Ok((only(&edit), changes.clone(), None)))?;
+            change(&edit, 1, All::OfNew, |_, _| Ok((only(&edit), changes.clone(), None)))?;
         }
         FleetAction::Add { edit, expression } => {
-            let changes = vec![Change::Add { text: expression.join(" ") }];
-            change(&edit, REPEATED, All::Filters, |_, _| Ok((only(&edit), changes.clone(), None)))?;
+            let text = expression.join(" ");
+            texts::check(&text)?;
+            let changes = vec![Change::Add { text }];
+            change(&edit, REPEATED, All::OfNew, |_, _| Ok((only(&edit), changes.clone(), None)))?;
         }
         FleetAction::Del { edit, ids } => {
             let ids: Result<Vec<_>, _> = ids.iter().map(|id| id.parse()).collect();
@@ -125,6 +139,21 @@ pub fn run(args: FleetArgs) -> Result<(), Failure> {
     Ok(out.flush()?)
 }
 
+/// Fails if a sensor has not tried a filter: with status 2 if its fyke refuses the text, as `fyke ctl try` does.
+fn all_tried(told: &[Tried]) -> Result<(), Failure> {
+    let all = told.len();
+    let failed = told.iter().filter(|one| one.failed.is_some()).count();
+    let refused = told.iter().filter(|one| one.is_refused).count();
+    match (refused, failed) {
+        _ if all == 0 => Err(Failure::Running(anyhow!("no sensor runs that could try the filter"))),
+        (0, 0) => Ok(()),
+        (0, _) => {
+            Err(Failure::Running(anyhow!("{failed} of {all} sensors have not tried the filter")))
+        }
+        _ => Err(Failure::Usage(format!("{refused} of {all} sensors refuse the filter"))),
+    }
+}
+
 /// Labels, changes, and the edit that they take back.
 type Wanted = (Labels, Vec<Change>, Option<u64>);
 
@@ -136,31 +165,47 @@ fn change(
     wanted: impl Fn(&Operator, &Author) -> Result<Wanted, OperatorError>,
 ) -> Result<(), Failure> {
     let author = Author::read(&args.key)?;
-    let report: Report = with(&args.group, all, async |operator| {
+    let (report, clears): (Report, bool) = with(&args.group, all, async |operator| {
         let mut left = attempts;
         loop {
             let (only, changes, undoes) = wanted(operator, &author)?;
+            let clears = only.is_empty() && changes.contains(&Change::Clear);
             left -= 1;
             match operator.edit(&author, &only, changes, undoes, args.wait).await {
                 Err(OperatorError::Conflict { .. }) if left > 0 => operator.read().await?,
-                outcome => return Ok(outcome?),
+                outcome => return Ok((outcome?, clears)),
             };
         }
     })?;
     let mut out = super::output();
     show::report(&mut out, &report, args.json)?;
     out.flush()?;
-    let count = report.sensors.len();
     match report.everywhere() {
         Some(_) => Ok(()),
-        None => Err(Failure::Running(anyhow!(
-            "edit {} is not in force at {} of {count} sensors (it stays in the group; \
-             `fyke fleet undo {}` takes it back)",
-            report.sequence,
-            count - report.in_force(),
-            report.sequence
-        ))),
+        None => Err(Failure::Running(anyhow!(not_everywhere(&report, clears)))),
     }
+}
+
+/// Tells of an edit that is not in force at some sensors, and the next step; `clears`: it cannot be taken back.
+fn not_everywhere(report: &Report, clears: bool) -> String {
+    let (sequence, count) = (report.sequence, report.sensors.len());
+    let lacking = count - report.in_force();
+    let is_void = |told: &&Option<(Outcome, Duration)>| {
+        matches!(told, Some((Outcome::Refused { is_void: true, .. }, _)))
+    };
+    let void = report.sensors.values().filter(is_void).count();
+    let what = format!("edit {sequence} is not in force at {lacking} of {count} sensors");
+    if void == lacking {
+        return format!(
+            "{what}, and it has no effect there that `fyke fleet undo` could take back; remove the reason that they \
+             give, and make the edit again"
+        );
+    }
+    let next = match clears {
+        true => "another `fyke fleet set` replaces it".to_owned(),
+        false => format!("`fyke fleet undo {sequence}` takes it back"),
+    };
+    format!("{what} (it stays in the group; {next})")
 }
 
 /// Prints what happens until a signal.
@@ -204,6 +249,8 @@ fn read<T>(
 #[derive(Clone, Copy)]
 enum All {
     Filters,
+    /// The filters of a group that is made if it is not there.
+    OfNew,
     Edits,
 }
 
@@ -213,12 +260,15 @@ fn with<T>(
     all: All,
     what: impl AsyncFnOnce(&mut Operator) -> anyhow::Result<T>,
 ) -> Result<T, Failure> {
-    let (trusted, group, to) = (trusted(args)?, named("--group", &args.group)?, options_of(args)?);
+    let (group, trusted, to) = (named("--group", &args.group)?, trusted(args)?, options_of(args)?);
     wait_for(async {
-        let broker = Broker::connect(&to, group, "fyke fleet").await?;
+        let broker = match all {
+            All::OfNew => Broker::connect(&to, group, "fyke fleet").await?,
+            All::Filters | All::Edits => Broker::open(&to, group, "fyke fleet").await?,
+        };
         let mut operator = match all {
             All::Edits => Operator::new(broker, trusted).await?,
-            All::Filters => Operator::from_snapshot(broker, trusted).await?,
+            All::Filters | All::OfNew => Operator::from_snapshot(broker, trusted).await?,
         };
         what(&mut operator).await
     })

@@ -1,7 +1,8 @@
 //! A group of machines for tests: keys, sensors and edits of `fyke fleet`.
 #![allow(dead_code, reason = "each test file uses its part")]
 
-use crate::common::{FYKE, Running, runtime};
+use crate::common::{FYKE, Running, folder, runtime, tool, veth};
+use fyke_testkit::nats::NatsServer;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -26,25 +27,43 @@ pub fn until<T>(what: &str, mut result: impl FnMut() -> Option<T>) -> T {
 pub struct Group {
     folder: PathBuf,
     port: u16,
+    /// Name of the file of trusted authors.
+    pub trust: &'static str,
 }
 
 impl Group {
-    /// Makes the keys of anna and bert; the group trusts them, and not eve.
+    /// Makes the keys of anna and bert; the group trusts them, and not eve. The file `everybody` has eve, too.
     pub fn new(folder: &Path, port: u16) -> Group {
-        let group = Group { folder: folder.to_owned(), port };
-        let mut authors = String::new();
+        let group = Group { folder: folder.to_owned(), port, trust: "authors" };
+        let (mut authors, mut everybody) = (String::new(), String::new());
         for name in ["anna", "bert", "eve"] {
             let made = Command::new(FYKE)
                 .args(["fleet", "key", group.key(name).to_str().unwrap(), "--name", name])
                 .output()
                 .unwrap();
             assert!(made.status.success(), "{made:?}");
+            let line = String::from_utf8(made.stdout).unwrap();
+            everybody += &line;
             if name != "eve" {
-                authors += &String::from_utf8(made.stdout).unwrap();
+                authors += &line;
             }
         }
         std::fs::write(folder.join("authors"), authors).unwrap();
+        std::fs::write(folder.join("everybody"), everybody).unwrap();
         group
+    }
+
+    /// Starts a server in the namespaces of a test, with `v0` and `v1`; `None`, with the reason, without the program.
+    pub fn start(path: &impl Fn(&str) -> PathBuf) -> Option<(NatsServer, Group)> {
+        if !NatsServer::is_installed() {
+            println!("skipped: nats-server is not installed");
+            return None;
+        }
+        veth();
+        tool("ip link set lo up");
+        let broker = NatsServer::start(&path("store"), 4222);
+        std::fs::create_dir(path("keys")).unwrap();
+        Some((broker, Group::new(&path("keys"), 4222)))
     }
 
     pub fn key(&self, name: &str) -> PathBuf {
@@ -53,7 +72,7 @@ impl Group {
 
     pub fn args(&self) -> Vec<String> {
         let server = format!("nats://127.0.0.1:{}", self.port);
-        let trust = self.folder.join("authors").to_str().unwrap().to_owned();
+        let trust = self.folder.join(self.trust).to_str().unwrap().to_owned();
         ["--server", &server, "--group", "edge", "--trust", &trust].map(str::to_owned).to_vec()
     }
 
@@ -98,6 +117,46 @@ impl Group {
             let mut sensors = self.sensors().into_iter();
             sensors.find(|it| it["name"] == name && it["sequence"].as_u64() >= Some(sequence))
         })
+    }
+}
+
+/// Two captures with a sensor beside each: `one` in Oslo, `two` in Bonn.
+pub struct Two {
+    pub broker: NatsServer,
+    pub group: Group,
+    pub first: Running,
+    pub second: Running,
+    pub one: Running,
+    pub two: Running,
+    folder: tempfile::TempDir,
+}
+
+impl Two {
+    /// Starts them in the namespaces of a test; `None`, with the reason, without a server program.
+    pub fn start() -> Option<Two> {
+        let (folder, path) = folder();
+        let (broker, group) = Group::start(&path)?;
+        let (first, second) = (capture(&path("1.pcapng")), capture(&path("2.pcapng")));
+        let one = group.sensor("one", &first, &["--label", "site=oslo"]);
+        let two = group.sensor("two", &second, &["--label", "site=bonn"]);
+        Some(Two { broker, group, first, second, one, two, folder })
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Ends the sensors, then the captures.
+    pub fn end(mut self) {
+        for running in [&mut self.one, &mut self.two] {
+            running.signal("INT");
+            assert_eq!(running.end().code(), Some(0), "{}", running.said());
+        }
+        assert!(self.group.sensors().is_empty());
+        for running in [&mut self.first, &mut self.second] {
+            running.signal("INT");
+            assert!(running.end().success(), "{}", running.said());
+        }
     }
 }
 

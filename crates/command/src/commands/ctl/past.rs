@@ -102,12 +102,16 @@ fn line(out: &mut impl Write, frame: &ShownFrame) -> io::Result<()> {
 
 fn in_kernel(out: &mut impl Write, past: &Past) -> io::Result<()> {
     let Some(rejected) = past.rejected_in_kernel else { return Ok(()) };
-    let (by, option) = match past.rejected_by.as_deref() {
+    writeln!(out, "{}", not_judged(rejected, past.rejected_by.as_deref()))
+}
+
+/// Tells of frames that were rejected before they arrived at the filters, so that no filter can be tried on them.
+pub fn not_judged(rejected: u64, by: Option<&str>) -> String {
+    let (by, option) = match by {
         Some(service) => (one_line(service), "--keep 30s"),
         None => ("the kernel".into(), "--count-all"),
     };
-    writeln!(
-        out,
+    format!(
         "{by} has rejected {rejected} frames since the start; they are not among these \
          (`fyke dump {option}` lets them arrive)"
     )

@@ -31,7 +31,7 @@ pub struct Group {
 impl Group {
     /// Takes the options of a group, and connects to nothing.
     pub fn new(args: &GroupArgs) -> Result<Group, Failure> {
-        let (trusted, name) = (trusted(args)?, named("--group", &args.group)?);
+        let (name, trusted) = (named("--group", &args.group)?, trusted(args)?);
         Ok(Group { name, trusted, to: options_of(args)? })
     }
 
@@ -43,7 +43,7 @@ impl Group {
         let operator = match operator {
             Some(operator) => operator,
             None => {
-                let broker = Broker::connect(&self.to, self.name.clone(), "fyke web").await?;
+                let broker = Broker::open(&self.to, self.name.clone(), "fyke web").await?;
                 operator.insert(Operator::from_snapshot(broker, self.trusted.clone()).await?)
             }
         };
@@ -67,6 +67,11 @@ impl Fleet for Group {
                         let now = Instant::now();
                         known.take(standings, now);
                         view = known.view(&self.name, state, now);
+                    }
+                    // It has no edit yet. The page makes nothing at the broker.
+                    Err(BrokerError::NoGroup(_)) => {
+                        (operator, answered) = (None, unix_ms());
+                        view = known.view(&self.name, &State::default(), Instant::now());
                     }
                     Err(error) => {
                         // The group is read anew: a server that comes back may not have it as it was.
@@ -171,7 +176,7 @@ impl KnownSensor {
             }
             Outcome::Superseded { .. } => Standing::InForce { since_unix_ms, epoch: None },
             Outcome::NotAddressed => Standing::NotAddressed,
-            Outcome::Refused { message } => Standing::Refused { message: message.clone() },
+            Outcome::Refused { message, .. } => Standing::Refused { message: message.clone() },
         }
     }
 }

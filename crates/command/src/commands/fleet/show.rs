@@ -1,5 +1,6 @@
 //! What `fyke fleet` prints.
 
+use crate::commands::ctl::past::not_judged;
 use crate::commands::one_line;
 use fyke_fleet::edit::Labels;
 use fyke_fleet::message::{Answers, Entry, Outcome, Tried};
@@ -89,7 +90,8 @@ pub fn log(out: &mut impl Write, log: &[Logged], json: bool) -> io::Result<()> {
                 .into_owned()
             }
             (Err(why), false) => {
-                one_line(&format!("edit {}  refused: {why}", logged.sequence)).into_owned()
+                with_reason(out, &format!("edit {}  refused: ", logged.sequence), why)?;
+                continue;
             }
         };
         writeln!(out, "{line}")?;
@@ -128,12 +130,13 @@ pub fn report(out: &mut impl Write, report: &Report, json: bool) -> io::Result<(
         }
     }
     for (name, told) in &report.sensors {
-        let line = match told {
-            Some((Outcome::Refused { message }, _)) => format!("  {name} refuses it: {message}"),
-            None => format!("  {name} has not answered"),
-            Some(_) => continue,
-        };
-        writeln!(out, "{}", one_line(&line))?;
+        match told {
+            Some((Outcome::Refused { message, .. }, _)) => {
+                with_reason(out, &format!("  {name} refuses it: "), message)?;
+            }
+            None => writeln!(out, "{}", one_line(&format!("  {name} has not answered")))?,
+            Some(_) => {}
+        }
     }
     Ok(())
 }
@@ -141,15 +144,22 @@ pub fn report(out: &mut impl Write, report: &Report, json: bool) -> io::Result<(
 /// Frames that a filter would accept.
 pub fn tried(out: &mut impl Write, told: &[Tried], json: bool) -> io::Result<()> {
     for one in told {
-        let line = match &one.failed {
-            _ if json => json!(one).to_string(),
-            Some(why) => format!("{}: {why}", one.sensor),
-            None => format!(
-                "{}: would accept {} of the last {} frames, {} of them new",
-                one.sensor, one.accepted, one.frames, one.new
-            ),
-        };
-        writeln!(out, "{}", if json { line } else { one_line(&line).into_owned() })?;
+        if json {
+            writeln!(out, "{}", json!(one))?;
+            continue;
+        }
+        if let Some(why) = &one.failed {
+            with_reason(out, &format!("{}: ", one.sensor), why)?;
+            continue;
+        }
+        let line = format!(
+            "{}: would accept {} of the last {} frames, {} of them new",
+            one.sensor, one.accepted, one.frames, one.new
+        );
+        writeln!(out, "{}", one_line(&line))?;
+        if let Some(rejected) = one.rejected_in_kernel {
+            writeln!(out, "  {}", not_judged(rejected, one.rejected_by.as_deref()))?;
+        }
     }
     let sum = |of: fn(&Tried) -> u64| told.iter().map(of).sum::<u64>();
     if !json {
@@ -165,18 +175,30 @@ pub fn answers(out: &mut impl Write, told: &Answers, json: bool) -> io::Result<(
         return writeln!(out, "{}", json!(told));
     }
     for answer in &told.answers {
+        let at = format!("edit {}  at {}: ", answer.sequence, told.sensor);
         let what = match &answer.outcome {
             Outcome::InForce { epoch, frame, .. } => {
                 format!("in force as epoch {epoch}, at the latest from frame {} on", frame + 1)
             }
             Outcome::Superseded { by } => format!("superseded by edit {by}"),
             Outcome::NotAddressed => "not for this sensor".to_owned(),
-            Outcome::Refused { message } => format!("refused: {message}"),
+            Outcome::Refused { message, .. } => {
+                with_reason(out, &(at + "refused: "), message)?;
+                continue;
+            }
         };
-        let line = format!("edit {}  at {}: {what}", answer.sequence, told.sensor);
-        writeln!(out, "{}", one_line(&line))?;
+        writeln!(out, "{}", one_line(&(at + &what)))?;
     }
     Ok(())
+}
+
+/// A reason of a sensor; its further lines, such as a text with a caret, are indented. Other control characters are
+/// escaped, so that nothing looks like a line of ours.
+fn with_reason(out: &mut impl Write, begin: &str, reason: &str) -> io::Result<()> {
+    let mut lines = reason.lines();
+    let first = lines.next().unwrap_or_default();
+    writeln!(out, "{}", one_line(&format!("{begin}{first}")))?;
+    lines.try_for_each(|line| writeln!(out, "      {}", one_line(line)))
 }
 
 fn labels(labels: &Labels) -> String {

@@ -491,6 +491,8 @@ fn others_get_nothing_and_the_capture_notices_nothing() {
     // Texts that are no filters: a graph opens no file.
     let graph = json!({"request": "add", "text": "(pcapin,/etc/passwd) > (print)"});
     assert_eq!(web.call(pid, &graph)["response"], "error");
+    let endpoint = json!({"request": "add", "text": "udp => x.pcap"});
+    assert!(web.call(pid, &endpoint)["message"].as_str().unwrap().contains("`fyke ctl add`"));
     let save = json!({"request": "save", "format": "pcap"});
     assert!(web.call(pid, &save)["message"].as_str().unwrap().contains("use fyke ctl"));
     assert!(

@@ -87,6 +87,7 @@ fn draw(args: &TopArgs, path: &Path) -> Result<(), Failure> {
 }
 
 /// The counts as they arrive, and the time after which they are late.
+#[derive(Clone, Copy)]
 struct Counts<'a> {
     from: &'a Receiver<Result<Stats, CallError>>,
     late: Duration,
@@ -101,28 +102,36 @@ fn show(
     stop: &AtomicBool,
 ) -> Result<(), Failure> {
     let mut last = Instant::now();
+    // The screen is drawn when it changes: thousands of filters take long.
+    let mut is_new = true;
     while !stop.load(Ordering::Relaxed) {
         loop {
             match counts.from.try_recv() {
                 Ok(Ok(stats)) => {
-                    last = Instant::now();
+                    (last, is_new) = (Instant::now(), true);
                     model.update(stats);
                     look_at_passes(model, pid);
                 }
-                Ok(Err(error)) => model.ended = Some(error.to_string()),
+                Ok(Err(error)) => (model.ended, is_new) = (Some(error.to_string()), true),
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => {
+                    is_new |= model.ended.is_none();
                     model.ended.get_or_insert_with(|| "it has ended; q quits".to_owned());
                     break;
                 }
             }
         }
-        model.silent_s =
-            Some(last.elapsed()).filter(|time| *time >= counts.late).map(|it| it.as_secs());
-        terminal.draw(|frame| view::draw(frame, model))?;
+        let silent = last.elapsed();
+        let silent_s = (silent >= counts.late).then(|| silent.as_secs());
+        is_new |= std::mem::replace(&mut model.silent_s, silent_s) != silent_s;
+        if std::mem::take(&mut is_new) {
+            terminal.draw(|frame| view::draw(frame, model))?;
+        }
         if !event::poll(PATIENCE)? {
             continue;
         }
+        // A key, or another size of the window.
+        is_new = true;
         let Some(key) = key(&event::read()?) else { continue };
         match model.key(key) {
             Some(Action::Quit) => return Ok(()),

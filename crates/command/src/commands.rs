@@ -168,7 +168,8 @@ pub fn expression_by(
     }
     let text =
         read_text(file).with_context(|| format!("cannot read {what} from {}", file.display()))?;
-    Ok(clean(&text))
+    // The last line end would be shown in every report.
+    Ok(clean(&text).trim_end().to_owned())
 }
 
 /// Blanks comments, from `#` to the end of the line, as tcpdump does in files with an expression.

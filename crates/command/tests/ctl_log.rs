@@ -412,6 +412,7 @@ fn frames_of_the_past_are_saved() {
         assert!(running.end().success());
         assert_eq!(running.sum().lost, 0);
     }
+    little_memory_has_the_last_frames(&path("small.pcapng"));
     let running = capture(&path("out.pcapng"), &["udp"]);
     let said = refused(&running, &["save", &name("none.pcapng")]);
     assert!(said.contains("start it with `fyke dump --keep 30s`"), "{said}");
@@ -425,6 +426,18 @@ fn frames_of_the_past_are_saved() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.code() == Some(2) && said.contains(part), "{words:?}: {said}");
     }
+}
+
+/// The smallest recorder, after ten times as much as it keeps.
+fn little_memory_has_the_last_frames(file: &Path) {
+    let mut running = capture(Path::new("/dev/null"), &["--keep", "1MB", "udp port 5001"]);
+    send(10_000, 1_000);
+    running.settle(10_000);
+    let saved = running.ctl(&["save", file.to_str().unwrap()]);
+    let frames = common::frames_of(file);
+    assert!((700..=910).contains(&frames), "{frames} frames of 1042 bytes: {saved}");
+    running.signal("INT");
+    assert!(running.end().success());
 }
 
 /// A disk that is full is an error at run time, and the capture continues.

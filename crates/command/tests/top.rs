@@ -3,6 +3,8 @@
 mod common;
 
 use common::{FYKE, Running, inside, runtime, send, veth};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -70,6 +72,18 @@ fn the_line_has_a_cursor(tmux: &Tmux) {
     tmux.shows(&["q quit"]);
 }
 
+/// Clients that ask once and stay: as many as are served, so that the one that has been idle longest is closed.
+fn idle_clients(running: &Running) -> Vec<UnixStream> {
+    let socket = runtime().join(format!("{}.sock", running.child.id()));
+    let clients = (0..64).map(|_| {
+        let mut client = UnixStream::connect(&socket).unwrap();
+        client.write_all(b"{\"request\":\"describe\"}\n").unwrap();
+        assert!(client.read(&mut [0; 4_096]).unwrap() > 0);
+        client
+    });
+    clients.collect()
+}
+
 #[test]
 fn top_shows_the_counts_and_edits() {
     if !inside("top_shows_the_counts_and_edits") {
@@ -107,8 +121,15 @@ fn top_shows_the_counts_and_edits() {
     the_line_has_a_cursor(&tmux);
     tmux.keys(&["t", "udp", "Enter"]);
     tmux.shows(&["would accept 40 of the last 40 frames", "20 of them new"]);
+    // An edit after a long time without one: its connection is not one that was closed meanwhile.
+    let idle = idle_clients(&running);
     tmux.keys(&["a", "udp port 5002", "Enter"]);
     tmux.shows(&["filter 3, epoch 4", "udp port 5002"]);
+    drop(idle);
+    running.signal("STOP");
+    tmux.shows(&["no counts for "]);
+    running.signal("CONT");
+    tmux.keys(&["Escape"]);
     assert!(running.ctl(&["log"]).contains("(fyke top, process "), "{}", running.ctl(&["log"]));
     tmux.keys(&["Space"]);
     tmux.shows(&["pause? frames that arrive meanwhile are lost"]);

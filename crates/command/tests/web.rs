@@ -158,6 +158,37 @@ fn the_page_shows_the_counts_and_edits() {
     browser.wait_for("document.body.dataset.state === 'lost'");
 }
 
+/// Enter is pressed twice, while the text is being tried: one edit, and its answer stays.
+#[test]
+fn an_edit_is_made_once_and_its_answer_stays() {
+    if !inside("an_edit_is_made_once_and_its_answer_stays") {
+        return;
+    }
+    let (_folder, path) = folder();
+    let Some(mut browser) = Browser::start(&path("profile")) else { return };
+    veth();
+    let mut running = capture(&path("out.pcapng"));
+    let web = Web::start(&[]);
+    browser.open(&web.url());
+    browser.wait_for("document.body.dataset.state === 'runs'");
+    send(4_000, 20);
+    running.settle(4_000);
+    browser.value(
+        "{ const [line, form] = [document.getElementById('text'), document.getElementById('edit')]; \
+         line.value = 'udp port 5002'; line.dispatchEvent(new Event('input')); \
+         form.requestSubmit(); form.requestSubmit(); }",
+    );
+    browser.wait_for(&format!("{ANSWER}.startsWith('filter 2, epoch 2')"));
+    std::thread::sleep(Duration::from_millis(500));
+    let answer = browser.value(ANSWER);
+    assert!(answer.as_str().unwrap().starts_with("filter 2, epoch 2"), "{answer}");
+    assert_eq!(stats(&running)["epoch"], 2);
+    assert_eq!(browser.value("document.getElementById('text').value"), "");
+    running.signal("INT");
+    assert!(running.end().success());
+    web.end();
+}
+
 /// The page fits into every window, and every control has a name.
 fn look_at_sizes(browser: &mut Browser) {
     for (width, height, dark, name) in [
@@ -460,6 +491,8 @@ fn others_get_nothing_and_the_capture_notices_nothing() {
     // Texts that are no filters: a graph opens no file.
     let graph = json!({"request": "add", "text": "(pcapin,/etc/passwd) > (print)"});
     assert_eq!(web.call(pid, &graph)["response"], "error");
+    let endpoint = json!({"request": "add", "text": "udp => x.pcap"});
+    assert!(web.call(pid, &endpoint)["message"].as_str().unwrap().contains("`fyke ctl add`"));
     let save = json!({"request": "save", "format": "pcap"});
     assert!(web.call(pid, &save)["message"].as_str().unwrap().contains("use fyke ctl"));
     assert!(

@@ -9,6 +9,8 @@ use common::{FYKE, Running, folder, inside, send, veth};
 use fyke_testkit::browser::Browser;
 use serde_json::{Value, json};
 use served::{Socket, Web, capture, stats};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::time::Duration;
 
@@ -95,6 +97,43 @@ fn a_program_follows_and_edits_over_one_socket() {
     socket.send_frame(0x88, &[]).unwrap();
     assert_eq!(socket.close_status(), Some(1000));
     assert_eq!(socket.frame(), None);
+    web.end();
+}
+
+/// A fyke that does not answer at the moment, here because it has too many clients, is followed as soon as it does.
+#[test]
+fn counts_come_again_after_a_refusal() {
+    if !inside("counts_come_again_after_a_refusal") {
+        return;
+    }
+    veth();
+    let (_folder, path) = folder();
+    let mut running = capture(&path("out.pcapng"));
+    let pid = running.child.id();
+    let web = Web::start(&[]);
+    let place = common::runtime().join(format!("{pid}.sock"));
+    let watch = |_| {
+        let mut client = UnixStream::connect(&place).unwrap();
+        client.write_all(b"{\"request\":\"watch\",\"interval_ms\":1000}\n").unwrap();
+        assert!(client.read(&mut [0; 64]).unwrap() > 0);
+        client
+    };
+    let watchers: Vec<_> = (0..64).map(watch).collect();
+    let mut socket = web.open_with_token().ok().unwrap();
+    socket.ask(json!({"subscribe": [pid]}));
+    let ended = socket.next(|it| it["event"] == "ended");
+    assert_eq!(ended["pid"], pid);
+    drop(watchers);
+    let counts = socket.next(|it| it["event"] == "counts");
+    assert_eq!(counts["pid"], pid);
+    // A fyke that is stopped sends no counts.
+    running.signal("STOP");
+    socket.next(|it| it["event"] == "ended");
+    running.signal("CONT");
+    socket.next(|it| it["event"] == "counts");
+    running.signal("INT");
+    assert!(running.end().success());
+    socket.next(|it| it["event"] == "ended" && it["reason"] == "it has ended");
     web.end();
 }
 

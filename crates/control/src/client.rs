@@ -316,7 +316,7 @@ impl Client {
                 return Err(CallError::Unreadable(message));
             }
         };
-        match serde_json::from_slice(&line) {
+        match Response::from_line(&line) {
             Ok(Response::Error { message }) => Err(CallError::Refused(message)),
             Ok(response) => Ok(response),
             Err(e) => Err(CallError::Unreadable(e.to_string())),

@@ -327,6 +327,20 @@ pub enum Response {
     },
 }
 
+/// Begin of the line with counts.
+const STATS: &[u8] = b"{\"response\":\"stats\",";
+
+impl Response {
+    /// Reads an answer. Counts are read in one step: they come many times a second, and an answer of another kind is
+    /// first read as a tree, because its kind may be named anywhere in it.
+    pub(crate) fn from_line(line: &[u8]) -> Result<Response, serde_json::Error> {
+        match line.starts_with(STATS) {
+            true => serde_json::from_slice(line).map(Response::Stats),
+            false => serde_json::from_slice(line),
+        }
+    }
+}
+
 /// An edit in the log, or a run of edits by trackers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogEntry {

@@ -19,8 +19,10 @@ use std::time::{Duration, Instant};
 
 /// Frames of a chunk that is full.
 const CHUNK_FRAMES: usize = 256;
-/// Bytes of a chunk that is full; the rest of its batch is not kept.
+/// Most bytes of a chunk that is full, and the part of all kept bytes that it takes at most. The oldest chunk goes as
+/// a whole, so chunks that were as large as all kept bytes would leave nothing.
 const CHUNK_BYTES: usize = 1 << 20;
+const CHUNK_PART: usize = 8;
 
 /// Longest time without frames for which more are copied later, if their number in a second is limited. It is the
 /// longest wait of a kernel's ring for a full block.
@@ -46,6 +48,11 @@ impl KeptLimits {
     /// The last 4,096 frames, at most 8 MiB of them; at most about 25,000 are copied in a second.
     pub const RECENT: KeptLimits =
         KeptLimits { frames: 4_096, bytes: 8 << 20, age: None, per_second: 25_600 };
+
+    /// Bytes of a chunk that is full; if not all frames are kept, the rest of its batch is not.
+    fn chunk_bytes(&self) -> usize {
+        (self.bytes / CHUNK_PART).clamp(1, CHUNK_BYTES)
+    }
 }
 
 /// The kept frames; clones share them.
@@ -63,7 +70,8 @@ struct State {
     chunks: VecDeque<Arc<Chunk>>,
     frames: usize,
     bytes: usize,
-    /// Time of the newest frame.
+    /// Time of the newest frame of the last chunk. It may be earlier than that of older frames: a clock that was ahead
+    /// has been set back.
     newest_ns: u64,
 }
 
@@ -205,7 +213,7 @@ impl Keeper {
             self.open.interfaces = arrival.interfaces().into();
         }
         for (_, frame) in arrival.frames() {
-            if self.open.frames.bytes() >= CHUNK_BYTES {
+            if self.open.frames.bytes() >= self.limits().chunk_bytes() {
                 if self.limits().per_second > 0 {
                     break;
                 }
@@ -216,7 +224,7 @@ impl Keeper {
         }
         let keeps_all = self.limits().per_second == 0;
         let is_full = match keeps_all {
-            true => self.open.frames.bytes() >= CHUNK_BYTES,
+            true => self.open.frames.bytes() >= self.limits().chunk_bytes(),
             false => self.open.len() >= CHUNK_FRAMES,
         };
         let is_late = |handed: Instant| now - handed >= SMALL_CHUNKS;
@@ -267,7 +275,7 @@ impl State {
         for chunk in new {
             self.frames += chunk.len();
             self.bytes += chunk.frames.bytes();
-            self.newest_ns = self.newest_ns.max(chunk.newest_ns);
+            self.newest_ns = chunk.newest_ns;
             self.chunks.push_back(Arc::new(chunk));
         }
         let mut gone = Vec::new();
@@ -332,6 +340,28 @@ mod tests {
             kept.last(100).iter().map(|one| one.newest_ns / 1_000_000_000).collect();
         assert_eq!(times, [110, 129, 130, 131, 90]);
         assert_eq!(kept.size().0, 5);
+    }
+
+    #[test]
+    fn frames_stay_after_the_clock_was_set_back() {
+        let age = Some(Duration::from_secs(30));
+        let bytes = 3 * chunk(1, 60).frames.bytes();
+        let limits = KeptLimits { frames: usize::MAX, bytes, age, per_second: 0 };
+        let kept = Kept::new(limits);
+        for second in [1_000_u64, 1_001, 101, 102, 103, 104] {
+            let newest_ns = second * 1_000_000_000;
+            kept.lock().add(std::iter::once(Chunk { newest_ns, ..chunk(1, 60) }), limits);
+        }
+        assert_eq!(kept.size().0, 3, "the last frames are kept");
+    }
+
+    #[test]
+    fn a_chunk_is_a_small_part_of_what_is_kept() {
+        let limits = |bytes| KeptLimits { frames: usize::MAX, bytes, age: None, per_second: 0 };
+        for bytes in [1_000_000, 8 << 20, 1 << 30] {
+            assert!(limits(bytes).chunk_bytes() <= bytes / 8, "{bytes}");
+        }
+        assert_eq!(limits(8 << 20).chunk_bytes(), KeptLimits::RECENT.chunk_bytes());
     }
 
     #[test]

@@ -15,6 +15,10 @@ const MAX_ENTRIES: u64 = 100;
 /// Longest wait for the answer of the running fyke.
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 
+/// Refusal of a text of `fyke demux`.
+const ENDPOINT: &str =
+    "a text with => names an endpoint, which can be a file; add it with `fyke ctl add`";
+
 /// A request of a page.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -116,9 +120,12 @@ fn carry_out(pid: u32, request: Request, options: &Options) -> Result<Response, 
             options.looks.live(text, sources)?;
             continue;
         }
-        // The text of a graph could open files; it cannot be tried.
+        // The text of a graph, or of an endpoint, could open files; it cannot be tried.
         let tried = Request::Try { text: text.to_owned(), last: Some(1) };
-        client.call(tried).map_err(refused)?;
+        client.call(tried).map_err(|error| match text.contains("=>") {
+            true => ENDPOINT.to_owned(),
+            false => refused(error),
+        })?;
     }
     client.call(request).map_err(refused)
 }

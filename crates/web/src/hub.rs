@@ -3,7 +3,7 @@
 
 use crate::fleet::Fleet;
 use crate::view;
-use fyke_control::{Client, Stats};
+use fyke_control::{Client, ConnectError, Stats};
 use hyper::body::Bytes;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,6 +12,9 @@ use tokio::sync::watch::{self, Receiver, Sender};
 
 /// Time between two looks for running fykes.
 const LIST_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Longest wait for counts after their time; a fyke that is stopped sends none.
+const SILENCE_LIMIT: Duration = Duration::from_secs(5);
 
 /// A subject of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -31,6 +34,16 @@ pub type Latest = Receiver<Bytes>;
 
 /// The event with the counts of a running fyke.
 type View = fn(u32, &Stats) -> Vec<u8>;
+
+/// The end of a connection to a running fyke.
+enum Read {
+    /// No page is left.
+    Unseen,
+    /// It was closed after some counts.
+    Closed,
+    /// There are no counts at the moment, for a reason.
+    Refused(String),
+}
 
 /// The topics that pages look at.
 #[derive(Debug)]
@@ -90,25 +103,62 @@ impl Hub {
         }
     }
 
-    /// Reads counts until the fyke has ended or no page is left.
+    /// Reads counts until the fyke has ended or no page is left. One that closes the connection and runs on, such as to
+    /// a client that was stopped for long, is connected to again.
     fn follow(&self, topic: Topic, pid: u32, event: View, to: &Sender<Bytes>) {
-        let interval_ms = u64::try_from(self.interval.as_millis()).unwrap_or(u64::MAX);
-        let mut reason = "it has ended".to_owned();
-        match Client::connect(Some(pid)).map(|client| client.watch(interval_ms)) {
-            Ok(Ok(watch)) => {
-                for stats in watch {
-                    match stats {
-                        Ok(stats) if self.publish(topic, to, event(pid, &stats)) => {}
-                        Ok(_) => return,
-                        Err(error) => reason = error.to_string(),
+        let mut known = false;
+        let reason = loop {
+            match Client::connect(Some(pid)) {
+                Ok(client) => match self.read(client, topic, &|stats| event(pid, stats), to) {
+                    Read::Unseen => return,
+                    Read::Closed => known = true,
+                    Read::Refused(reason)
+                        if !self.publish(topic, to, view::ended(pid, &reason)) =>
+                    {
+                        return;
                     }
+                    Read::Refused(_) => std::thread::sleep(LIST_INTERVAL),
+                },
+                Err(ConnectError::NoSuchPid { .. }) if known => break "it has ended".to_owned(),
+                Err(error @ ConnectError::NoSuchPid { .. }) => break error.to_string(),
+                Err(error) => {
+                    if !self.publish(topic, to, view::ended(pid, &error.to_string())) {
+                        return;
+                    }
+                    std::thread::sleep(LIST_INTERVAL);
                 }
             }
-            Ok(Err(error)) => reason = error.to_string(),
-            Err(error) => reason = error.to_string(),
-        }
+        };
         self.lock().remove(&topic);
         to.send_replace(view::ended(pid, &reason).into());
+    }
+
+    /// Publishes counts as long as the connection is open.
+    fn read(
+        &self,
+        mut client: Client,
+        topic: Topic,
+        event: &dyn Fn(&Stats) -> Vec<u8>,
+        to: &Sender<Bytes>,
+    ) -> Read {
+        let interval_ms = u64::try_from(self.interval.as_millis()).unwrap_or(u64::MAX);
+        client.set_answer_limit(SILENCE_LIMIT);
+        let watch = match client.watch(interval_ms) {
+            Ok(watch) => watch,
+            Err(error) => return Read::Refused(error.to_string()),
+        };
+        let mut count = 0_u64;
+        for stats in watch {
+            match stats {
+                Ok(stats) if self.publish(topic, to, event(&stats)) => count += 1,
+                Ok(_) => return Read::Unseen,
+                Err(error) => return Read::Refused(error.to_string()),
+            }
+        }
+        match count {
+            0 => Read::Refused("it closed the connection".to_owned()),
+            _ => Read::Closed,
+        }
     }
 
     /// Publishes an event if it is new; false, and the topic is removed, if no page is left.

@@ -80,7 +80,8 @@ pub enum CtlAction {
     ///   set EXPR
     ///   del ID|NAME
     ///
-    /// Each edit sees the filters that the lines before it leave. An error names the line.
+    /// Each edit sees the filters that the lines before it leave, but a filter that the file adds has no id or name in
+    /// it yet. An error names the line.
     #[command(verbatim_doc_comment)]
     Batch {
         /// File with the edits; - is standard input

@@ -42,6 +42,9 @@ fn take_up(found: Found) -> Result<(), Failure> {
     let Ok(Cli { command: Command::Dump(mut args), .. }) = Cli::try_parse_from(words) else {
         return Err(wrong().into());
     };
+    if let Some(limit) = args.count_limit {
+        note!("fyke: -c {limit} counts from now on, without the frames before the kill");
+    }
     let folder = &found.fixed.folder;
     std::env::set_current_dir(folder)
         .with_context(|| format!("the capture's working folder {}", folder.display()))?;

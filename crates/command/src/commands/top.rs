@@ -1,7 +1,8 @@
 //! `fyke top`: a running fyke on a terminal: counts and rates of filters and nodes, and edits from the keyboard.
 //!
 //! A thread reads the counts; the thread that draws also sends the actions and waits for their answers. The running
-//! fyke serves both connections like those of any other client, so it delays no capture.
+//! fyke serves both like any other client, so it delays no capture. Each action has a connection of its own: a fyke
+//! closes those that are idle, and after a late answer the next one would be that of another action.
 
 mod model;
 mod picture;
@@ -20,12 +21,16 @@ use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Longest wait for a key before new counts are drawn.
 const PATIENCE: Duration = Duration::from_millis(50);
 /// Longest wait for the answer to an action.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+/// Shortest time without counts that is shown.
+const LATE: Duration = Duration::from_secs(3);
+/// Longest wait for the passes of a filter.
+const LOOK_LIMIT: Duration = Duration::from_secs(1);
 
 /// Runs the command.
 pub fn run(args: &TopArgs) -> Result<(), Failure> {
@@ -40,9 +45,6 @@ pub fn run(args: &TopArgs) -> Result<(), Failure> {
     let watcher = connect(args.pid)?;
     let target = watcher.target().map(|target| (target.pid, target.to_string()));
     let (pid, title) = target.map_or((args.pid, String::new()), |(pid, text)| (Some(pid), text));
-    let mut actor = connect(pid)?;
-    actor.set_answer_limit(ANSWER_LIMIT);
-    actor.hello(&program().replace("fyke ctl", "fyke top"))?;
     let watch = watcher.watch(args.interval_ms)?;
     let (sender, counts) = channel();
     std::thread::Builder::new().name("counts".to_owned()).spawn(move || {
@@ -63,7 +65,8 @@ pub fn run(args: &TopArgs) -> Result<(), Failure> {
     })?;
     let mut model = Model::new(title.trim().to_owned());
     let mut terminal = ratatui::try_init()?;
-    let result = show(&mut terminal, &mut model, &counts, &mut actor, &stop);
+    let late = LATE.max(Duration::from_millis(args.interval_ms.saturating_mul(3)));
+    let result = show(&mut terminal, &mut model, Counts { from: &counts, late }, pid, &stop);
     ratatui::restore();
     result
 }
@@ -83,42 +86,61 @@ fn draw(args: &TopArgs, path: &Path) -> Result<(), Failure> {
     Ok(written.with_context(|| format!("cannot write {}", path.display()))?)
 }
 
+/// The counts as they arrive, and the time after which they are late.
+#[derive(Clone, Copy)]
+struct Counts<'a> {
+    from: &'a Receiver<Result<Stats, CallError>>,
+    late: Duration,
+}
+
 /// Draws until the user quits.
 fn show(
     terminal: &mut DefaultTerminal,
     model: &mut Model,
-    counts: &Receiver<Result<Stats, CallError>>,
-    actor: &mut Client,
+    counts: Counts<'_>,
+    pid: Option<u32>,
     stop: &AtomicBool,
 ) -> Result<(), Failure> {
+    let mut last = Instant::now();
+    // The screen is drawn when it changes: thousands of filters take long.
+    let mut is_new = true;
     while !stop.load(Ordering::Relaxed) {
         loop {
-            match counts.try_recv() {
+            match counts.from.try_recv() {
                 Ok(Ok(stats)) => {
+                    (last, is_new) = (Instant::now(), true);
                     model.update(stats);
-                    look_at_passes(model, actor);
+                    look_at_passes(model, pid);
                 }
-                Ok(Err(error)) => model.ended = Some(error.to_string()),
+                Ok(Err(error)) => (model.ended, is_new) = (Some(error.to_string()), true),
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => {
+                    is_new |= model.ended.is_none();
                     model.ended.get_or_insert_with(|| "it has ended; q quits".to_owned());
                     break;
                 }
             }
         }
-        terminal.draw(|frame| view::draw(frame, model))?;
+        let silent = last.elapsed();
+        let silent_s = (silent >= counts.late).then(|| silent.as_secs());
+        is_new |= std::mem::replace(&mut model.silent_s, silent_s) != silent_s;
+        if std::mem::take(&mut is_new) {
+            terminal.draw(|frame| view::draw(frame, model))?;
+        }
         if !event::poll(PATIENCE)? {
             continue;
         }
+        // A key, or another size of the window.
+        is_new = true;
         let Some(key) = key(&event::read()?) else { continue };
         match model.key(key) {
             Some(Action::Quit) => return Ok(()),
             Some(action) => {
-                let answer = act(actor, &action);
+                let answer = act(pid, &action);
                 model.answered(action, answer);
-                look_at_passes(model, actor);
+                look_at_passes(model, pid);
             }
-            None => look_at_passes(model, actor),
+            None => look_at_passes(model, pid),
         }
     }
     Ok(())
@@ -150,18 +172,29 @@ fn key(event: &Event) -> Option<Key> {
 }
 
 /// Reads the passes of the selected filter, if they are shown.
-fn look_at_passes(model: &mut Model, actor: &mut Client) {
+fn look_at_passes(model: &mut Model, pid: Option<u32>) {
     let Some(id) = model.shown_filter() else {
         model.passes = None;
         return;
     };
-    if let Ok(Response::Passes { filters, .. }) = actor.call(Request::Show) {
+    if let Ok(Response::Passes { filters, .. }) = ask(pid, Request::Show, LOOK_LIMIT) {
         model.passes = filters.into_iter().find(|filter| filter.id == id);
     }
 }
 
+/// Makes a request by a connection of its own.
+fn ask(pid: Option<u32>, request: Request, limit: Duration) -> Result<Response, String> {
+    let mut client = Client::connect(pid).map_err(|error| error.to_string())?;
+    client.set_answer_limit(limit);
+    if !request.only_reads() {
+        let named = client.hello(&program().replace("fyke ctl", "fyke top"));
+        named.map_err(|error| refused(error).message())?;
+    }
+    client.call(request).map_err(|error| refused(error).message())
+}
+
 /// Carries an action out; returns its result as text, or the reason of a refusal.
-fn act(actor: &mut Client, action: &Action) -> Result<String, String> {
+fn act(pid: Option<u32>, action: &Action) -> Result<String, String> {
     let request = match action {
         Action::Add(text) => Request::Add { text: text.clone() },
         Action::Try(text) => Request::Try { text: text.clone(), last: None },
@@ -171,7 +204,7 @@ fn act(actor: &mut Client, action: &Action) -> Result<String, String> {
         Action::Pause(false) => Request::Start,
         Action::Quit => return Ok(String::new()),
     };
-    Ok(match actor.call(request).map_err(|error| refused(error).message())? {
+    Ok(match ask(pid, request, ANSWER_LIMIT)? {
         Response::Tried(tried) => {
             let mut text = Vec::new();
             // A vector takes every byte.

@@ -105,3 +105,19 @@ fn accounting_is_exact_or_it_is_not() {
     accounting.delivered = u64::MAX;
     assert!(!accounting.is_exact());
 }
+
+#[test]
+fn counts_are_read_in_one_step_and_in_any_order() {
+    let node = NodeCount { id: 1, node: "filter".into(), arrived: 7, ..NodeCount::default() };
+    let filter = FilterCount { id: 2, text: "udp \"x\"".into(), ..FilterCount::default() };
+    let stats = Stats { epoch: 3, nodes: vec![node], filters: vec![filter], ..Stats::default() };
+    let answer = Response::Stats(stats);
+    let line = serde_json::to_vec(&answer).unwrap();
+    assert!(line.starts_with(STATS), "the quick way is taken");
+    assert_eq!(Response::from_line(&line).unwrap(), answer);
+    // The names of a value are sorted.
+    let sorted = serde_json::to_vec(&serde_json::to_value(&answer).unwrap()).unwrap();
+    assert!(!sorted.starts_with(STATS));
+    assert_eq!(Response::from_line(&sorted).unwrap(), answer);
+    assert!(Response::from_line(b"{\"response\":\"stats\",\"epoch\":-1}").is_err());
+}

@@ -1,5 +1,6 @@
 //! Charts of curves with a logarithmic vertical scale.
 
+use super::report::GROUND;
 use std::fmt::Write;
 
 const COLOURS: [&str; 6] = ["#1f77b4", "#17becf", "#9467bd", "#2ca02c", "#9aa5b1", "#d62728"];
@@ -23,8 +24,8 @@ pub(super) fn chart(title: &str, across: &str, upwards: &str, curves: &[Curve<'_
     };
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"760\" height=\"370\" \
-         font-family=\"sans-serif\" font-size=\"12\">\n<text x=\"10\" y=\"22\" \
-         font-size=\"15\">{title}</text>\n"
+         font-family=\"monospace\" font-size=\"12\">\n{GROUND}<text x=\"10\" y=\"22\" \
+         font-weight=\"bold\">{title}</text>\n"
     );
     // A write to a string cannot fail.
     for power in low as i32..=high as i32 {

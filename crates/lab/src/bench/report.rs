@@ -238,6 +238,19 @@ impl Report {
     }
 }
 
+/// White under a chart, so that it can be read on a dark page.
+pub(super) const GROUND: &str = "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n";
+
+/// A figure with its unit; a long time has a larger one.
+fn readable(figure: f64, unit: &str) -> String {
+    match (unit, figure) {
+        ("ns", 1e9..) => format!("{:.2} s", figure / 1e9),
+        ("ns", 1e6..) => format!("{:.2} ms", figure / 1e6),
+        ("ns", 1e3..) => format!("{:.2} µs", figure / 1e3),
+        _ => format!("{figure:.2} {unit}"),
+    }
+}
+
 /// Draws one bar per line, with name and figure.
 fn chart(title: &str, engines: &[&Measurement]) -> String {
     const LEFT: usize = 180;
@@ -250,10 +263,11 @@ fn chart(title: &str, engines: &[&Measurement]) -> String {
     let top = engines.iter().map(|one| one.figure()).fold(0.0, f64::max);
     let span = (top / floor).ln().max(1e-9);
     let height = 50 + 24 * engines.len();
+    let scale = if engines.len() > 1 { " (logarithmic)" } else { "" };
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"760\" height=\"{height}\" \
-         font-family=\"sans-serif\" font-size=\"13\">\n\
-         <text x=\"10\" y=\"24\" font-size=\"15\">{}</text>\n",
+         font-family=\"monospace\" font-size=\"12\">\n{GROUND}\
+         <text x=\"10\" y=\"24\" font-weight=\"bold\">{}{scale}</text>\n",
         escape(title)
     );
     for (index, one) in engines.iter().enumerate() {
@@ -264,12 +278,12 @@ fn chart(title: &str, engines: &[&Measurement]) -> String {
         let _ = writeln!(
             svg,
             "<text x=\"10\" y=\"{}\">{}</text><rect x=\"{LEFT}\" y=\"{y}\" width=\"{width:.1}\" \
-             height=\"18\" fill=\"{colour}\"/><text x=\"{:.1}\" y=\"{}\">{figure:.2} {}</text>",
+             height=\"18\" fill=\"{colour}\"/><text x=\"{:.1}\" y=\"{}\">{}</text>",
             y + 14,
             escape(&one.engine),
             LEFT as f64 + width + 6.0,
             y + 14,
-            escape(&one.unit)
+            escape(&readable(figure, &one.unit))
         );
     }
     svg.push_str("</svg>\n");
@@ -316,6 +330,10 @@ mod tests {
         assert_eq!(plots.len(), 2);
         assert_eq!(plots[0].0, "static-F2-cache-real-mixed.svg");
         assert!(plots[1].1.contains("a&lt;b"));
+        assert!(plots[0].1.contains("fill=\"white\"") && plots[0].1.contains("(logarithmic)"));
+        let times = [12.0, 1_234.0, 3_527_667.0, 2e9].map(|ns| readable(ns, "ns"));
+        assert_eq!(times, ["12.00 ns", "1.23 µs", "3.53 ms", "2.00 s"]);
+        assert_eq!(readable(5_000.0, "frames/s"), "5000.00 frames/s");
         let csv = report().csv("abc", "a cpu, fast");
         assert!(
             csv.contains("abc,\"a cpu, fast\",static,F2,fyke,\"cache, real, mixed\",1.5,ns,7,9,5")

@@ -192,7 +192,27 @@ pub(crate) type Residual = Box<[Arc<Compiled>]>;
 
 /// Epochs of all readers.
 #[derive(Debug, Default)]
-pub(crate) struct ReaderEpochs(Mutex<Vec<Arc<AtomicU64>>>);
+pub(crate) struct ReaderEpochs(Mutex<Readers>);
+
+/// Those that have joined since the last sweep, and the others that have not left.
+#[derive(Debug, Default)]
+struct Readers {
+    list: Vec<Arc<AtomicU64>>,
+    /// Entries that the last sweep left.
+    swept: usize,
+}
+
+/// Most readers that may have left since the last sweep, besides as many as have not. Every view of a set joins, and
+/// edits, which sweep, may be days apart.
+const LEFT: usize = 64;
+
+impl Readers {
+    /// Removes those that have left.
+    fn sweep(&mut self) {
+        self.list.retain(|pinned| pinned.load(Ordering::Acquire) != GONE);
+        self.swept = self.list.len();
+    }
+}
 
 /// Epoch of one reader; removed when it is dropped.
 #[derive(Debug)]
@@ -213,18 +233,21 @@ impl ReaderEpochs {
     }
 
     fn add(&self, pinned: impl FnOnce() -> u64) -> ReaderEpoch {
-        let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut readers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if readers.list.len() >= 2 * readers.swept + LEFT {
+            readers.sweep();
+        }
         let pinned = Arc::new(AtomicU64::new(pinned()));
-        list.push(pinned.clone());
+        readers.list.push(pinned.clone());
         ReaderEpoch(pinned)
     }
 
     /// The epochs that readers pin or may advance to; `newest` is the published epoch.
     pub fn pinned_epochs(&self, newest: Epoch) -> PinnedEpochs {
         protocol::scan_fence();
-        let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        list.retain(|pinned| pinned.load(Ordering::Acquire) != GONE);
-        let ranges = list.iter().filter_map(|pinned| protocol::range(pinned));
+        let mut readers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        readers.sweep();
+        let ranges = readers.list.iter().filter_map(|pinned| protocol::range(pinned));
         PinnedEpochs(ranges.chain([(newest.0, newest.0)]).collect())
     }
 }
@@ -282,6 +305,20 @@ mod tests {
         slot.end(Epoch(5));
         assert!(slot.is_live(Epoch(4)) && !slot.is_live(Epoch(5)) && slot.outlives(Epoch(4)));
         assert_eq!((slot.pass(), slot.order_key()), (7, [7, 0]));
+    }
+
+    #[test]
+    fn readers_that_have_left_take_no_memory() {
+        let readers = ReaderEpochs::default();
+        let stay: Vec<_> = (0..100).map(|epoch| readers.join_at(Epoch(epoch))).collect();
+        for _ in 0..10_000 {
+            drop(readers.join(|| Epoch(200)));
+        }
+        let len = readers.0.lock().unwrap().list.len();
+        assert!((stay.len()..=2 * stay.len() + LEFT).contains(&len), "{len} entries");
+        assert_eq!(readers.pinned_epochs(Epoch(300)).0.len(), stay.len() + 1);
+        drop(stay);
+        assert_eq!(readers.pinned_epochs(Epoch(300)).0, [(300, 300)]);
     }
 
     #[test]

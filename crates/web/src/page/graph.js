@@ -44,7 +44,9 @@ function drawEdge(edge, places, choose) {
   const [x1, y1, x2, y2] = [from.x + BOX.width, from.y + BOX.height / 2, to.x, to.y + BOX.height / 2];
   const middle = (x1 + x2) / 2;
   const d = `M${x1} ${y1} C${middle} ${y1} ${middle} ${y2} ${x2} ${y2}`;
-  const label = shape("text", { class: "label", x: x2 - 6, y: y2 - 6, "text-anchor": "end" });
+  // At the end with one edge, else the labels of all edges to a node would be on one place.
+  const place = edge.single ? { x: x2 - 6, y: y2 - 6, "text-anchor": "end" } : { x: x1 + 6, y: y1 - 6 };
+  const label = shape("text", { class: "label", ...place });
   const group = shape("g", { class: "edge" }, shape("path", { class: "hit", d }), shape("path", { d }), label);
   if (choose) button(group, "", () => choose(edge));
   return { group, label };

@@ -157,34 +157,42 @@ function chooseEdge({ from, to }) {
   if (verdict !== undefined && kept !== null) showFrames(verdict);
 }
 
-// Tries the text while it is typed: one request at a time, the last text wins.
+// Tries the text while it is typed: one request at a time, the last text wins. An answer to an action stays: `acted`
+// counts the actions.
 let trying = false;
 let tryAgain = false;
+let acted = 0;
 async function typed() {
   if (trying) { tryAgain = true; return; }
   trying = true;
   do {
     tryAgain = false;
-    const text = byId("text").value;
+    const [text, before] = [byId("text").value, acted];
     if (text.trim() === "") { drawAnswer(null); continue; }
     const answer = await call({ request: "try", text });
+    if (before !== acted) continue;
     if (text === byId("text").value) drawAnswer(answer); else tryAgain = true;
   } while (tryAgain);
   trying = false;
 }
 
 async function act(request) {
+  acted += 1;
   const answer = await call(request);
   drawAnswer(answer);
   if (byId("entries").children.length > 0) showLog();
   return answer.response === "ok";
 }
 
+// A second Enter before the answer adds nothing.
+let adding = false;
 async function add(event) {
   event.preventDefault();
   const text = byId("text").value;
-  if (text.trim() === "") return;
+  if (adding || text.trim() === "") return;
+  adding = true;
   if (await act({ request: "add", text }) && byId("text").value === text) byId("text").value = "";
+  adding = false;
 }
 
 const remove = (id) => act({ request: "delete", id });

@@ -55,9 +55,7 @@ pub fn read(
                         known = Some(ids()?);
                     }
                     let id = known.as_ref().and_then(|known| known.get(rest).copied());
-                    let id = id.ok_or_else(|| {
-                        refused(format!("no filter has the name \"{}\"", shortened(rest)))
-                    });
+                    let id = id.ok_or_else(|| refused(unknown(rest, &changes)));
                     Change::Delete { id: id? }
                 }
             },
@@ -76,6 +74,19 @@ pub fn read(
              `ctl add --hosts FILE`"
         ))),
         _ => Ok(Batch { changes, lines }),
+    }
+}
+
+/// The reason why no filter of this name can be removed.
+fn unknown(name: &str, before: &[Change]) -> String {
+    let is_it =
+        |change: &Change| matches!(change, Change::Add { name: Some(own), .. } if own == name);
+    let name = shortened(name);
+    match before.iter().any(is_it) {
+        true => {
+            format!("\"{name}\" is added by this file, which cannot remove it; omit both lines")
+        }
+        false => format!("no filter has the name \"{name}\""),
     }
 }
 
@@ -179,6 +190,7 @@ mod tests {
             ("add --hosts /etc/passwd ip", "reads no other file"),
             ("del", "edits:1: del needs"),
             ("del phone", "no filter has the name \"phone\""),
+            ("add --name z udp\ndel z", "edits:2: \"z\" is added by this file"),
             ("# nothing", "edits has no edit"),
         ] {
             let error = of(text).unwrap_err();

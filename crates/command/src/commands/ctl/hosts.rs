@@ -1,6 +1,6 @@
 //! Lists of addresses, nets and ports as filter texts: `fyke ctl add --hosts FILE`.
 
-use super::super::Failure;
+use super::super::{Failure, shortened};
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -17,7 +17,10 @@ pub fn text(name: &str, list: &str, also: &str) -> Result<String, Failure> {
             let indent = line.len() - line.trim_start().len();
             let indent: String =
                 line[..indent].chars().map(|c| if c == '\t' { c } else { ' ' }).collect();
-            let marks = "^".repeat(item.chars().count());
+            let line = shortened(line);
+            // A long line is cut.
+            let shown = line.chars().count().saturating_sub(indent.chars().count());
+            let marks = "^".repeat(item.chars().count().min(shown));
             Failure::Usage(format!("{name}:{number}: {problem}\n  {line}\n  {indent}{marks}"))
         })?;
         match known.insert(part.clone()) {
@@ -143,5 +146,7 @@ mod tests {
         }
         let error = of("10.0.0.7\n 10.0.0.300 # no\n", "").unwrap_err();
         assert!(error.ends_with("\n   10.0.0.300 # no\n   ^^^^^^^^^^"), "{error}");
+        let long = of(&"x".repeat(100_000), "").unwrap_err();
+        assert!(long.len() < 1_500 && long.contains("(100000 characters)"), "{long}");
     }
 }

@@ -11,6 +11,9 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
 
+/// Longest wait for the file, which may have terabytes. An end of the capture ends the wait.
+const SAVE_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// Endings of names of compressed files, which the capture does not write.
 const PACKED: [&str; 3] = ["gz", "zst", "lz4"];
 
@@ -38,6 +41,7 @@ pub fn run(
         return Err(Failure::Usage(format!("-: {message}")));
     }
     let mut client = connect(pid)?;
+    client.set_answer_limit(SAVE_LIMIT);
     let cannot = || format!("cannot write {}", path.display());
     let (draft, replaces) = match Place::of(path).and_then(|place| place.draft(0o600)) {
         Ok(begun) => begun,

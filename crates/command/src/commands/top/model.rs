@@ -71,6 +71,8 @@ pub struct Model {
     pub passes: Option<FilterPasses>,
     /// Reason why no counts come any more.
     pub ended: Option<String>,
+    /// Seconds without counts, if these are late.
+    pub silent_s: Option<u64>,
 }
 
 impl Model {
@@ -87,6 +89,7 @@ impl Model {
             shows_passes: false,
             passes: None,
             ended: None,
+            silent_s: None,
         }
     }
 

@@ -67,10 +67,12 @@ fn wrapped(text: &str, width: usize) -> Vec<Line<'static>> {
 
 fn title(model: &Model) -> Line<'static> {
     let stats = &model.stats;
-    let state = match (&model.ended, stats.paused) {
+    let yellow = Style::new().fg(Color::Yellow);
+    let state = match (&model.ended, model.silent_s) {
         (Some(why), _) => Span::styled(format!("  {why}"), Style::new().fg(Color::Red)),
-        (None, true) => Span::styled("  paused", Style::new().fg(Color::Yellow)),
-        (None, false) => Span::raw(""),
+        (None, Some(time)) => Span::styled(format!("  no counts for {time} s"), yellow),
+        (None, None) if stats.paused => Span::styled("  paused", yellow),
+        (None, None) => Span::raw(""),
     };
     let seconds = stats.uptime_ms as f64 / 1_000.0;
     let text = format!("  {seconds:.1} s  epoch {}  {}", stats.epoch, one_line(&model.title));
@@ -266,6 +268,8 @@ mod tests {
         model.input = Input::Add("tcp prot 1".into());
         let shown = drawn(&model, 100, 24);
         assert!(shown.contains("add filter: tcp prot 1_") && shown.contains("^~~~"), "{shown}");
+        model.silent_s = Some(7);
+        assert!(drawn(&model, 100, 24).contains("no counts for 7 s"));
         model.stats.accounting.rejected = 5;
         assert!(drawn(&model, 100, 24).contains("the sum does not close"));
     }

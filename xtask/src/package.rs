@@ -17,6 +17,7 @@ mod musl;
 
 use crate::install::{self, at, copy, make_folder};
 use crate::sbom;
+use crate::setup::{self, Purpose};
 use crate::shell::{Workspace, find_program, shown, status};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -100,15 +101,18 @@ pub fn run(workspace: &Workspace, args: &[String]) -> Result<ExitCode, String> {
         built.map_or_else(|| musl::build(workspace, &folder), |built| musl::place(&built, &to))?;
         return Ok(ExitCode::SUCCESS);
     }
+    let from = match &request.from {
+        Some(from) => from.clone(),
+        None => {
+            setup::prepare(Purpose::Package)?;
+            install::build(workspace)?
+        }
+    };
     for (program, package) in
         [("dpkg-deb", "dpkg"), ("dpkg-shlibdeps", "dpkg-dev"), ("strip", "binutils")]
     {
         find_program(program).ok_or_else(|| format!("{program} not found: install {package}"))?;
     }
-    let from = match &request.from {
-        Some(from) => from.clone(),
-        None => install::build(workspace)?,
-    };
     let root = folder.join("root");
     if root.exists() {
         std::fs::remove_dir_all(&root).map_err(|e| at(&root, &e))?;
@@ -168,6 +172,8 @@ fn documents(workspace: &Workspace, to: &Path) -> Result<(), String> {
             copy(&path, &to.join("docs").join(entry.file_name()))?;
         }
     }
+    let board = "grafana/fyke.json";
+    copy(&docs.join(board), &to.join("docs").join(board))?;
     copy(&workspace.root.join("README.md"), &to.join("README.md"))?;
     copy(&workspace.root.join("CHANGELOG.md"), &to.join("changelog"))?;
     must(Command::new("gzip").args(["-9", "-n"]).arg(to.join("changelog")))?;

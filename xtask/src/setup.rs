@@ -24,6 +24,8 @@ pub enum Purpose {
     Kernels,
     /// `cargo xtask portable`, with a list of its own.
     Portable,
+    /// `cargo xtask package`, with a list of its own.
+    Package,
     /// `cargo xtask package --musl`, with a list of its own.
     Musl,
 }
@@ -33,6 +35,7 @@ impl Purpose {
         match self {
             Purpose::Kernels => KERNELS,
             Purpose::Portable => PORTABLE,
+            Purpose::Package => PACKAGE,
             Purpose::Musl => MUSL,
             Purpose::Demo | Purpose::Test | Purpose::Ci | Purpose::All => NEEDS,
         }
@@ -208,7 +211,7 @@ const CRATES: &[Crate] = &[
 
 /// As [`prepare`], for crates.
 fn prepare_crates(purpose: Purpose) -> Result<(), String> {
-    if matches!(purpose, Purpose::Kernels | Purpose::Portable | Purpose::Musl) {
+    if purpose > Purpose::All {
         return Ok(());
     }
     let mut required = Vec::new();
@@ -296,6 +299,34 @@ const PORTABLE: &[Need] = &[
     },
 ];
 
+/// Programs that build the Debian package. Without clang it would lack the kernel programs, and nobody would notice.
+const PACKAGE: &[Need] = &[
+    Need {
+        name: "Debian's tools for packages (dpkg-deb, dpkg-shlibdeps)",
+        sign: Sign::Program(&["dpkg-shlibdeps"]),
+        packages: ["dpkg-dev", "dpkg-dev", "dpkg"],
+        wanted_from: Purpose::Package,
+        required_from: Purpose::Package,
+        without: "no package is made",
+    },
+    Need {
+        name: "tools for programs (strip)",
+        sign: Sign::Program(&["strip"]),
+        packages: ["binutils", "binutils", "binutils"],
+        wanted_from: Purpose::Package,
+        required_from: Purpose::Package,
+        without: "the package keeps its symbols",
+    },
+    Need {
+        name: "clang",
+        sign: Sign::Program(&["clang"]),
+        packages: ["clang", "clang", "clang"],
+        wanted_from: Purpose::Package,
+        required_from: Purpose::Package,
+        without: "the package has no kernel programs",
+    },
+];
+
 /// Programs that build the static command. Its Rust target is installed by rustup.
 const MUSL: &[Need] = &[
     Need {
@@ -313,6 +344,14 @@ const MUSL: &[Need] = &[
         wanted_from: Purpose::Musl,
         required_from: Purpose::Musl,
         without: "it is not checked that the command is static",
+    },
+    Need {
+        name: "clang",
+        sign: Sign::Program(&["clang"]),
+        packages: ["clang", "clang", "clang"],
+        wanted_from: Purpose::Musl,
+        required_from: Purpose::Musl,
+        without: "the command has no kernel programs",
     },
 ];
 
@@ -517,15 +556,25 @@ mod tests {
 
     #[test]
     fn the_static_command_needs_the_compiler_of_musl() {
-        let there = with_only(&["cc", "readelf"]);
+        let there = with_only(&["cc", "readelf", "clang"]);
         let plan = Plan::make(MUSL, Purpose::Musl, &there);
         assert_eq!(plan.required().count(), 1);
         assert_eq!(plan.packages(Packager::Apt), ["musl-tools"]);
         assert!(plan.report(Some(Packager::Dnf)).contains("sudo dnf install musl-gcc\n"));
-        let there = with_only(&["musl-gcc", "readelf"]);
+        let there = with_only(&["musl-gcc", "readelf", "clang"]);
         assert_eq!(Plan::make(MUSL, Purpose::Musl, there).report(None), "");
         // The other lists do not have it.
         assert!(NEEDS.iter().all(|need| need.wanted_from <= Purpose::All));
+    }
+
+    #[test]
+    fn packages_need_the_compiler_of_the_kernel_programs() {
+        for purpose in [Purpose::Package, Purpose::Musl] {
+            let plan =
+                Plan::make(purpose.needs(), purpose, with_only(&["cc", "musl-gcc", "readelf"]));
+            assert!(plan.packages(Packager::Apt).contains(&"clang"), "{purpose:?}");
+            assert!(plan.required().any(|need| need.name == "clang"), "{purpose:?}");
+        }
     }
 
     #[test]
@@ -571,7 +620,7 @@ mod tests {
 
     #[test]
     fn what_runs_elsewhere_has_lists_of_its_own() {
-        for purpose in [Purpose::Kernels, Purpose::Portable] {
+        for purpose in [Purpose::Kernels, Purpose::Portable, Purpose::Package] {
             let plan = Plan::make(purpose.needs(), purpose, with_only(&[]));
             assert_eq!(plan.required().count(), purpose.needs().len(), "all of it is required");
         }

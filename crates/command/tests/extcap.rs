@@ -200,6 +200,23 @@ fn the_toolbar_edits_the_running_capture() {
     });
     wireshark.send(7, SET, "");
     wireshark.hear("undo", |(control, _, text)| *control == LOG && text.contains("undone"));
+    // The control shows what is in force again, and the same edit is one.
+    wireshark.hear("filter before the edit", |(control, command, text)| {
+        (*control, *command) == (FILTER, SET) && text == "udp port 5001"
+    });
+    wireshark.send(FILTER, SET, "udp port 5002");
+    wireshark.hear("the edit again", |(control, _, text)| {
+        *control == LOG && text.contains("filter: udp port 5002")
+    });
+    // Another client edits: the toolbar follows.
+    let dump = wireshark.dump().to_string();
+    assert!(fyke(&["ctl", "--pid", &dump, "set", "udp port 5003"]).1);
+    wireshark.hear("another's filter", |(control, command, text)| {
+        (*control, *command) == (FILTER, SET) && text == "udp port 5003"
+    });
+    wireshark.hear("selector", |(control, command, text)| {
+        (*control, *command) == (IN_FORCE, ADD) && text.ends_with(": udp port 5003")
+    });
     wireshark.send(4, SET, "");
     wireshark.hear("explanation", |(control, _, text)| *control == LOG && text.contains("pass"));
     let dump = wireshark.dump();
@@ -317,7 +334,14 @@ fn answers_have_only_the_lines_of_the_protocol() {
     assert!(links.starts_with("dlt {number=276}{name=LINUX_SLL2}"), "{links}");
     let refused = asked(&["--extcap-interface", "fyke:any", "--extcap-capture-filter", "tcp prt"]);
     assert!(refused.contains('^'), "{refused}");
-    assert_eq!(asked(&["--extcap-interface", "fyke:any", "--extcap-capture-filter", "tcp"]), "");
+    // Refused is what the capture would refuse on this interface, and nothing else.
+    let check =
+        |filter| asked(&["--extcap-interface", "fyke:any", "--extcap-capture-filter", filter]);
+    for good in ["tcp", "ip broadcast", "host localhost", "outer (ip) and udp"] {
+        assert_eq!(check(good), "", "{good}");
+    }
+    let refused = check("ether host 02:00:00:00:00:01");
+    assert!(refused.contains("this is Linux cooked v2"), "{refused}");
 }
 
 #[test]

@@ -66,6 +66,22 @@ fn others_get_nothing(port: u16) {
     });
 }
 
+/// Clients that take all connections and do not read hold up no scrape.
+fn others_keep_nobody_out(port: u16) {
+    let request = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(2_000);
+    let silent: Vec<_> = (0..32)
+        .map(|_| {
+            let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+            stream.set_nonblocking(true).unwrap();
+            // As much as fits: the answers fill all queues.
+            while stream.write(request.as_bytes()).is_ok() {}
+            stream
+        })
+        .collect();
+    assert!(scrape(port).len() > 10);
+    drop(silent);
+}
+
 #[test]
 fn a_scrape_has_the_numbers_of_the_statistics() {
     if !inside("a_scrape_has_the_numbers_of_the_statistics") {
@@ -123,6 +139,7 @@ fn a_scrape_has_the_numbers_of_the_statistics() {
 
     edits_are_timed(&value, pid, &stats);
     others_get_nothing(port);
+    others_keep_nobody_out(port);
     let once = Command::new(FYKE)
         .args(["metrics", "--once"])
         .env("FYKE_RUNTIME_DIR", common::runtime())
@@ -130,6 +147,15 @@ fn a_scrape_has_the_numbers_of_the_statistics() {
         .unwrap();
     assert_eq!(once.status.code(), Some(0));
     assert_eq!(samples_of(&once.stdout)[&format!("fyke_up{{pid=\"{pid}\"}}")], 1);
+    // The types of the Prometheus text format: its readers refuse a text with others.
+    for line in String::from_utf8(once.stdout).unwrap().lines() {
+        let words: Vec<_> = line.splitn(4, ' ').collect();
+        match words[..] {
+            ["#", "TYPE", _, kind] => assert!(["counter", "gauge", "histogram"].contains(&kind)),
+            ["#", word, ..] => assert_eq!(word, "HELP", "{line}"),
+            _ => {}
+        }
+    }
     exporter.signal("TERM");
     assert_eq!(exporter.end().code(), Some(0), "{}", exporter.said());
     capture.signal("INT");
@@ -229,7 +255,31 @@ fn completions_know_the_options_of_the_commands() {
             bash.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
             assert!(bash.wait().unwrap().success(), "bash reads it");
         }
+        if shell == "fish" {
+            assert!(
+                script.contains(" -s '#' ") && !script.contains(" -s # "),
+                "fish reads a comment"
+            );
+        }
     }
+}
+
+/// Each page that another names, such as `fyke-ctl-add(1)`, has been written.
+fn every_named_page_is_there(pages: &std::path::Path) {
+    let mut named = 0;
+    for page in std::fs::read_dir(pages).unwrap() {
+        let text = std::fs::read_to_string(page.unwrap().path()).unwrap().replace('\\', "");
+        for (before, _) in text.match_indices("(1)").map(|(at, _)| text.split_at(at)) {
+            let begin =
+                before.rfind(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-');
+            let name = &before[begin.map_or(0, |at| at + 1)..];
+            if name.starts_with("fyke") {
+                assert!(pages.join(format!("{name}.1")).is_file(), "there is no page {name}");
+                named += 1;
+            }
+        }
+    }
+    assert!(named > 60, "{named} names of pages");
 }
 
 #[test]
@@ -243,10 +293,16 @@ fn manual_pages_have_the_help_and_its_examples() {
     assert!(read("fyke.1").contains(".TH FYKE 1"), "{}", read("fyke.1"));
     let dump = read("fyke-dump.1");
     assert!(dump.contains(".TH FYKE\\-DUMP 1") || dump.contains(".TH FYKE-DUMP 1"), "{dump}");
-    assert!(dump.contains("Examples:") && dump.contains("look\\-back"), "{dump}");
+    let table = ".SH EXAMPLES\n.nf\n  Source   fyke dump \\-ni eth0   ";
+    assert!(dump.contains(table) && dump.contains("look\\-back"), "{dump}");
     assert!(!pages.join("fyke-lend.1").exists(), "a removed command has no page");
     let one = Command::new(FYKE).args(["man", "dump"]).output().unwrap();
     assert_eq!(String::from_utf8(one.stdout).unwrap(), dump);
+    let of_part = Command::new(FYKE).args(["man", "ctl", "add"]).output().unwrap();
+    let add = String::from_utf8(of_part.stdout).unwrap();
+    assert_eq!(add, read("fyke-ctl-add.1"));
+    assert!(add.contains("\\-\\-hosts") && add.contains("fyke\\-ctl\\-add"), "{add}");
+    every_named_page_is_there(&pages);
     let unknown = Command::new(FYKE).args(["man", "frob"]).output().unwrap();
     assert_eq!(unknown.status.code(), Some(2));
     let nowhere = Command::new(FYKE).args(["man", "--all", "/nowhere/at/all"]).output().unwrap();

@@ -30,6 +30,13 @@ if fyke-capabilities on > /log 2>&1; then
     group=$(getent group fyke | cut -d: -f3)
     begin /log-as $as --groups $group /usr/lib/fyke/bin/fyke dump -i lo -w - udp > /dev/null
     send; kill -INT $pid; wait $pid; echo "member: $? $(grep -c '^[1-9].* seen .* + 0 lost' /log-as)"
+    # Wireshark of a member starts the link to /usr/bin/fyke, which has no capability.
+    mkfifo -m 666 /tmp/frames; timeout 60 cat /tmp/frames > /tmp/seen & reader=$!
+    $as --groups $group /usr/lib/*/wireshark/extcap/fyke --capture --extcap-interface fyke:lo \
+        --extcap-capture-filter udp --fifo /tmp/frames 2> /log-extcap & pid=$!
+    for try in $(seq 400); do [ -s /tmp/seen ] && break; kill -0 $pid 2> /dev/null || break; sleep 0.05; done
+    send; kill -TERM $pid; wait $pid; code=$?; wait $reader
+    echo "member in Wireshark: $code $(fyke dump -r /tmp/seen --count udp)"; cat /log-extcap
 else
     echo "no capabilities: $(cat /log)"
 fi
@@ -106,7 +113,9 @@ fn the_package_is_installed_runs_and_goes() {
     let sum = said.lines().find(|line| line.contains(" seen = ")).unwrap_or_default();
     assert!(sum.contains(" + 0 lost") && !sum.starts_with("0 "), "{said}");
     if !said.contains("no capabilities: ") {
-        for line in ["copy: 750 root:fyke", "others: 126", "member: 0 1"] {
+        for line in
+            ["copy: 750 root:fyke", "others: 126", "member: 0 1", "member in Wireshark: 0 5"]
+        {
             assert!(said.lines().any(|one| one == line), "{line:?} is not in:\n{said}");
         }
     } else {

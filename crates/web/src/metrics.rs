@@ -23,12 +23,16 @@
 
 mod edits;
 mod exporter;
+mod filters;
+mod older;
+mod others;
 mod readers;
 
 pub use exporter::{Exporter, ListenError};
+pub use older::older_format;
+pub use others::Others;
 
-use fyke_control::{Client, EntryKind, FilterCount, Instance, NodeCount, Request, Response, Stats};
-use std::cmp::Reverse;
+use fyke_control::{Client, Instance, NodeCount, Request, Response, Stats};
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -43,8 +47,9 @@ const MAX_CHARS: usize = 100;
 /// Time limit for the counts of one fyke; one that is slower is not up.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 
-/// Reads the counts of the running fykes (only of one, if `pid` names it) and returns them as text.
-pub fn collect(pid: Option<u32>) -> String {
+/// Reads the counts of the running fykes (only of one, if `pid` names it) and returns them as text. `others` belongs to
+/// all answers of a server.
+pub fn collect(pid: Option<u32>, others: &mut Others) -> String {
     let mut running = fyke_control::list();
     running.retain(|instance| pid.is_none_or(|pid| pid == instance.pid));
     running.truncate(MAX_FYKES);
@@ -59,7 +64,8 @@ pub fn collect(pid: Option<u32>) -> String {
         .zip(&read)
         .map(|(instance, stats)| Fyke { instance, stats: stats.as_ref() })
         .collect();
-    render(&fykes)
+    others.forget_all_but(&running);
+    render(&fykes, others)
 }
 
 fn counts(instance: &Instance) -> Option<Stats> {
@@ -87,7 +93,7 @@ struct Family<'a> {
 const COUNTER: &str = "counter";
 const GAUGE: &str = "gauge";
 
-fn render(fykes: &[Fyke<'_>]) -> String {
+fn render(fykes: &[Fyke<'_>], others: &mut Others) -> String {
     let mut text = String::new();
     let info = Family { name: "fyke", kind: "info", help: "A running fyke." };
     head(&mut text, &info);
@@ -114,8 +120,8 @@ fn render(fykes: &[Fyke<'_>]) -> String {
     lost(&mut text, &known);
     interfaces(&mut text, &known);
     edits::samples(&mut text, &known);
-    filters(&mut text, &known);
-    readers::samples(&mut text, &known);
+    filters::samples(&mut text, &known, others);
+    readers::samples(&mut text, &known, others);
     nodes(&mut text, &known);
     text.push_str("# EOF\n");
     text
@@ -215,34 +221,6 @@ fn interfaces(text: &mut String, known: &[(u32, &Stats)]) {
     }
 }
 
-fn filters(text: &mut String, known: &[(u32, &Stats)]) {
-    let help = "Frames that a filter accepted.";
-    head(text, &Family { name: "fyke_filter_accepted_frames", kind: COUNTER, help });
-    let name = "fyke_filter_accepted_frames_total";
-    for (pid, stats) in known {
-        // The entries of readers have changing texts; they have families of their own.
-        let all = stats.filters.iter().enumerate();
-        let mut all: Vec<(usize, &FilterCount)> =
-            all.filter(|(_, filter)| filter.kind != EntryKind::Reader).collect();
-        all.sort_by_key(|(_, filter)| Reverse(filter.accepted));
-        let (first, rest) = all.split_at(all.len().min(MAX_SERIES));
-        for (place, filter) in first {
-            let named = filter.label.as_ref().and_then(|label| label.name.as_deref());
-            // Entries that are not filters share the id 0.
-            let id = match filter.id {
-                0 => format!("entry {place}"),
-                id => id.to_string(),
-            };
-            let labels = [("id", &*id), ("filter", named.unwrap_or(&filter.text))];
-            sample(text, name, *pid, &labels, filter.accepted);
-        }
-        if !rest.is_empty() {
-            let sum = rest.iter().fold(0, |sum: u64, (_, it)| sum.saturating_add(it.accepted));
-            sample(text, name, *pid, &[("id", "rest"), ("filter", "")], sum);
-        }
-    }
-}
-
 fn nodes(text: &mut String, known: &[(u32, &Stats)]) {
     let help = "Frames that arrived at a node of the graph, by outcome.";
     head(text, &Family { name: "fyke_node_frames", kind: COUNTER, help });
@@ -304,7 +282,7 @@ fn sample_of(text: &mut String, name: &str, pid: u32, labels: &[(&str, &str)], v
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fyke_control::{EditTimes, EditsWithin, ReaderCount};
+    use fyke_control::{EditTimes, EditsWithin, EntryKind, FilterCount, ReaderCount};
     use std::collections::{BTreeMap, BTreeSet};
 
     fn stats() -> Stats {
@@ -357,10 +335,11 @@ mod tests {
         let instance = Instance { pid: 7, socket: "/x".into(), description: None };
         let stats = stats();
         let silent = Instance { pid: 8, socket: "/y".into(), description: None };
-        let text = render(&[
+        let fykes = [
             Fyke { instance: &instance, stats: Some(&stats) },
             Fyke { instance: &silent, stats: None },
-        ]);
+        ];
+        let text = render(&fykes, &mut Others::default());
         assert!(text.ends_with("\n# EOF\n"), "{text}");
         assert!(text.len() < 250 << 10, "{} bytes", text.len());
         assert!(!text.contains("5 unread"), "the text of a reader is no label");

@@ -24,11 +24,12 @@ pub struct CompletionsArgs {
 Examples:
   fyke man > fyke.1                                    the page of fyke itself
   fyke man dump | man -l -                             read the page of one command
-  fyke man --all /usr/share/man/man1                   a file for each: fyke.1, fyke-dump.1, …")]
+  fyke man ctl add | man -l -                          and of one that belongs to another
+  fyke man --all /usr/share/man/man1                   a file for each: fyke.1, fyke-dump.1, fyke-ctl-add.1, …")]
 pub struct ManArgs {
-    /// Name of a command; without it, the page of fyke itself
+    /// Name of a command, such as dump or ctl add; without it, the page of fyke itself
     #[arg(value_name = "COMMAND")]
-    pub command: Option<String>,
+    pub command: Vec<String>,
     /// Write the pages of fyke and of all its commands into this folder
     #[arg(long, value_name = "FOLDER", conflicts_with = "command")]
     pub all: Option<PathBuf>,

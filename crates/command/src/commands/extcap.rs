@@ -62,7 +62,7 @@ fn answer_words(words: impl Iterator<Item = OsString>) -> Result<(), Failure> {
         Call::Interfaces => interfaces()?,
         Call::Config(interface) => config(interface),
         Call::LinkTypes(interface) => link_types(interface)?,
-        Call::Check(filter) => check(filter),
+        Call::Check { interface, filter } => check(interface, filter)?,
         Call::Capture(capture) => return session::run(capture),
     };
     let mut out = std::io::stdout();
@@ -120,19 +120,42 @@ const CONFIG_FAR: &str = "\
 
 /// The link type, by which Wireshark names the interface. pcapng tells the real one of each frame.
 fn link_types(interface: &str) -> Result<String, Failure> {
-    let own = interface.strip_prefix(PREFIX).unwrap_or(interface);
-    let found = fyke_capture::interfaces_available()?.into_iter().find(|it| it.name == own);
+    let found = available(interface.strip_prefix(PREFIX).unwrap_or(interface))?;
     let link = found.map_or(fyke_frame::LinkType::EN10MB, |it| it.link);
     Ok(format!("dlt {{number={}}}{{name={link}}}{{display={link}}}\n", link.0))
 }
 
-/// The reason why a filter is refused; empty if it is not.
-fn check(filter: &str) -> String {
-    let reading = fyke_filter::Options { live: true, ..fyke_filter::Options::default() };
-    match fyke_filter::compile(filter, &reading) {
+/// The interface of this machine with that name, without our prefix; `None` for a service or a relay.
+fn available(name: &str) -> std::io::Result<Option<fyke_capture::Available>> {
+    Ok(fyke_capture::interfaces_available()?.into_iter().find(|it| it.name == name))
+}
+
+/// Words that only a text has that is read by meaning.
+const WORDS_OF_MEANING: [&str; 3] = ["outer", "layer", "any"];
+
+/// The reason why the interface would refuse a filter; empty if it would not. Wireshark does not say if the text will
+/// be read by meaning, so a text with words of that reading is read so.
+fn check(interface: &str, filter: &str) -> Result<String, Failure> {
+    use fyke_filter::{Options, Reading};
+    let found = available(interface.strip_prefix(PREFIX).unwrap_or(interface))?;
+    let (link, netmask) =
+        found.map_or((fyke_frame::LinkType::EN10MB, 0), |it| (it.link, it.netmask));
+    let options = Options {
+        link,
+        netmask: Some(netmask),
+        live: true,
+        resolve: Some(fyke_filter::system_resolver),
+        ..Options::default()
+    };
+    let mut words = filter.split(|letter: char| !letter.is_ascii_alphanumeric());
+    let reading = match words.any(|word| WORDS_OF_MEANING.contains(&word)) {
+        true => Reading::Scoped,
+        false => Reading::Compat,
+    };
+    Ok(match fyke_filter::compile(filter, &Options { reading, ..options }) {
         Ok(_) => String::new(),
         Err(error) => format!("{error}\n"),
-    }
+    })
 }
 
 /// The folder for the link if none is given: one that the installed tshark reads.

@@ -3,14 +3,14 @@
 use super::Failure;
 use super::signals::stop_on_signals;
 use crate::cli::MetricsArgs;
-use fyke_web::metrics::{Exporter, collect};
+use fyke_web::metrics::{Exporter, Others, collect, older_format};
 use std::io::Write;
 
 /// Runs the command.
 pub fn run(args: &MetricsArgs) -> Result<(), Failure> {
     if args.once {
         let mut out = std::io::stdout();
-        out.write_all(collect(args.pid).as_bytes())?;
+        out.write_all(older_format(&collect(args.pid, &mut Others::default())).as_bytes())?;
         return Ok(out.flush()?);
     }
     let exporter = Exporter::bind(args.listen, args.pid)?;

@@ -1,9 +1,10 @@
 //! The server of metrics: answers `GET /metrics`, nothing else, and never changes a running fyke.
 //!
-//! At most [`MAX_CONNECTIONS`] connections at a time; an answer is made once for all requests that arrive within
-//! [`FRESH`], so scrapers in parallel cost the captures no more than one.
+//! At most [`MAX_CONNECTIONS`] connections at a time; if all are taken, the oldest is closed once it is [`PATIENCE`] old,
+//! so clients that are silent or do not read keep nobody else out. An answer is made once for all requests that arrive
+//! within [`FRESH`], so scrapers in parallel cost the captures no more than one.
 
-use super::{CONTENT_TYPE, collect};
+use super::{CONTENT_TYPE, Others, collect, older};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{self, HeaderValue};
@@ -11,17 +12,21 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Mutex, Semaphore};
+use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 /// Most connections at a time; further ones wait.
 const MAX_CONNECTIONS: usize = 32;
+/// Least age of a connection that is closed for another one.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// Age up to which an answer serves further requests.
 const FRESH: Duration = Duration::from_millis(200);
 /// Time limit for the head of a request; an idle connection is closed after it.
@@ -57,6 +62,7 @@ struct Shared {
     pid: Option<u32>,
     is_loopback: bool,
     last: Mutex<Option<(Instant, Bytes)>>,
+    others: Arc<std::sync::Mutex<Others>>,
 }
 
 impl Exporter {
@@ -93,6 +99,7 @@ impl Exporter {
             pid: self.pid,
             is_loopback: self.address.ip().is_loopback(),
             last: Mutex::default(),
+            others: Arc::default(),
         };
         let result = runtime.block_on(async {
             let listener = tokio::net::TcpListener::from_std(self.listener)?;
@@ -106,8 +113,13 @@ impl Exporter {
 
 async fn accept(listener: &tokio::net::TcpListener, shared: &Arc<Shared>, stop: &AtomicBool) {
     let seats = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let mut open: VecDeque<(Instant, AbortHandle)> = VecDeque::new();
     while !stop.load(Ordering::Relaxed) {
         let Ok(Ok(seat)) = timeout(LOOK_INTERVAL, Arc::clone(&seats).acquire_owned()).await else {
+            open.retain(|(_, connection)| !connection.is_finished());
+            if open.front().is_some_and(|(since, _)| since.elapsed() >= PATIENCE) {
+                open.drain(..1).for_each(|(_, connection)| connection.abort());
+            }
             continue;
         };
         let Ok(accepted) = timeout(LOOK_INTERVAL, listener.accept()).await else { continue };
@@ -117,7 +129,8 @@ async fn accept(listener: &tokio::net::TcpListener, shared: &Arc<Shared>, stop: 
             continue;
         };
         let shared = Arc::clone(shared);
-        tokio::spawn(async move {
+        open.retain(|(_, connection)| !connection.is_finished());
+        let connection = tokio::spawn(async move {
             let _seat = seat;
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())
@@ -130,6 +143,7 @@ async fn accept(listener: &tokio::net::TcpListener, shared: &Arc<Shared>, stop: 
             // Its end concerns only the other end.
             let _ended = timeout(CONNECTION_LIMIT, connection).await;
         });
+        open.push_back((Instant::now(), connection.abort_handle()));
     }
 }
 
@@ -142,6 +156,10 @@ async fn respond(
             plain(StatusCode::MISDIRECTED_REQUEST, "ask for 127.0.0.1, [::1] or localhost\n")
         }
         (&Method::GET | &Method::HEAD, "/metrics") => match current(shared).await {
+            Some(text) if wants_older(&request) => {
+                let text = older::older_format(&String::from_utf8_lossy(&text));
+                with_type(Response::new(Full::new(text.into())), older::CONTENT_TYPE)
+            }
             Some(text) => with_type(Response::new(Full::new(text)), CONTENT_TYPE),
             None => plain(StatusCode::INTERNAL_SERVER_ERROR, "the counts cannot be read\n"),
         },
@@ -168,10 +186,21 @@ async fn current(shared: &Shared) -> Option<Bytes> {
     {
         return Some(text.clone());
     }
-    let pid = shared.pid;
-    let text = Bytes::from(tokio::task::spawn_blocking(move || collect(pid)).await.ok()?);
+    let (pid, others) = (shared.pid, Arc::clone(&shared.others));
+    let collected = tokio::task::spawn_blocking(move || {
+        collect(pid, &mut others.lock().unwrap_or_else(PoisonError::into_inner))
+    });
+    let text = Bytes::from(collected.await.ok()?);
     *last = Some((Instant::now(), text.clone()));
     Some(text)
+}
+
+/// True if the client reads the Prometheus text format, and does not say that it reads OpenMetrics.
+fn wants_older<B>(request: &Request<B>) -> bool {
+    let accepted = request.headers().get_all(header::ACCEPT);
+    let has =
+        |kind: &str| accepted.iter().any(|one| one.to_str().is_ok_and(|one| one.contains(kind)));
+    has("text/plain") && !has("application/openmetrics-text")
 }
 
 /// False for a name that a page of another site has made to resolve to this machine (DNS rebinding).
@@ -183,7 +212,8 @@ fn names_this_machine<B>(request: &Request<B>) -> bool {
         _ => host,
     };
     let bare = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(name);
-    bare == "localhost" || bare.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    bare.eq_ignore_ascii_case("localhost")
+        || bare.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 fn with_type(mut response: Response<Full<Bytes>>, kind: &'static str) -> Response<Full<Bytes>> {
@@ -207,6 +237,7 @@ mod tests {
         for (host, is_own) in [
             ("127.0.0.1:9470", true),
             ("localhost", true),
+            ("LocalHost:9470", true),
             ("[::1]:9470", true),
             ("127.8.0.1", true),
             ("evil.example:9470", false),
@@ -218,5 +249,18 @@ mod tests {
             assert_eq!(names_this_machine(&request), is_own, "{host}");
         }
         assert!(!names_this_machine(&Request::new(())), "no host at all");
+    }
+
+    #[test]
+    fn the_older_format_is_for_those_who_ask_for_it() {
+        for (accept, is_plain) in [
+            ("*/*", false),
+            ("text/plain;version=0.0.4", true),
+            ("application/openmetrics-text;version=1.0.0,text/plain;q=0.5", false),
+        ] {
+            let request = Request::builder().header(header::ACCEPT, accept).body(()).unwrap();
+            assert_eq!(wants_older(&request), is_plain, "{accept}");
+        }
+        assert!(!wants_older(&Request::new(())));
     }
 }

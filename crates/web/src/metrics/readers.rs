@@ -1,6 +1,6 @@
 //! The readers of `fyke serve` as samples: their frames by outcome, and their lag.
 
-use super::{COUNTER, Family, GAUGE, MAX_SERIES, head, sample};
+use super::{COUNTER, Family, GAUGE, MAX_SERIES, Others, head, sample};
 use fyke_control::{ReaderCount, Stats};
 use std::cmp::Reverse;
 
@@ -26,8 +26,9 @@ impl Series {
 }
 
 /// Writes the samples of all running fykes.
-pub fn samples(text: &mut String, known: &[(u32, &Stats)]) {
-    let all: Vec<Series> = known.iter().flat_map(|(pid, stats)| series(*pid, stats)).collect();
+pub fn samples(text: &mut String, known: &[(u32, &Stats)], others: &mut Others) {
+    let all: Vec<Series> =
+        known.iter().flat_map(|(pid, stats)| series(*pid, stats, others)).collect();
     let help = "Frames of a reader of fyke serve, by outcome; of the accepted ones, some are lost or unread.";
     head(text, &Family { name: "fyke_reader_frames", kind: COUNTER, help });
     for one in &all {
@@ -48,7 +49,7 @@ pub fn samples(text: &mut String, known: &[(u32, &Stats)]) {
 }
 
 /// The readers that have lost most or lag most, and the sum of the others.
-fn series(pid: u32, stats: &Stats) -> Vec<Series> {
+fn series(pid: u32, stats: &Stats, others: &mut Others) -> Vec<Series> {
     let mut all: Vec<&ReaderCount> = stats.readers.iter().collect();
     all.sort_by_key(|one| Reverse((one.lost, one.unread)));
     let (first, rest) = all.split_at(all.len().min(MAX_SERIES));
@@ -61,17 +62,21 @@ fn series(pid: u32, stats: &Stats) -> Vec<Series> {
         counts: (*one).clone(),
     };
     let mut series: Vec<Series> = first.iter().map(of).collect();
+    let mut sum = |outcome: &'static str, count: fn(&ReaderCount) -> u64| {
+        let counts = |part: &[&ReaderCount]| -> Vec<_> {
+            part.iter().map(|one| ((one.id, 0), count(one))).collect()
+        };
+        others.sum(pid, outcome, &counts(first), &counts(rest)).unwrap_or(0)
+    };
+    let counts = ReaderCount {
+        accepted: sum("readers accepted", |one| one.accepted),
+        rejected: sum("readers rejected", |one| one.rejected),
+        lost: sum("readers lost", |one| one.lost),
+        // Their lag is of this moment.
+        unread: rest.iter().fold(0, |sum: u64, one| sum.saturating_add(one.unread)),
+        ..ReaderCount::default()
+    };
     if !rest.is_empty() {
-        let sum = |count: fn(&ReaderCount) -> u64| {
-            rest.iter().fold(0, |sum: u64, one| sum.saturating_add(count(one)))
-        };
-        let counts = ReaderCount {
-            accepted: sum(|one| one.accepted),
-            rejected: sum(|one| one.rejected),
-            unread: sum(|one| one.unread),
-            lost: sum(|one| one.lost),
-            ..ReaderCount::default()
-        };
         let (capture, user, program) = Default::default();
         series.push(Series { pid, id: "rest".to_owned(), capture, user, program, counts });
     }

@@ -13,7 +13,12 @@ pub enum Call {
     /// Lists the link types of an interface.
     LinkTypes(String),
     /// Checks a filter.
-    Check(String),
+    Check {
+        /// The interface that would have it; empty if the call names none.
+        interface: String,
+        /// The filter.
+        filter: String,
+    },
     /// Captures until the pipe is closed.
     Capture(Box<Capture>),
 }
@@ -108,7 +113,10 @@ impl Found {
             (Some("interfaces"), _) => Ok(Call::Interfaces),
             (Some("config"), _) => Ok(Call::Config(interface()?)),
             (Some("dlts"), _) => Ok(Call::LinkTypes(interface()?)),
-            (None, Some(filter)) => Ok(Call::Check(filter.clone())),
+            (None, Some(filter)) => Ok(Call::Check {
+                interface: self.interface.clone().unwrap_or_default(),
+                filter: filter.clone(),
+            }),
             (None, None) => Err("no call of Wireshark: fyke extcap --help".to_owned()),
             (Some(_), _) => {
                 let named = interface()?;
@@ -151,7 +159,7 @@ mod tests {
         assert_eq!(read("--extcap-interface=fyke:eth0 --extcap-config"), config);
         assert_eq!(
             read("--extcap-interface x --extcap-capture-filter udp"),
-            Ok(Call::Check("udp".to_owned()))
+            Ok(Call::Check { interface: "x".to_owned(), filter: "udp".to_owned() })
         );
         let words = "--capture --extcap-interface fyke:any --extcap-capture-filter tcp --fifo /p --later 7 \
                      --extcap-control-in /i --extcap-control-out /o --snaplen 96 --scoped";

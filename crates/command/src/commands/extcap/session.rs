@@ -13,17 +13,20 @@ use crate::commands::signals::stop_on_signals;
 use anyhow::{Context, anyhow};
 use fyke_control::{Client, Request, Response};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::fs::{Access, OFlags, access, fcntl_getfl, fcntl_setfl};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
+/// The command of the Debian package, and the copy of it that `fyke-capabilities on` makes.
+const PACKAGED: &str = "/usr/bin/fyke";
+const CAPABLE: &str = "/usr/lib/fyke/bin/fyke";
 /// Longest wait for the other end of a pipe.
 const OPEN_LIMIT: Duration = Duration::from_secs(30);
 /// Time between two looks at the stop flag and at `fyke dump`.
@@ -56,7 +59,7 @@ pub fn run(wanted: &Wanted) -> Result<(), Failure> {
     let child = start(wanted, &fifo)?;
     let mut session = Session {
         toolbar: Toolbar::new(&wanted.filter),
-        running: Running { child, client: None },
+        running: Running { child, client: None, reading: reading(wanted)? },
         controls,
         early: Vec::new(),
         last_lines: Vec::new(),
@@ -96,14 +99,34 @@ fn open_for_writing(path: &Path, stop: &AtomicBool) -> Result<Option<File>, Fail
 /// Starts `fyke dump` with the pipe as its output. If this program is killed, the pipe to its standard input ends, and
 /// so does `fyke dump`.
 fn start(wanted: &Wanted, fifo: &File) -> Result<Child, Failure> {
-    let program = std::env::current_exe().context("cannot find this program")?;
-    let mut command = Command::new(program);
+    let mut command = Command::new(program()?);
     command.args(["dump", "-i", &wanted.interface, "-U", "-w", "-", "--until-stdin-ends"]);
     command.args(&wanted.options);
     command.args(["--", &wanted.filter]);
     let output = fifo.try_clone().context("the pipe for frames")?;
     let child = command.stdin(Stdio::piped()).stdout(output).stderr(Stdio::piped()).spawn();
     Ok(child.context("cannot start fyke dump")?)
+}
+
+/// The program that captures: this one, or the package's copy with capabilities for users who may run that and may not
+/// capture with this one. Wireshark knows only the link to this one.
+fn program() -> Result<PathBuf, Failure> {
+    let own = std::env::current_exe().context("cannot find this program")?;
+    let is_ours = own == Path::new(PACKAGED) && !fyke_privilege::user::has_capabilities();
+    match is_ours && access(CAPABLE, Access::EXEC_OK).is_ok() {
+        true => Ok(PathBuf::from(CAPABLE)),
+        false => Ok(own),
+    }
+}
+
+/// Options of `fyke explain` by which it reads a text as the capture does.
+fn reading(wanted: &Wanted) -> Result<Vec<String>, Failure> {
+    let mut options = vec!["--live".to_owned()];
+    options.extend(wanted.options.iter().find(|option| *option == "--scoped").cloned());
+    if let Some(found) = super::available(&wanted.interface)? {
+        options.extend(["--link".to_owned(), found.link.to_string()]);
+    }
+    Ok(options)
 }
 
 /// The pipes of the toolbar.
@@ -218,7 +241,7 @@ impl Session {
                 self.last_lines.extend(lines.iter());
                 return Ended::ByCapture;
             }
-            self.serve_toolbar();
+            self.serve_toolbar(stop);
         }
     }
 
@@ -244,7 +267,7 @@ impl Session {
     }
 
     /// Reads and answers the toolbar, if there is one. After bytes of another protocol it only shows counts.
-    fn serve_toolbar(&mut self) {
+    fn serve_toolbar(&mut self, stop: &AtomicBool) {
         let Some(controls) = &mut self.controls else { return };
         let (messages, broken) = controls.read();
         self.early.extend(messages);
@@ -255,10 +278,12 @@ impl Session {
             note!("{reason}");
             self.toolbar.fail(&reason);
         }
-        self.early.truncate(MAX_EARLY);
         if self.running.connect() {
             for message in std::mem::take(&mut self.early) {
                 self.toolbar.handle(message, &mut self.running);
+                if stop.load(Ordering::Relaxed) {
+                    return;
+                }
             }
             if self.status_due <= Instant::now() {
                 self.status_due = Instant::now() + STATUS_INTERVAL;
@@ -267,6 +292,8 @@ impl Session {
                 }
             }
         }
+        // The values at the end are newer.
+        self.early.drain(..self.early.len().saturating_sub(MAX_EARLY));
         let messages = self.toolbar.take();
         if let Some(controls) = &mut self.controls {
             controls.write(&messages);
@@ -293,6 +320,8 @@ impl Session {
 struct Running {
     child: Child,
     client: Option<Client>,
+    /// Options of `fyke explain`.
+    reading: Vec<String>,
 }
 
 impl Running {
@@ -353,7 +382,9 @@ impl Capture for Running {
     fn explain(&mut self, text: &str) -> String {
         let explained = || -> std::io::Result<String> {
             let mut child = Command::new(std::env::current_exe()?)
-                .args(["explain", "--live", "--", text])
+                .arg("explain")
+                .args(&self.reading)
+                .args(["--", text])
                 .stdin(Stdio::null())
                 .stdout(Stdio::piped())
                 .stderr(Stdio::piped())

@@ -53,6 +53,8 @@ pub struct Toolbar {
     selected: String,
     /// Ids in the selector.
     listed: Vec<String>,
+    /// Epoch of the filters in the selector; 0 before the first list.
+    epoch: u64,
     status: String,
     out: Vec<Message>,
 }
@@ -65,6 +67,7 @@ impl Toolbar {
             text: String::new(),
             selected: String::new(),
             listed: Vec::new(),
+            epoch: 0,
             status: String::new(),
             out: Vec::new(),
         }
@@ -86,10 +89,10 @@ impl Toolbar {
             (SET, TEXT) => self.text = payload,
             (SET, IN_FORCE) => self.selected = payload,
             (SET, FILTER) if payload != self.filter => {
-                let text = payload.clone();
-                if self.edit(capture, Request::Set { text }, &format!("filter: {payload}")) {
-                    self.filter = payload;
-                } else {
+                let (text, done) = (payload.clone(), format!("filter: {payload}"));
+                let before = std::mem::replace(&mut self.filter, payload);
+                if !self.edit(capture, Request::Set { text }, &done) {
+                    self.filter = before;
                     self.show_filter();
                 }
             }
@@ -116,8 +119,12 @@ impl Toolbar {
         }
     }
 
-    /// Shows counts in the status bar, if they are new.
+    /// Shows counts in the status bar, if they are new, and the filters after an edit that did not come from here.
     pub fn show(&mut self, stats: &Stats) {
+        if self.epoch != 0 && self.epoch != stats.epoch {
+            self.log(&format!("epoch {}: edited outside this toolbar", stats.epoch));
+            self.show_filters(stats);
+        }
         let counts = &stats.accounting;
         let lost: u64 = counts.lost.values().fold(0, |sum, lost| sum.saturating_add(*lost));
         let taken = match counts.taken {
@@ -183,15 +190,31 @@ impl Toolbar {
         }
     }
 
-    /// Fills the selector with the filters in force.
+    /// Shows the filters in force.
     fn list(&mut self, capture: &mut impl Capture) {
-        let Ok(Response::Stats(stats)) = capture.call(Request::Stats) else { return };
+        if let Ok(Response::Stats(stats)) = capture.call(Request::Stats) {
+            self.show_filters(&stats);
+        }
+    }
+
+    /// Fills the selector with the filters in force. The string control gets the first of them if its own is no longer
+    /// there: after an undo, a removal or an edit by another client. Wireshark sends only values that differ from the
+    /// shown one, so a text that is not in force must not stay there.
+    fn show_filters(&mut self, stats: &Stats) {
+        self.epoch = stats.epoch;
+        let in_force = || stats.filters.iter().filter(|filter| filter.kind == EntryKind::Filter);
+        if in_force().all(|filter| filter.text != self.filter) {
+            let first = in_force().next().map_or("", |filter| &filter.text);
+            if first != self.filter {
+                self.filter = first.to_owned();
+                self.show_filter();
+            }
+        }
         for id in std::mem::take(&mut self.listed) {
             self.out.push(Message::new(IN_FORCE, REMOVE, id));
         }
         self.selected.clear();
-        let filters = stats.filters.iter().filter(|filter| filter.kind == EntryKind::Filter);
-        for filter in filters.take(MAX_LISTED) {
+        for filter in in_force().take(MAX_LISTED) {
             let id = filter.id.to_string();
             let text: String = filter.text.chars().take(MAX_SHOWN).collect();
             let text = text.replace(['\n', '\0'], " ");
@@ -230,6 +253,7 @@ mod tests {
                 }
                 Request::Set { text } => self.edit(|texts| *texts = vec![(7, text)]),
                 Request::Add { text } => self.edit(|texts| texts.push((8, text))),
+                Request::Undo { .. } => self.edit(|texts| *texts = vec![(7, "udp".to_owned())]),
                 Request::Delete { id } => self.edit(|texts| texts.retain(|(own, _)| *own != id)),
                 Request::Stats => {
                     let filters = self.texts.iter().map(|(id, text)| FilterCount {
@@ -237,7 +261,8 @@ mod tests {
                         text: text.clone(),
                         ..FilterCount::default()
                     });
-                    Ok(Response::Stats(Stats { filters: filters.collect(), ..Stats::default() }))
+                    let (filters, epoch) = (filters.collect(), self.epoch);
+                    Ok(Response::Stats(Stats { filters, epoch, ..Stats::default() }))
                 }
                 other => Err(format!("{other:?}")),
             }
@@ -275,6 +300,30 @@ mod tests {
         let answer = sent(&mut toolbar, &mut fake, FILTER, "tcp");
         assert!(answer.contains(&Message::new(IN_FORCE, ADD, "7\x007: tcp")), "{answer:?}");
         assert_eq!(sent(&mut toolbar, &mut fake, FILTER, "tcp"), [], "nothing new");
+    }
+
+    #[test]
+    fn the_filter_control_follows_what_is_in_force() {
+        let (mut toolbar, mut fake) = (Toolbar::new("udp"), Fake::default());
+        sent(&mut toolbar, &mut fake, FILTER, "tcp");
+        let undone = sent(&mut toolbar, &mut fake, UNDO, "");
+        assert!(undone.contains(&Message::new(FILTER, SET, "udp")), "{undone:?}");
+        let again = sent(&mut toolbar, &mut fake, FILTER, "tcp");
+        assert!(again.contains(&Message::new(IN_FORCE, ADD, "7\x007: tcp")), "{again:?}");
+        // An added filter leaves it as it is; another client's edit does not.
+        sent(&mut toolbar, &mut fake, TEXT, "icmp");
+        let added = sent(&mut toolbar, &mut fake, ADD_IT, "");
+        assert!(added.iter().all(|message| message.control != FILTER), "{added:?}");
+        let other = FilterCount { id: 9, text: "arp".to_owned(), ..FilterCount::default() };
+        toolbar.show(&Stats { filters: vec![other], epoch: 77, ..Stats::default() });
+        let shown = toolbar.take();
+        for expected in
+            [Message::new(FILTER, SET, "arp"), Message::new(IN_FORCE, ADD, "9\x009: arp")]
+        {
+            assert!(shown.contains(&expected), "{expected:?}: {shown:?}");
+        }
+        toolbar.show(&Stats { epoch: 77, ..Stats::default() });
+        assert!(toolbar.take().is_empty(), "nothing new");
     }
 
     #[test]

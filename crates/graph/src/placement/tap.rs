@@ -89,9 +89,9 @@ pub(super) fn describe(plan: &Plan, device: usize) -> Option<Described> {
         true => "in the kernel, too, if it can have them there",
         false => "in user space only: they are for the frames of several interfaces",
     };
-    let whose = if is_shared(plan, at) { "the rules of the interface" } else { "its rules" };
+    let rules = if is_shared(plan, at) { "the rules of the interface" } else { "its rules" };
     let is_first = node.feeds.first().is_some_and(|feed| feed.from == device);
-    let line = if is_first { format!("{}: {whose} {place}\n", node.name) } else { String::new() };
+    let line = if is_first { format!("{}: {rules} {place}\n", node.name) } else { String::new() };
     Some(Described { line, below })
 }
 

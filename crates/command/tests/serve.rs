@@ -405,7 +405,7 @@ fn a_stopped_service_hangs_no_reader() {
     reader.signal("INT");
     assert!(reader.end().success(), "{}", reader.said());
     assert_eq!(reader.sum(), sum(160, 80));
-    // A reader that comes while it is stopped says so, and gets its frames later.
+    // A reader that comes while it is stopped reports it, and gets its frames later.
     service.signal("STOP");
     let readers = [
         &["dump", "-i", "serve:v1", "-w", "/dev/null", "udp port 5001"][..],

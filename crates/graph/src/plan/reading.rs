@@ -2,7 +2,7 @@
 //! network interfaces, else `n`. So a filter after a device means what it means to `fyke dump -i`, and can run in the
 //! kernel ([`placement`](crate::placement)). A value in the text is kept.
 //!
-//! The default is a parameter of the node like one in the text: a node whose sources change is made anew. Cost:
+//! The default is a parameter of the node like one in the text: if its sources change, the node is made anew. Cost:
 //! O(nodes + edges).
 
 use super::{Builder, Draft, Feed, blame};

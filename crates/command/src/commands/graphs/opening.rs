@@ -18,8 +18,8 @@ pub fn of_plan<T>(plan: &Plan, open: impl FnOnce() -> T) -> T {
     patiently(plan.nodes.iter().flat_map(PlanNode::interface_names), open)
 }
 
-/// Opens interfaces by `open`. If one of them is a service and this takes long, says so on standard error. The thread
-/// that does so has ended when this returns, so the process can drop its rights.
+/// Opens interfaces by `open`. If one of them is a service and this takes long, a line on standard error reports it.
+/// The thread that writes it has ended when this returns, so the process can drop its rights.
 pub fn patiently<'n, T>(names: impl Iterator<Item = &'n str>, open: impl FnOnce() -> T) -> T {
     let services = services(names);
     if services.is_empty() {

@@ -2,11 +2,12 @@
 
 use fyke_filter::Options;
 use fyke_filters::{
-    ByHand, ByHandError, Change, FilterError, FilterSet, KernelFilters, SocketError,
+    Author, ByHand, ByHandError, CallsRefused, Change, FilterError, FilterSet, HandCalls, HandEdit,
+    HandError, KernelFilters, SocketError,
 };
 use fyke_frame::{Batch, Frame, LinkType};
 use fyke_kernel::{OpenError, PacketSocket};
-use fyke_pass::primitive;
+use fyke_pass::{Operation, PassId, primitive};
 use fyke_testkit::random::Random;
 use fyke_testkit::skip::unless_missing;
 use rustix::net::{AddressFamily, SocketType, socket};
@@ -151,6 +152,89 @@ fn passes_made_by_hand_stay_beside_texts() {
     filters.apply(filters.lower(&group).unwrap(), ByHand::GiveWay).unwrap();
     assert!(accepts(&filters, &udp(8)) && !accepts(&filters, &arp(60)));
     assert!(filters.by_hand(Some(by_hand), |passes| passes.remove(by_hand)).is_err());
+}
+
+/// Carries out calls of a client; returns the passes that they made, or the reason why they are refused.
+fn call(
+    filters: &KernelFilters,
+    mut calls: impl FnMut(&mut HandEdit<'_>) -> Result<Vec<PassId>, HandError>,
+) -> Result<Vec<PassId>, String> {
+    let mut carry_out = |edit: &mut HandEdit<'_>| -> Result<Vec<u64>, CallsRefused> {
+        Ok(calls(edit)?.into_iter().map(|pass| pass.0).collect())
+    };
+    let (author, count) = (Author::default(), 1);
+    let made = filters.edit_by_calls(&mut HandCalls { author, count, carry_out: &mut carry_out });
+    made.map(|all| all.into_iter().map(PassId).collect()).map_err(|refused| refused.to_string())
+}
+
+#[test]
+fn calls_on_passes_are_evaluated_in_the_kernel_beside_texts() {
+    let Some(filters) = open() else { return };
+    let text = filters.add("udp dst port 7").unwrap();
+    let port = |edit: &mut HandEdit<'_>, port: u32| {
+        let pass = edit.add()?;
+        edit.select(pass, 0, Operation::EtherIpUdpNonfrag, u32::MAX)?;
+        edit.select(pass, 1, Operation::PortDst, u32::MAX)?;
+        edit.add_operand(pass, 1, port).map(|()| pass)
+    };
+    let made = call(&filters, |edit| Ok(vec![port(edit, 8)?])).unwrap();
+    let judged = |accepted: &[u16]| {
+        for number in 6..=12 {
+            assert_eq!(accepts(&filters, &udp(number)), accepted.contains(&number), "{number}");
+        }
+    };
+    judged(&[7, 8]);
+    assert!(!accepts(&filters, &arp(14)), "a frame that ends within the headers");
+    let by_hand = filters.made_by_calls().unwrap();
+    assert_eq!((by_hand.filter.accepted, by_hand.passes[0].id), (1, made[0].0));
+    // A refused call leaves everything.
+    // Number 0 is that of the text's own order.
+    let of_text = filters.view()[0].passes.iter().map(|pass| PassId(pass.id)).collect::<Vec<_>>();
+    let of_text: Vec<_> = of_text.into_iter().filter(|pass| pass.0 > 0).collect();
+    let before = (filters.epoch(), listed(&filters));
+    let refused = call(&filters, |edit| {
+        edit.add_operand(made[0], 1, 9)?;
+        edit.remove(of_text[0]).map(|()| Vec::new())
+    });
+    assert!(refused.unwrap_err().contains("is not one that was made by hand"));
+    assert_eq!((filters.epoch(), listed(&filters)), before);
+    judged(&[7, 8]);
+    call(&filters, |edit| edit.add_operand(made[0], 1, 9).map(|()| Vec::new())).unwrap();
+    judged(&[7, 8, 9]);
+    // As for IPv4 and IPv6, the text has several.
+    let duplicate =
+        |edit: &mut HandEdit<'_>| of_text.iter().map(|id| edit.duplicate(*id)).collect();
+    let copies: Vec<PassId> = call(&filters, duplicate).unwrap();
+    // Edits of texts leave the passes; without a text, they alone accept frames, and those of other link types none.
+    filters.edit(&[Change::Set("udp dst port 10")]).unwrap();
+    judged(&[7, 8, 9, 10]);
+    // A frame that is shorter than one for the same port over IPv6.
+    assert!(accepts(&filters, &udp(8)[..46]) && !accepts(&filters, &udp(6)[..46]));
+    let accepted = || filters.made_by_calls().unwrap().filter.accepted;
+    let before = accepted();
+    filters.edit(&[Change::Set("")]).unwrap();
+    assert_eq!(accepted(), before, "counts stay");
+    judged(&[7, 8, 9]);
+    assert!(filters.is_empty() && !accepts(&filters, &arp(60)));
+    let cooked = packet_socket(SocketType::DGRAM);
+    filters.attach(cooked.as_fd(), LinkType::LINUX_SLL2).unwrap();
+    assert_ne!(filters.add("udp dst port 11").unwrap(), text);
+    let remove = |edit: &mut HandEdit<'_>, all: &[PassId]| {
+        all.iter().try_for_each(|pass| edit.remove(*pass)).map(|()| Vec::new())
+    };
+    call(&filters, |edit| remove(edit, &copies)).unwrap();
+    judged(&[8, 9, 11]);
+    // Many of one form are rows of a table, which counts them together.
+    let before = accepted();
+    call(&filters, |edit| (100..140).map(|number| port(edit, number)).collect()).unwrap();
+    judged(&[8, 9, 11]);
+    assert!((100..140).all(|number| accepts(&filters, &udp(number))));
+    let by_hand = filters.made_by_calls().unwrap();
+    assert_eq!((by_hand.passes.len(), by_hand.filter.accepted), (41, before + 2 + 40));
+    let all: Vec<PassId> = by_hand.passes.iter().map(|pass| PassId(pass.id)).collect();
+    call(&filters, |edit| remove(edit, &all)).unwrap();
+    judged(&[11]);
+    assert!(filters.made_by_calls().is_none());
 }
 
 /// Prints the cost of an edit of one text among many: `cargo test --workspace --test kernel_filters -- --ignored

@@ -199,7 +199,7 @@ impl LinkFilters {
         let describe = |pass: PassView<'_>| {
             let (mut text, accepted) = (in_words(&pass), counts.passes.get(&pass.id).copied());
             let accepted = accepted.unwrap_or_else(|| {
-                text += ": a row of a table, whose frames are counted together";
+                text += ": a row of a table, which counts its frames together";
                 if std::mem::take(&mut is_first) { in_rows } else { 0 }
             });
             PassDescription { link, id: pass.id.0, text, accepted }

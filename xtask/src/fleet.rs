@@ -2,6 +2,9 @@
 //!
 //! Starts the server, captures on loopback with a sensor beside each, edits them, kills the server in between, and then
 //! reads an archive with one worker and with two. Prints a table. Ends what it started, by id.
+//!
+//! Each of the two workers has one processor, as a machine of its own would, and so has the single worker before them;
+//! a worker with all processors is measured, too.
 
 use crate::setup::{self, Purpose};
 use crate::shell::{Workspace, status};
@@ -144,7 +147,17 @@ struct Group<'a> {
 
 impl Group<'_> {
     fn fyke(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(self.fyke);
+        self.command(Command::new(self.fyke), words)
+    }
+
+    /// The command on one processor.
+    fn fyke_on(&self, processor: &str, words: &[&str]) -> Command {
+        let mut command = Command::new("taskset");
+        command.args(["--cpu-list", processor]).arg(self.fyke);
+        self.command(command, words)
+    }
+
+    fn command(&self, mut command: Command, words: &[&str]) -> Command {
         command.args(words).env("FYKE_RUNTIME_DIR", self.folder.join("run"));
         command.current_dir(self.folder);
         command
@@ -247,7 +260,7 @@ fn sensors(group: &Group<'_>, count: usize) -> Result<Vec<(Started, Started)>, S
     (0..count).map(start).collect()
 }
 
-/// Reads an archive with one worker and with two, which give the same sums.
+/// Reads an archive with a worker that has all processors, with one that has one, and with two: the sums are the same.
 fn archive(group: &Group<'_>) -> Result<(), String> {
     let root = group.folder.join("captures");
     std::fs::create_dir(&root).map_err(|error| error.to_string())?;
@@ -257,8 +270,12 @@ fn archive(group: &Group<'_>) -> Result<(), String> {
         std::fs::write(root.join(name), &capture).map_err(|error| format!("{name}: {error}"))?;
     }
     std::fs::write(group.folder.join("list"), list).map_err(|error| error.to_string())?;
-    let worker = |name: &str| {
-        let mut worker = group.fyke(&["worker", "--server", SERVER, "--trust", "authors"]);
+    let worker = |name: &str, processor: Option<&str>| {
+        let words = ["worker", "--server", SERVER, "--trust", "authors"];
+        let mut worker = match processor {
+            Some(processor) => group.fyke_on(processor, &words),
+            None => group.fyke(&words),
+        };
         worker.args(["--name", name, "--at-once", "1", "--root", "captures"]);
         Started::hear(&mut worker, "Ctrl-C ends fyke worker")
     };
@@ -275,12 +292,20 @@ fn archive(group: &Group<'_>) -> Result<(), String> {
             false => Err(format!("{told}{}", String::from_utf8_lossy(&output.stderr))),
         }
     };
-    let one = worker("one")?;
+    let free = worker("free", None)?;
+    let with_all = scan()?;
+    drop(free);
+    println!("{FILES} files of {FRAMES} frames: one worker with all processors {with_all:.2} s");
+    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+        println!("two workers are not compared: this machine has one processor");
+        return Ok(());
+    }
+    let one = worker("one", Some("0"))?;
     let alone = scan()?;
-    let two = worker("two")?;
+    let two = worker("two", Some("1"))?;
     let both = scan()?;
     println!(
-        "{FILES} files of {FRAMES} frames: one worker {alone:.2} s, two {both:.2} s ({:.2} times as fast)",
+        "             one worker with one processor {alone:.2} s, two with one each {both:.2} s ({:.2} times as fast)",
         alone / both
     );
     drop((one, two));

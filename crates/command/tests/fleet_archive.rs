@@ -188,7 +188,7 @@ fn what_is_wrong_is_named(group: &Group, root: &Path) {
     drop(worker);
 }
 
-/// Jobs of an author whom one worker does not trust: another one does them; without it the scan says why it ends.
+/// Jobs of an author that one worker does not trust: another one does them; without it the scan tells why it ends.
 fn refused_jobs_are_left_to_others(group: &Group, root: &Path) {
     let mut strict = group.worker("strict", root);
     let mut refused = group.scan("eve");

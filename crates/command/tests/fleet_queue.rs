@@ -24,7 +24,7 @@ const WEB: u64 = 20_000;
 struct Group(PathBuf);
 
 impl Group {
-    /// Makes the keys of two sensors, which workers trust, and of eve, whom only workers with the file `all` trust.
+    /// Makes the keys of two sensors, which workers trust, and of eve, which only workers with the file `all` trust.
     fn new(folder: PathBuf) -> Group {
         let mut authors = Vec::new();
         for name in ["oslo", "bergen", "eve"] {

@@ -50,7 +50,7 @@ impl Alive {
         Ok(Alive { jet: jet.clone(), stream, prefix: format!("fyke.{group}.alive") })
     }
 
-    /// Says that a shipper runs, or that a worker does a job of a scan.
+    /// Tells that a shipper runs, or that a worker does a job of a scan.
     ///
     /// # Errors
     /// The broker does not answer.

@@ -17,8 +17,9 @@
 use crate::alive::{Alive, SCANS};
 use crate::broker::{BrokerError, Options, bucket, client, failed, next_row, streams};
 use crate::keys::{Author, Trusted};
-use crate::refused::{Refusal, Refusals, Unaccepted};
+use crate::refused::{Refusal, Refusals};
 use crate::rules::{Alert, Rules, RulesOf};
+use crate::unaccepted::Unaccepted;
 use crate::{Name, signed};
 use async_nats::jetstream::consumer::pull;
 use async_nats::jetstream::consumer::{AckPolicy, Consumer};
@@ -300,7 +301,7 @@ impl Queue {
         &self.refusals
     }
 
-    /// Says that a worker does a job of a scan.
+    /// Tells that a worker does a job of a scan.
     ///
     /// # Errors
     /// The broker does not answer.

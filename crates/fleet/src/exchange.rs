@@ -2,7 +2,7 @@
 //!
 //! | name | subjects | content |
 //! |---|---|---|
-//! | stream `fykebatches-GROUP` | `fyke.GROUP.batches.QUEUE.SESSION` | signed batches; each is removed once its row is stored |
+//! | stream `fykebatches-GROUP` | `fyke.GROUP.batches.QUEUE.SESSION` | signed batches, until their rows are stored |
 //! | stream `fyketaken-GROUP` | `fyke.GROUP.taken.QUEUE` | accounts of shippers and rows of workers; kept for 30 days |
 //!
 //! A message is four bytes (big-endian) with the length of a signed head, the head, and the frames. The head has the
@@ -19,8 +19,9 @@ use crate::alive::{Alive, SESSIONS};
 use crate::archive::NodeCounts;
 use crate::broker::{BrokerError, Options, client, failed, next_row, streams};
 use crate::keys::{Author, Trusted};
-use crate::refused::{Claim, Refusals, Unaccepted};
+use crate::refused::{Claim, Refusals};
 use crate::sums::Sums;
+use crate::unaccepted::Unaccepted;
 use crate::{Name, hex, signed};
 use async_nats::HeaderMap;
 use async_nats::jetstream::Context;
@@ -279,7 +280,7 @@ impl Exchange {
         &self.refusals
     }
 
-    /// Says that a shipper runs; to be repeated every few seconds.
+    /// Tells that a shipper runs; to be repeated every few seconds.
     ///
     /// # Errors
     /// The broker does not answer.

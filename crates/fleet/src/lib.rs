@@ -36,6 +36,7 @@
 //! | [`sums`] | the sums of such a queue |
 //! | [`taker`] | a worker of such a queue |
 //! | [`refused`] | jobs and batches that a worker does not accept |
+//! | [`unaccepted`] | the reason why a message is not accepted |
 //! | [`scan`] | makes jobs for many files, and adds the results up |
 #![forbid(unsafe_code)]
 
@@ -55,6 +56,7 @@ pub mod snapshot;
 pub mod state;
 pub mod sums;
 pub mod taker;
+pub mod unaccepted;
 pub mod worker;
 
 mod again;

@@ -5,18 +5,19 @@
 //! | stream `fykerefused-GROUP` | `fyke.GROUP.refused.jobs.SCAN.MESSAGE.WORKER` | refusal of a job; kept for 30 days |
 //! | | `fyke.GROUP.refused.batches.QUEUE.MESSAGE.WORKER` | refusal of a batch |
 //!
-//! A subject keeps its last message only: one refusal for each message and worker, with the number of deliveries that the
-//! worker refused. MESSAGE is the sequence of the job or batch in its stream, WORKER a digest of the worker's name.
+//! A subject keeps its last message only: one refusal for each message and worker, with the number of deliveries that
+//! the worker refused. MESSAGE is the sequence of the job or batch in its stream, WORKER a digest of the worker's name.
 //!
 //! A refused message waits longer with each refusal, and the worker pauses and asks for no message in advance until it
 //! accepts one. So a worker without the key of an author does not take the messages of that author from those that have
 //! the key, and its requests to the broker are few.
 //!
-//! The author of a refusal is the one that the message names. Nobody has checked that.
+//! The author of a refusal is the one that the message names. It is not checked.
 
 use crate::Name;
 use crate::broker::{BrokerError, failed, next_row};
 use crate::hex;
+use crate::unaccepted::Unaccepted;
 use async_nats::jetstream::stream::{Config, DiscardPolicy, Stream};
 use async_nats::jetstream::{AckKind, Context, Message};
 use ring::digest::{SHA256, digest};
@@ -37,34 +38,6 @@ const EACH: Duration = Duration::from_millis(10);
 const GONE: Duration = Duration::from_secs(60);
 /// Most refused messages that a worker remembers, and most pairs of author and scan that it has named.
 const MAX_KNOWN: usize = 100_000;
-
-/// Reason why a message is not accepted.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{why}")]
-pub struct Unaccepted {
-    /// The reason.
-    pub why: String,
-    /// True if the key of its author is missing, or is another one.
-    pub for_key: bool,
-}
-
-impl From<String> for Unaccepted {
-    fn from(why: String) -> Unaccepted {
-        Unaccepted { why, for_key: false }
-    }
-}
-
-impl From<&str> for Unaccepted {
-    fn from(why: &str) -> Unaccepted {
-        why.to_owned().into()
-    }
-}
-
-impl From<Unaccepted> for String {
-    fn from(not: Unaccepted) -> String {
-        not.why
-    }
-}
 
 /// A refusal of a job or a batch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

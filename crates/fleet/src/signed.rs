@@ -4,7 +4,7 @@
 
 use crate::hex;
 use crate::keys::{Author, Trusted};
-use crate::refused::Unaccepted;
+use crate::unaccepted::Unaccepted;
 use serde::{Deserialize, Serialize};
 
 /// A text as it is in a stream.

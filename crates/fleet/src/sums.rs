@@ -1,7 +1,7 @@
 //! The sums of a queue: what shippers sent to it, and what workers took from it.
 //!
-//! A shipper that ends tells its account. One that was killed does not: the last of its batches tells how many frames it
-//! shipped, and what it had read besides is unknown.
+//! A shipper that ends tells its account. One that was killed does not: the last of its batches tells how many frames
+//! it shipped, and what it had read besides is unknown.
 
 use crate::archive::NodeCounts;
 use crate::exchange::{Head, Shipped, TakenRow, Told};
@@ -217,8 +217,8 @@ mod tests {
         assert_eq!((sums.shipped["s"].batches, sums.frames_shipped()), (2, 20));
         assert!(sums.is_closed());
         let head = serde_json::json!({
-            "version": 1, "group": "g", "queue": "q", "sensor": "o", "session": "s", "sequence": 3, "frames": 7,
-            "before": 20, "interfaces": [], "digest": "",
+            "version": 1, "group": "g", "queue": "q", "sensor": "o", "session": "s", "sequence": 3,
+            "frames": 7, "before": 20, "interfaces": [], "digest": "",
         });
         sums.add_silent("s", Some(&serde_json::from_value(head).unwrap()));
         assert_eq!((sums.shipped["s"].batches, sums.frames_shipped()), (3, 27));

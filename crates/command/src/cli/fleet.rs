@@ -270,8 +270,8 @@ pub struct ShipArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Workers with the same queue share its batches. A batch that a worker does not finish, or does not accept, is given
-to another one; each counts once. The graph runs anew for each batch, and its nodes open nothing. At its end a worker prints the sums of
-all of them, as `fyke fleet sums` does at any time.
+to another one; each counts once. The graph runs anew for each batch, and its nodes open nothing. At its end a
+worker prints the sums of all of them, as `fyke fleet sums` does at any time.
 
 Examples:
   fyke fleet take --group edge --trust authors --queue dns 'udp dst port 53'

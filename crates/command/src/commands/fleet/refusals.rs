@@ -93,8 +93,9 @@ impl Refusals {
     pub fn error(&self, scan: &Scan, removed: u64) -> anyhow::Error {
         let seconds = self.patience.unwrap_or_default().as_secs();
         anyhow!(
-            "scan {}: {} of {} files have a result, and for {seconds} s workers only refused jobs (the lines above name \
-             them and the reason): {removed} jobs were removed; after the workers accept them, start the scan again",
+            "scan {}: {} of {} files have a result, and for {seconds} s workers only refused jobs (the lines \
+             above name them and the reason): {removed} jobs were removed; after the workers accept them, start \
+             the scan again",
             scan.id().as_str(),
             scan.sums().done,
             scan.files()

@@ -241,7 +241,8 @@ fn account_line(account: &Shipped, is_silent: bool) -> String {
         (true, _) => {
             let shipped = seen.saturating_sub(rejected + lost);
             format!(
-                "sensor {sensor}: {seen} seen = {shipped} shipped + {rejected} rejected + {lost} lost; {batches} batches"
+                "sensor {sensor}: {seen} seen = {shipped} shipped + {rejected} rejected + {lost} lost; \
+                 {batches} batches"
             )
         }
         (false, true) => format!(

@@ -8,7 +8,7 @@
 use crate::error::{FilterError, GroupError};
 use crate::texts::{Change, Removed, Resolved};
 use fyke_privilege::user::learned_name;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -290,6 +290,8 @@ pub(crate) struct Journal {
     bytes: usize,
     forgotten: u64,
     labels: BTreeMap<u64, InForce>,
+    /// The texts in force that have a name.
+    names: HashMap<Arc<str>, u64>,
     /// Epochs of the entries that added texts, by the number of their first text.
     first_ids: BTreeMap<u64, u64>,
 }
@@ -303,10 +305,17 @@ impl Journal {
             if let Some(added) = self.added_mut(id) {
                 added.gone = Some((epoch, accepted));
             }
-            removed.push(Gone { id, text, label: self.labels.remove(&id), accepted });
+            let label = self.labels.remove(&id);
+            if let Some(name) = label.as_ref().and_then(|label| label.name.as_ref()) {
+                self.names.remove(name);
+            }
+            removed.push(Gone { id, text, label, accepted });
         }
         let added = applied.added.into_iter().map(|(id, text, label)| {
-            self.labels.extend(label.clone().map(|label| (id, label)));
+            if let Some(label) = &label {
+                self.names.extend(label.name.clone().map(|name| (name, id)));
+                self.labels.insert(id, label.clone());
+            }
             Added { id, text, label, gone: None, back: None }
         });
         let added: Vec<_> = added.collect();
@@ -392,17 +401,17 @@ impl Journal {
             Removed::Some(removed) => !removed.contains(id),
             Removed::All => false,
         };
-        let labels = self.labels.iter().filter(|(id, _)| stays(id));
-        let mut names: BTreeMap<Arc<str>, u64> =
-            labels.filter_map(|(&id, label)| Some((label.name.clone()?, id))).collect();
+        let mut added = HashMap::new();
         for &(id, place) in &resolved.added {
             let Some(name) = label(place).and_then(|label| label.name) else { continue };
-            if let Some(other) = names.insert(Arc::clone(&name), id) {
+            let other = self.names.get(&name).copied().filter(stays);
+            if let Some(other) = other.or_else(|| added.get(&name).copied()) {
                 let error = FilterError::Name(format!(
                     "filter {other} has the name {name:?} already; remove it first, or take another name"
                 ));
                 return Err(GroupError { place, error });
             }
+            added.insert(name, id);
         }
         Ok(())
     }

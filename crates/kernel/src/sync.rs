@@ -314,7 +314,7 @@ impl Mirror {
         }
     }
 
-    /// Frames that a subject accepted by its pass `id` of a list; those of a list that it has left belong to the main one.
+    /// Frames that a subject accepted by its pass `id` of a list. A list that it has left counts to the main one.
     fn counted_once(&self, kernel: &KernelPasses, id: KernelPassId, subject: Subject) -> u64 {
         let is_main = self.main.get(&subject) == Some(&id);
         let before = self.short_before.get(&subject).filter(|_| is_main).copied();

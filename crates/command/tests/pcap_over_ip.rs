@@ -3,7 +3,7 @@
 mod common;
 
 use common::{FYKE, Running, inside, send, tool, veth};
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -88,6 +88,27 @@ fn a_client_that_never_reads_does_not_hold_up_the_end() {
     client.read_to_end(&mut bytes).unwrap();
     assert!(bytes.len() > 10 * 100, "{}", bytes.len());
     assert!(capture.said().contains("10 frames sent to clients, 0 lost"), "{}", capture.said());
+}
+
+/// Clients that have sent something and left do not keep the seats, though no frame is written to them.
+#[test]
+fn clients_that_have_left_make_room() {
+    if !inside("clients_that_have_left_make_room") {
+        return;
+    }
+    let mut capture = capture();
+    for _ in 0..16 {
+        TcpStream::connect(ADDRESS).unwrap().write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+    }
+    await_clients(&capture, 16);
+    let mut client = TcpStream::connect(ADDRESS).unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let mut head = [0; 4];
+    client.read_exact(&mut head).expect("the begin of the stream");
+    assert_eq!(head, 0x0a0d_0d0a_u32.to_ne_bytes());
+    drop(client);
+    capture.signal("INT");
+    assert!(capture.end().success(), "{}", capture.said());
 }
 
 #[test]

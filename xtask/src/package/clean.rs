@@ -28,8 +28,9 @@ echo "version: $(fyke --version)"
 echo "libraries: $(ldd /usr/bin/fyke /usr/lib/libfyke.so | grep -c 'not found') missing"
 printf '\324\303\262\241\2\0\4\0\0\0\0\0\0\0\0\0\0\0\4\0\1\0\0\0' > /tmp/empty.pcap
 echo "empty file: $(fyke dump -r /tmp/empty.pcap --count)"
-fyke dump -i lo -w /tmp/out.pcapng udp 2> /tmp/log & pid=$!
+fyke dump -i lo -w /tmp/out.pcapng 'udp port 8' 2> /tmp/log & pid=$!
 for try in $(seq 200); do grep -q 'listening on' /tmp/log && break; sleep 0.1; done
+echo "edit: $(fyke ctl add 'udp port 9' 2> /tmp/log-edit | cut -d, -f 1-2)"
 for number in 1 2 3; do echo x > /dev/udp/127.0.0.1/9; done 2> /dev/null
 sleep 1
 kill -INT $pid; wait $pid
@@ -42,10 +43,11 @@ echo "left: $(comm -13 /tmp/before /tmp/after | grep -v '^/etc/ld.so.cache$' | t
 "#;
 
 /// The facts of a package that is in order.
-const EXPECTED: [&str; 6] = [
+const EXPECTED: [&str; 7] = [
     concat!("version: fyke ", env!("CARGO_PKG_VERSION")),
     "libraries: 0 missing",
     "empty file: 0",
+    "edit: filter 2, epoch 2",
     "capture: 0 1",
     "frames: 3",
     "left: ",

@@ -5,7 +5,8 @@
 //! so the capture never waits for a client. It counts the frames in a block, and keeps the records that describe the
 //! file and its interfaces: a new client gets these first. One thread accepts clients and writes. A client that reads
 //! too slowly has at most [`WAITING`] bytes that wait; beyond that it loses whole blocks, and every lost frame is
-//! counted, but no record that later ones need.
+//! counted, but no record that later ones need. There are [`CLIENTS`] seats; a client that takes nothing for [`STUCK`]
+//! loses its own to a new one.
 //!
 //! Invariant, for each client: frames of the stream since it connected = `sent + lost + waiting`, where frames are
 //! sent when their block is with the operating system. Cost: one copy of a block for all clients, and one system call
@@ -29,6 +30,10 @@ use std::time::{Duration, Instant};
 const CLIENTS: usize = 16;
 /// Most bytes that wait for a client.
 const WAITING: usize = 8 << 20;
+/// Time without progress after which a client gives its seat to a new one.
+const STUCK: Duration = Duration::from_millis(if cfg!(test) { 100 } else { 10_000 });
+/// Most reads of what a client sends, in a row.
+const MAX_READS: usize = 64;
 /// Longest wait of the thread.
 const SLICE_MS: u16 = 1_000;
 /// Types of pcapng blocks: a section, an interface, a frame.
@@ -95,6 +100,8 @@ struct Client {
     /// Bytes of the first block that are sent.
     begun: usize,
     waiting: usize,
+    /// Time at which it last took a byte, or nothing waited for it.
+    moved: Instant,
     sent: u64,
     lost: u64,
 }
@@ -209,6 +216,9 @@ impl Client {
             }
         };
         if !taken.bytes.is_empty() {
+            if self.queue.is_empty() {
+                self.moved = Instant::now();
+            }
             self.waiting += taken.bytes.len();
             self.queue.push_back(taken.clone());
         }
@@ -222,6 +232,7 @@ impl Client {
                 Ok(count) => {
                     self.begun += count;
                     self.waiting -= count;
+                    self.moved = Instant::now();
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
@@ -236,12 +247,22 @@ impl Client {
         Ok(())
     }
 
-    /// True if the client has closed the connection, or its end was reset.
-    fn has_left(&self) -> bool {
-        match self.socket.peek(&mut [0]) {
-            Ok(count) => count == 0,
-            Err(error) => error.kind() != ErrorKind::WouldBlock,
+    /// True if frames wait for the client and it has not taken any for a long time.
+    fn is_stuck(&self) -> bool {
+        !self.queue.is_empty() && self.moved.elapsed() >= STUCK
+    }
+
+    /// True if the client has closed the connection, or its end was reset. What it has sent is discarded.
+    fn has_left(&mut self) -> bool {
+        let mut ignored = [0; 4096];
+        for _ in 0..MAX_READS {
+            match self.socket.read(&mut ignored) {
+                Ok(0) => return true,
+                Ok(_) => {}
+                Err(error) => return error.kind() != ErrorKind::WouldBlock,
+            }
         }
+        false
     }
 }
 
@@ -256,18 +277,22 @@ impl State {
         while client.socket.read(&mut ignored).is_ok_and(|count| count == ignored.len()) {}
     }
 
+    /// Takes a client. If there is no seat, one that has left or does not read any more loses its own.
     fn accept(&mut self, socket: TcpStream) {
-        if self.clients.len() >= CLIENTS
-            && let Some(place) = self.clients.iter().position(Client::has_left)
-        {
-            let client = self.clients.swap_remove(place);
-            self.end(client);
+        if self.clients.len() >= CLIENTS {
+            let left = self.clients.iter_mut().position(Client::has_left);
+            let stuck = || self.clients.iter().position(Client::is_stuck);
+            if let Some(place) = left.or_else(stuck) {
+                let client = self.clients.swap_remove(place);
+                self.end(client);
+            }
         }
         if self.clients.len() >= CLIENTS || socket.set_nonblocking(true).is_err() {
             return;
         }
         let (queue, waiting) = (VecDeque::new(), 0);
-        let mut client = Client { socket, queue, begun: 0, waiting, sent: 0, lost: 0 };
+        let moved = Instant::now();
+        let mut client = Client { socket, queue, begun: 0, waiting, moved, sent: 0, lost: 0 };
         let head = Block { bytes: self.head.as_slice().into(), frames: 0 };
         client.push(&head, &head);
         self.clients.push(client);
@@ -371,4 +396,43 @@ fn parts(format: Format, is_first: bool, bytes: &[u8]) -> (Vec<u8>, u64) {
         rest = after;
     }
     (described, frames)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A pcapng block of this length.
+    fn block(kind: u32, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        bytes[..4].copy_from_slice(&kind.to_ne_bytes());
+        bytes[4..8].copy_from_slice(&(len as u32).to_ne_bytes());
+        bytes
+    }
+
+    #[test]
+    fn a_client_that_takes_nothing_gives_its_seat_to_a_new_one() {
+        let any_port = (Ipv4Addr::LOCALHOST, 0).into();
+        let listener = Listener::bind(any_port, Format::Pcapng).unwrap();
+        let address = lock(&listener.socket).as_ref().unwrap().local_addr().unwrap();
+        listener.write(&block(SECTION, 28)).unwrap();
+        let silent: Vec<_> = (0..CLIENTS).map(|_| TcpStream::connect(address).unwrap()).collect();
+        listener.attend();
+        while listener.clients().unwrap().connected < CLIENTS as u64 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // More than the queues of the system take.
+        listener.write(&block(FRAME, 64 << 20)).unwrap();
+        let mut head = [0; 4];
+        let got = (0..600).any(|_| {
+            std::thread::sleep(Duration::from_millis(50));
+            let mut client = TcpStream::connect(address).unwrap();
+            client.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+            client.read_exact(&mut head).is_ok()
+        });
+        assert!(got, "no client loses its seat");
+        assert_eq!(head, SECTION.to_ne_bytes());
+        assert!(listener.clients().unwrap().lost > 0, "its frame is counted");
+        drop(silent);
+    }
 }

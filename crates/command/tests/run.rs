@@ -45,6 +45,9 @@ fn check_and_drawings_open_nothing() {
     assert!(check.starts_with("(device, expression=nowhere7) > [(bpf, expression=udp) & !(samp"));
     assert!(check.contains("(and)  from bpf & sampler"), "{check}");
     assert!(out(&["run", "--dot", graph]).contains("n0 -> n1;"));
+    let drawn = out(&["run", "--svg", "-", graph]);
+    assert!(drawn.starts_with("<svg ") && drawn.ends_with("</svg>\n"), "{drawn}");
+    assert_eq!(fyke(&["run", "--svg", "-", "--live-svg", graph]).status.code(), Some(2));
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("graph.svg");
     out(&["run", "--svg", file.to_str().unwrap(), graph]);

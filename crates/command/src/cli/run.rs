@@ -32,7 +32,7 @@ pub struct RunArgs {
     /// Print the graph in Graphviz's language, without opening its sources and sinks
     #[arg(long)]
     pub dot: bool,
-    /// Draw the graph into FILE (SVG), without opening its sources and sinks
+    /// Draw the graph into FILE (SVG; `-` = standard output), without opening its sources and sinks
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
     /// With --svg: run the graph and draw it with its rates every second

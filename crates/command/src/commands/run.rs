@@ -150,8 +150,11 @@ fn warn(args: &RunArgs, plan: &Plan) {
     }
 }
 
-/// Writes the drawing of a graph to a file.
+/// Writes the drawing of a graph to a file, or to standard output (`-`).
 fn draw(plan: &Plan, path: &Path) -> Result<(), Failure> {
+    if path.as_os_str() == "-" {
+        return Ok(super::output().write_all(plan.svg(None).as_bytes())?);
+    }
     let drawn = fyke_privilege::place::create(path);
     let drawn = drawn.and_then(|mut file| file.write_all(plan.svg(None).as_bytes()));
     Ok(drawn.with_context(|| format!("cannot write {}", path.display()))?)
@@ -166,6 +169,11 @@ fn check_output(args: &RunArgs) -> Result<(), Failure> {
         (args.svg.is_some() && !args.live_svg, "--svg without --live-svg"),
     ];
     let counts = [(args.json, "--json"), (args.all, "--all"), (args.stats, "--stats")];
+    if args.live_svg && args.svg.as_ref().is_some_and(|path| path.as_os_str() == "-") {
+        return Err(Failure::Usage(
+            "--live-svg: it replaces its file every second, so it needs one: --svg FILE".to_owned(),
+        ));
+    }
     if args.svg.is_some() && (args.check || args.dot) {
         let first = if args.dot { "--dot" } else { "--check" };
         return Err(Failure::Usage(format!(

@@ -299,7 +299,7 @@ const PORTABLE: &[Need] = &[
     },
 ];
 
-/// Programs that build the Debian package. Without clang it would lack the kernel programs, and nobody would notice.
+/// Programs that build the Debian package. Without clang it would lack the kernel programs, without a message.
 const PACKAGE: &[Need] = &[
     Need {
         name: "Debian's tools for packages (dpkg-deb, dpkg-shlibdeps)",

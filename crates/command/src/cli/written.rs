@@ -25,7 +25,7 @@ Examples:
   fyke man > fyke.1                                    the page of fyke itself
   fyke man dump | man -l -                             read the page of one command
   fyke man ctl add | man -l -                          and of one that belongs to another
-  fyke man --all /usr/share/man/man1                   a file for each: fyke.1, fyke-dump.1, fyke-ctl-add.1, …")]
+  fyke man --all /usr/share/man/man1                   a file for each, such as fyke-ctl-add.1")]
 pub struct ManArgs {
     /// Name of a command, such as dump or ctl add; without it, the page of fyke itself
     #[arg(value_name = "COMMAND")]

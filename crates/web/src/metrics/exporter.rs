@@ -1,8 +1,8 @@
 //! The server of metrics: answers `GET /metrics`, nothing else, and never changes a running fyke.
 //!
-//! At most [`MAX_CONNECTIONS`] connections at a time; if all are taken, the oldest is closed once it is [`PATIENCE`] old,
-//! so clients that are silent or do not read keep nobody else out. An answer is made once for all requests that arrive
-//! within [`FRESH`], so scrapers in parallel cost the captures no more than one.
+//! At most [`MAX_CONNECTIONS`] connections at a time; if all are taken, the oldest is closed once it is
+//! [`PATIENCE`] old, so silent clients do not block other clients. An answer is made once for all requests that
+//! arrive within [`FRESH`], so scrapers in parallel cost the captures no more than one.
 
 use super::{CONTENT_TYPE, Others, collect, older};
 use http_body_util::Full;

@@ -108,7 +108,7 @@ fn start(wanted: &Wanted, fifo: &File) -> Result<Child, Failure> {
     Ok(child.context("cannot start fyke dump")?)
 }
 
-/// The program that captures: this one, or the package's copy with capabilities for users who may run that and may not
+/// The program that captures: this one, or the package's copy with capabilities if the user may run that and may not
 /// capture with this one. Wireshark knows only the link to this one.
 fn program() -> Result<PathBuf, Failure> {
     let own = std::env::current_exe().context("cannot find this program")?;

@@ -82,6 +82,26 @@ fn others_keep_nobody_out(port: u16) {
     drop(silent);
 }
 
+/// `--once` prints the Prometheus text format.
+fn once_is_for_prometheus(pid: u32) {
+    let once = Command::new(FYKE)
+        .args(["metrics", "--once"])
+        .env("FYKE_RUNTIME_DIR", common::runtime())
+        .output()
+        .unwrap();
+    assert_eq!(once.status.code(), Some(0));
+    assert_eq!(samples_of(&once.stdout)[&format!("fyke_up{{pid=\"{pid}\"}}")], 1);
+    // The types of the Prometheus text format: its readers refuse a text with others.
+    for line in String::from_utf8(once.stdout).unwrap().lines() {
+        let words: Vec<_> = line.splitn(4, ' ').collect();
+        match words[..] {
+            ["#", "TYPE", _, kind] => assert!(["counter", "gauge", "histogram"].contains(&kind)),
+            ["#", word, ..] => assert_eq!(word, "HELP", "{line}"),
+            _ => {}
+        }
+    }
+}
+
 #[test]
 fn a_scrape_has_the_numbers_of_the_statistics() {
     if !inside("a_scrape_has_the_numbers_of_the_statistics") {
@@ -140,22 +160,7 @@ fn a_scrape_has_the_numbers_of_the_statistics() {
     edits_are_timed(&value, pid, &stats);
     others_get_nothing(port);
     others_keep_nobody_out(port);
-    let once = Command::new(FYKE)
-        .args(["metrics", "--once"])
-        .env("FYKE_RUNTIME_DIR", common::runtime())
-        .output()
-        .unwrap();
-    assert_eq!(once.status.code(), Some(0));
-    assert_eq!(samples_of(&once.stdout)[&format!("fyke_up{{pid=\"{pid}\"}}")], 1);
-    // The types of the Prometheus text format: its readers refuse a text with others.
-    for line in String::from_utf8(once.stdout).unwrap().lines() {
-        let words: Vec<_> = line.splitn(4, ' ').collect();
-        match words[..] {
-            ["#", "TYPE", _, kind] => assert!(["counter", "gauge", "histogram"].contains(&kind)),
-            ["#", word, ..] => assert_eq!(word, "HELP", "{line}"),
-            _ => {}
-        }
-    }
+    once_is_for_prometheus(pid);
     exporter.signal("TERM");
     assert_eq!(exporter.end().code(), Some(0), "{}", exporter.said());
     capture.signal("INT");

@@ -122,7 +122,7 @@ fn show(
             }
         }
         let silent = last.elapsed();
-        let silent_s = (silent >= counts.late).then(|| silent.as_secs());
+        let silent_s = (silent >= counts.late).then_some(silent.as_secs());
         is_new |= std::mem::replace(&mut model.silent_s, silent_s) != silent_s;
         if std::mem::take(&mut is_new) {
             terminal.draw(|frame| view::draw(frame, model))?;

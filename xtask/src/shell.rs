@@ -26,11 +26,19 @@ impl Workspace {
             .ok_or_else(|| format!("no fyke workspace at or above {}", start.display()))
     }
 
-    /// A cargo command in the root folder, with the same cargo that runs this program.
+    /// A cargo command in the root folder, with the same cargo that runs this program. It does not get the variables
+    /// about xtask: build scripts of dependencies read them, so cargo would build these again after a command of
+    /// another crate or of the shell.
     pub fn cargo(&self, args: &[&str]) -> Command {
         let program = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
         let mut command = Command::new(program);
         command.args(args).current_dir(&self.root);
+        for (name, _) in std::env::vars_os() {
+            let text = name.to_string_lossy();
+            if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+                command.env_remove(&name);
+            }
+        }
         command
     }
 

@@ -215,8 +215,8 @@ pub struct SourceArgs {
     /// Interface to capture on, by name or by its number in `dump -D`; `any` for all interfaces; ring:PATH for a ring
     /// of `fyke demux`; serve:NAME for the capture of `fyke serve`; serve:HOST:PORT for one on another machine (`fyke
     /// relay`); xdp:IF (all its queues) or xdp:IF:QUEUE (one of them) to take incoming frames at the driver (AF_XDP):
-    /// the host does not get them. Several -i: one capture of all of them, in the order of time; `any`, ring:, serve:
-    /// and xdp: stand alone
+    /// the host does not get them. Several -i: one capture of all of them, in the order of time; not for `any`,
+    /// ring:, serve: and xdp:
     #[arg(short, long, value_name = "IF", conflicts_with = "read")]
     pub interface: Vec<String>,
     /// Network namespace to capture in: a name of `ip netns`, or the id of a process in it
@@ -249,7 +249,7 @@ pub struct SourceArgs {
     #[arg(long)]
     pub take: bool,
     /// Number of threads that capture (not for -r). Each has a capture ring of its own of each interface (of the size
-    /// in -B) and gets all frames of a pair of addresses; files and lines are written in the order of the frames' times.
+    /// in -B) and gets all frames of a pair of addresses; files and lines are written in the order of their times.
     /// For -i xdp:IF one thread reads all queues and shares the frames among N others: the order of time is kept within
     /// a pair of addresses only, and -c, -G, --look-back and `fyke track` need one worker
     #[arg(long, value_name = "N", default_value_t = 1,

@@ -175,7 +175,7 @@ fn two_captures_are_edited_together() {
     fleet.end();
 }
 
-/// What a sensor has put in force stays there when it ends, and its next run leaves alone what a local user has added.
+/// The filters of a sensor stay in force after its end, and its next run leaves those of local users alone.
 #[test]
 fn a_sensor_that_is_started_again_repeats_nothing() {
     if !inside("a_sensor_that_is_started_again_repeats_nothing") {

@@ -31,7 +31,7 @@ pub struct Edited {
     pub ids: Vec<Vec<u64>>,
 }
 
-/// What a fyke has of a group.
+/// The filters of a group that a fyke has.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Held {
     /// The filters of the group that are in force, with their local ids.
@@ -232,7 +232,7 @@ fn refused(message: String) -> LocalError {
 
 /// Without the answer itself: everybody in the group reads the reason, and the answer may have command lines.
 fn unexpected() -> LocalError {
-    LocalError::Gone("it answers something else than it was asked".to_owned())
+    LocalError::Gone("its answer is not one to the request".to_owned())
 }
 
 /// The reason without the command lines and folders of this machine, because everybody in the group reads it.

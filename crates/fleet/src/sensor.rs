@@ -409,7 +409,7 @@ impl<L: Local> Sensor<L> {
         plan
     }
 
-    /// Makes the changes of a plan; without any, the fyke is asked for its epoch.
+    /// Makes the changes of a plan; without any, requests the epoch of the fyke.
     fn change(&mut self, sequence: u64, plan: &mut Plan) -> Result<Edited, LocalError> {
         if !plan.changes.is_empty() {
             return self.local.edit(sequence, std::mem::take(&mut plan.changes));

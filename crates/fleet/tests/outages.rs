@@ -68,7 +68,10 @@ impl Local for Fake {
 
     fn edit(&mut self, sequence: u64, changes: Vec<LocalChange>) -> Result<Edited, LocalError> {
         let mut kept = self.0.lock().unwrap();
-        let is_wrong = |change: &LocalChange| matches!(change, LocalChange::Add { text, .. } if text.contains("wrong"));
+        let is_wrong = |change: &LocalChange| match change {
+            LocalChange::Add { text, .. } => text.contains("wrong"),
+            _ => false,
+        };
         if let Some(at) = changes.iter().position(is_wrong) {
             return Err(LocalError::Refused { change: Some(at), message: "a wrong text".into() });
         }
@@ -337,7 +340,7 @@ async fn what_a_fyke_has_applied_is_not_repeated() {
     // The fyke is another one: the replacement holds there, too.
     *kept.lock().unwrap() = Kept::with_own(2, Some(Vec::new()));
     has(&kept, &["tcp", "arp", "icmp"]).await;
-    // One whose log has lost its first edits: it may be that the replacement was made, so it is not.
+    // The log of a fyke has lost its first edits: the replacement may be one of them, so it is not made.
     *kept.lock().unwrap() = Kept::with_own(3, None);
     has(&kept, &["own", "tcp", "arp", "icmp"]).await;
 }

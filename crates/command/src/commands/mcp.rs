@@ -13,8 +13,8 @@ use crate::cli::McpArgs;
 use serde_json::{Value, json};
 use std::io::{self, BufRead, Read, Write};
 
-/// Versions of the protocol, the latest first. Not 2025-03-26, the only one in which a server must take several messages
-/// at once; a client that asks for it gets the latest.
+/// Versions of the protocol, the latest first. Not 2025-03-26, the only one in which a server must take several
+/// messages at once; a client that requests it gets the latest.
 const VERSIONS: [&str; 2] = ["2025-06-18", "2024-11-05"];
 /// Most bytes of a message.
 const MAX_MESSAGE_BYTES: u64 = 1 << 20;

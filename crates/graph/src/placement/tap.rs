@@ -172,7 +172,7 @@ pub(super) fn describe(plan: &Plan, device: usize) -> Option<Described> {
     let shared = is_shared(plan, at);
     let of_several = (count > 1 && !shared).then(|| OF_SEVERAL.to_owned());
     let why = why_in_user(plan, at, device).or(of_several);
-    let whose = match (shared, count > 1) {
+    let rules = match (shared, count > 1) {
         (true, true) => "the rules of each interface",
         (true, false) => "the rules of the interface",
         (false, _) => "its rules",
@@ -182,7 +182,7 @@ pub(super) fn describe(plan: &Plan, device: usize) -> Option<Described> {
         Some(why) => format!("in user space only: {why}"),
     };
     let line = match devices.first() == Some(&device) {
-        true => format!("{}: {whose} {place}\n", plan.nodes[at].name),
+        true => format!("{}: {rules} {place}\n", plan.nodes[at].name),
         false => String::new(),
     };
     Some(Described { line, below: why.is_none() })

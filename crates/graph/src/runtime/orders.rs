@@ -218,7 +218,7 @@ mod tests {
         assert!(all_done.try_recv().is_err(), "counts that are not published are not answered");
     }
 
-    /// A worker that is gone does not come: the others go on, so that the run can end.
+    /// A worker that is gone does not come: the others continue, so that the run can end.
     #[test]
     fn a_meeting_ends_when_all_have_come_or_the_graph_is_broken() {
         let (signs, meeting) = (Signs::default(), Meeting::new(3));

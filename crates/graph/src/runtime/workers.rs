@@ -383,7 +383,7 @@ fn work(place: usize, orders: &Receiver<Order>, shown: &Mutex<Counted>, signs: &
         if nodes.failures > failures {
             signs.failures.fetch_add(nodes.failures - failures, Ordering::Relaxed);
             failures = nodes.failures;
-            // The worker goes on until the engine ends it: others may wait for it at an edit.
+            // The worker continues until the engine ends it: others may wait for it at an edit.
             signs.broken.fetch_or(!nodes.leads_anywhere(), Ordering::Relaxed);
         }
         if ticked.elapsed() >= TICK {

@@ -12,7 +12,7 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Returns a text of the OpenMetrics format in this one.
 pub fn older_format(openmetrics: &str) -> String {
     let mut text = String::with_capacity(openmetrics.len());
-    // What the names of the samples of the last family end with.
+    // The end of the names of samples of the last family.
     let mut suffix = "";
     for line in openmetrics.lines() {
         let mut words = line.splitn(4, ' ');

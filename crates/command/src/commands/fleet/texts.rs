@@ -36,7 +36,7 @@ fn options(link: LinkType, live: bool, reading: Reading) -> Options {
     Options { link, live, reading, netmask, resolve, ..Options::default() }
 }
 
-/// Stands for the addresses of a host: its name is looked up at the sensors, which may have others.
+/// In place of the addresses of a host: its name is looked up at the sensors, which may have others.
 fn any_address(_name: &str) -> Vec<IpAddr> {
     vec![Ipv4Addr::new(192, 0, 2, 1).into(), Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into()]
 }

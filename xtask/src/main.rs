@@ -51,7 +51,7 @@ cargo xtask: everything around the code of fyke
   package [--from DIR] [--to DIR] [--fast] [--test | --musl]
                  build the Debian package and the list of its parts (SBOM, CycloneDX) in TARGET/package; --fast
                  compresses less; --test installs, runs and removes it in a clean root (debootstrap, as root);
-                 --musl tries to build the command as one static file instead (not complete yet); as root on Debian it
+                 --musl builds the command as one static file instead; as root on Debian it
                  installs musl-tools, and by rustup the Rust target
   fleet [--sensors N] [--edits N] [--from DIR]
                  sensors and workers with a real NATS server in a namespace; prints times

@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 /// Longest wait for the sums to close: a batch of a killed worker waits 10 s.
 const LIMIT: Duration = Duration::from_secs(90);
 /// Frames to port 53 and to port 80 of each sensor.
-const DNS: u64 = 60_000;
-const WEB: u64 = 20_000;
+const DNS: u64 = 120_000;
+const WEB: u64 = 200_000;
 
 struct Group(PathBuf);
 
@@ -147,12 +147,12 @@ fn workers_share_what_sensors_ship(group: &Group, file: &Path, server: &mut Nats
     }
 }
 
-/// Publishes bytes as a batch, past fyke.
-fn publish(queue: &str, bytes: &str) {
+/// Publishes bytes as a batch or a row, past fyke.
+fn publish(subject: &str, bytes: &str) {
     let mut server = TcpStream::connect("127.0.0.1:4222").unwrap();
     let length = bytes.len();
     let asked = format!(
-        "CONNECT {{\"verbose\":false}}\r\nPUB fyke.edge.batches.{queue}.x {length}\r\n{bytes}\r\nPING\r\n"
+        "CONNECT {{\"verbose\":false}}\r\nPUB fyke.edge.{subject} {length}\r\n{bytes}\r\nPING\r\n"
     );
     server.write_all(asked.as_bytes()).unwrap();
     let mut lines = BufReader::new(server).lines().map(Result::unwrap);
@@ -168,7 +168,8 @@ fn refused_batches_are_left_to_others(group: &Group, folder: &Path) {
         .unwrap();
     let mut ship = group.ship("eve", "web");
     assert!(ship.arg("-r").arg(&file).output().unwrap().status.success());
-    publish("web", "GET / HTTP/1.1");
+    publish("batches.web.x", "GET / HTTP/1.1");
+    publish("taken.web", "no row");
     let strict = ["s1", "s2", "s3", "s4"].map(|name| group.take(name, "web", &[]));
     let sums = group.until("web", "refused six times", |sums| {
         let refused = sums["refused"].as_array().unwrap().iter();

@@ -130,20 +130,26 @@ pub(crate) fn is_silent_read(error: &DirectGetError) -> bool {
 /// The first row of a subject from a sequence on, with its sequence; `None` if there is none yet.
 ///
 /// # Errors
-/// The broker does not answer, or the row is not what we write.
+/// The broker does not answer.
 pub(crate) async fn next_row<T: DeserializeOwned>(
     rows: &Stream,
     subject: &str,
     from: u64,
 ) -> Result<Option<(u64, T)>, BrokerError> {
-    let what = "reading the rows";
-    let request = || rows.direct_get_next_for_subject(subject, Some(from));
-    match again(what, is_silent_read, request).await? {
-        Ok(StreamMessage { sequence, payload, .. }) => {
-            Ok(Some((sequence, serde_json::from_slice(&payload).map_err(failed(what))?)))
+    let (what, mut from) = ("reading the rows", from);
+    loop {
+        let request = || rows.direct_get_next_for_subject(subject, Some(from));
+        match again(what, is_silent_read, request).await? {
+            Ok(StreamMessage { sequence, payload, .. }) => {
+                // Any client of the server can send a message here that is no row.
+                if let Ok(row) = serde_json::from_slice(&payload) {
+                    return Ok(Some((sequence, row)));
+                }
+                from = sequence + 1;
+            }
+            Err(error) if error.kind() == DirectGetErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(what)(error)),
         }
-        Err(error) if error.kind() == DirectGetErrorKind::NotFound => Ok(None),
-        Err(error) => Err(failed(what)(error)),
     }
 }
 

@@ -242,6 +242,21 @@ fn streams(store: &Path) -> Vec<String> {
     entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
+/// Sums and scans of a group that has none, with the options for the server and the group.
+fn queues_are_not_made_by_reading(group: &[String]) {
+    let id = "0123456789abcdef";
+    for (words, missing) in [
+        (&["sums", "--queue", "q"][..], "no queues"),
+        (&["scan", "--resume", id], "no scans"),
+        (&["scan", "--cancel", id], "no scans"),
+    ] {
+        let output = Command::new(FYKE).arg("fleet").args(words).args(group).output();
+        let output = output.unwrap();
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(said(&output).1.contains(&format!("has {missing} on this server")), "{output:?}");
+    }
+}
+
 #[test]
 fn commands_that_read_make_no_group_and_names_are_checked() {
     if !inside("commands_that_read_make_no_group_and_names_are_checked") {
@@ -260,6 +275,9 @@ fn commands_that_read_make_no_group_and_names_are_checked() {
         let (told, why) = said(output);
         assert!(why.contains("the group edge does not exist on this server"), "{told}{why}");
     }
+    queues_are_not_made_by_reading(&group.args()[..4]);
+    let foreign = group.edit("eve", "add", &["udp"]);
+    assert!(said(&foreign).1.contains("eve is not a trusted author"), "{foreign:?}");
     assert_eq!(streams(&path("store")), [""; 0]);
     group.edited("anna", "add", &["udp"]);
     assert_eq!(streams(&path("store")).len(), 4);

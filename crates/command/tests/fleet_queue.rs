@@ -62,11 +62,15 @@ impl Group {
         worker
     }
 
-    /// The sums; `None` while the server starts.
-    fn sums(&self, queue: &str) -> Option<Value> {
+    fn sums_of(&self, queue: &str) -> Output {
         let mut command = Command::new(FYKE);
         command.args(["fleet", "sums", "--group", "edge", "--queue", queue, "--json"]);
-        let output = command.output().unwrap();
+        command.output().unwrap()
+    }
+
+    /// The sums; `None` while the server starts.
+    fn sums(&self, queue: &str) -> Option<Value> {
+        let output = self.sums_of(queue);
         if !output.status.success() {
             return None;
         }
@@ -125,6 +129,9 @@ fn workers_share_what_sensors_ship(group: &Group, file: &Path, server: &mut Nats
     }
     let sums = group.sums("dns").unwrap();
     assert_eq!(sums["closed"], false, "{sums}");
+    let unknown = group.sums_of("dsn");
+    assert_eq!(unknown.status.code(), Some(1));
+    assert!(said(&unknown).contains("nothing was shipped to the queue dsn of edge"), "{unknown:?}");
     let mut first = group.take("first", "dns", &["udp dst port 53"]);
     group.until("dns", "begun", |sums| sums["all"]["batches"].as_u64() > Some(1));
     first.signal("KILL");

@@ -491,6 +491,65 @@ fn rules_that_cannot_be_read_are_refused() {
     assert_eq!(count(folder, "out.pcapng", "port 5001"), 100, "{log}");
 }
 
+/// A capture with rules continues, with its rules, after its interface was deleted and made again; with one ring, which
+/// is bound again, and with several, which get new sockets.
+#[test]
+fn rules_hold_at_an_interface_that_is_made_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let script = r#"
+        for workers in 1 2; do
+            "$FYKE" dump -i far --rules --workers $workers -w out$workers.pcapng udp 2> log$workers & dump=$!
+            wait_for listens log$workers
+            printf '+port=5001\nenable 1\n' | "$FYKE" rules far -F -
+            send frames.pcap
+            sleep 0.3
+            ip link delete far
+            wait_for grep -q "far: the interface is gone" log$workers
+            veth
+            wait_for grep -q "capturing on far again" log$workers
+            send frames.pcap
+            sleep 0.3
+            kill -INT $dump
+            wait $dump
+        done
+    "#;
+    let Some(()) = run(folder, script) else { return };
+    for workers in ["1", "2"] {
+        let (file, log) = (format!("out{workers}.pcapng"), read(folder, &format!("log{workers}")));
+        assert_eq!(count(folder, &file, "port 5001"), 200, "{log}");
+        assert_eq!(count(folder, &file, "port 5002"), 0, "{log}");
+        assert!(log.contains("(200 by rules)"), "{log}");
+    }
+}
+
+/// Owners end when their interface moves to another network namespace.
+#[test]
+fn owners_end_when_their_interface_moves_away() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let script = r#"
+        for way in --own --tcx --drop; do
+            "$FYKE" rules far $way 2> owner$way & owner=$!
+            owned
+            unshare -n sleep 60 & other=$!
+            moved() { [ "$(readlink /proc/$other/ns/net)" != "$(readlink /proc/self/ns/net)" ]; }
+            wait_for moved
+            ip link set far netns $other
+            set +e
+            wait $owner; echo "$? $way" >> status
+            kill $other; wait $other
+            set -e
+            ip link delete near 2> /dev/null || true
+            veth
+        done
+    "#;
+    let Some(()) = run(folder, script) else { return };
+    assert_eq!(read(folder, "status"), "1 --own\n1 --tcx\n1 --drop\n");
+    let told = read(folder, "owner--drop");
+    assert!(told.contains("far is gone, and its rules with it"), "{told}");
+}
+
 /// The rules follow their interface when it is renamed, and while it is down; commands, pipes, captures and the list
 /// have the new name.
 #[test]

@@ -15,7 +15,7 @@
 //! signed, as edits are, so a broker that is taken over cannot make or change jobs.
 
 use crate::alive::{Alive, SCANS};
-use crate::broker::{BrokerError, Options, bucket, client, failed, next_row, streams};
+use crate::broker::{BrokerError, Options, bucket, client, existing_or, failed, next_row, streams};
 use crate::keys::{Author, Trusted};
 use crate::refused::{Refusal, Refusals};
 use crate::rules::{Alert, Rules, RulesOf};
@@ -258,7 +258,26 @@ impl Queue {
     /// The broker cannot be reached, does not accept us, or has no JetStream.
     pub async fn connect(options: &Options, group: Name, name: &str) -> Result<Queue, BrokerError> {
         let jet = streams(&client(options, name).await?);
-        let replicas = options.replicas.max(1);
+        Queue::over(jet, options.replicas.max(1), group).await
+    }
+
+    /// Connects to the jobs of a group that are there already, and makes nothing.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect), or the group has no jobs.
+    pub async fn open(options: &Options, group: Name, name: &str) -> Result<Queue, BrokerError> {
+        let jet = streams(&client(options, name).await?);
+        // The others were made with it.
+        existing_or(&jet, format!("fykejobs-{group}"), || BrokerError::NoQueue {
+            group: group.clone(),
+            what: "scans",
+            maker: "scan",
+        })
+        .await?;
+        Queue::over(jet, options.replicas.max(1), group).await
+    }
+
+    async fn over(jet: Context, replicas: usize, group: Name) -> Result<Queue, BrokerError> {
         let config = Config {
             name: format!("fykejobs-{group}"),
             subjects: vec![format!("fyke.{group}.jobs.*")],

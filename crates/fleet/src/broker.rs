@@ -75,6 +75,18 @@ pub enum BrokerError {
          names another one)"
     )]
     NoGroup(Name),
+    /// The group has no jobs or batches.
+    #[error(
+        "the group {group} has no {what} on this server: `fyke fleet {maker}` makes them (--group names another one)"
+    )]
+    NoQueue {
+        /// The group.
+        group: Name,
+        /// The missing messages.
+        what: &'static str,
+        /// The command that makes them.
+        maker: &'static str,
+    },
     /// Another edit came first.
     #[error("another edit came first")]
     Conflict,
@@ -183,11 +195,21 @@ pub(crate) async fn bucket(
 /// # Errors
 /// It is not, or the broker does not answer.
 async fn existing(jet: &Context, name: String, group: &Name) -> Result<Stream, BrokerError> {
+    existing_or(jet, name, || BrokerError::NoGroup(group.clone())).await
+}
+
+/// A stream that is there already, or the error if it is not.
+///
+/// # Errors
+/// That one, or the broker does not answer.
+pub(crate) async fn existing_or(
+    jet: &Context,
+    name: String,
+    missing: impl FnOnce() -> BrokerError,
+) -> Result<Stream, BrokerError> {
     let what = "looking for the group (the server needs JetStream: nats-server -js)";
     jet.get_stream(name).await.map_err(|error| match error.kind() {
-        GetStreamErrorKind::JetStream(refused) if refused.code() == 404 => {
-            BrokerError::NoGroup(group.clone())
-        }
+        GetStreamErrorKind::JetStream(refused) if refused.code() == 404 => missing(),
         _ => failed(what)(error),
     })
 }

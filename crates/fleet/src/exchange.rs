@@ -17,7 +17,7 @@
 use crate::again::again;
 use crate::alive::{Alive, SESSIONS};
 use crate::archive::NodeCounts;
-use crate::broker::{BrokerError, Options, client, failed, next_row, streams};
+use crate::broker::{BrokerError, Options, client, existing_or, failed, next_row, streams};
 use crate::keys::{Author, Trusted};
 use crate::refused::{Claim, Refusals};
 use crate::sums::Sums;
@@ -29,6 +29,7 @@ use async_nats::jetstream::consumer::{AckPolicy, Consumer, pull};
 use async_nats::jetstream::stream::{
     Config, DiscardPolicy, LastRawMessageError, LastRawMessageErrorKind, RetentionPolicy, Stream,
 };
+use futures_util::TryStreamExt;
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -239,7 +240,36 @@ impl Exchange {
         name: &str,
     ) -> Result<Exchange, BrokerError> {
         let jet = streams(&client(options, name).await?);
-        let replicas = options.replicas.max(1);
+        Exchange::over(jet, options.replicas.max(1), group, queue).await
+    }
+
+    /// Connects to the queues of a group that are there already, and makes nothing.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect), or the group has no queue.
+    pub async fn open(
+        options: &Options,
+        group: Name,
+        queue: Name,
+        name: &str,
+    ) -> Result<Exchange, BrokerError> {
+        let jet = streams(&client(options, name).await?);
+        // The others were made with it.
+        existing_or(&jet, format!("fykebatches-{group}"), || BrokerError::NoQueue {
+            group: group.clone(),
+            what: "queues",
+            maker: "ship",
+        })
+        .await?;
+        Exchange::over(jet, options.replicas.max(1), group, queue).await
+    }
+
+    async fn over(
+        jet: Context,
+        replicas: usize,
+        group: Name,
+        queue: Name,
+    ) -> Result<Exchange, BrokerError> {
         let config = Config {
             name: format!("fykebatches-{group}"),
             subjects: vec![format!("fyke.{group}.batches.*.*")],
@@ -360,9 +390,12 @@ impl Exchange {
     /// # Errors
     /// The broker does not answer.
     pub async fn waiting(&self) -> Result<u64, BrokerError> {
-        let mut shared = self.shared().await?;
-        let info = shared.info().await.map_err(failed("looking at the queue"))?;
-        Ok(info.num_pending + info.num_ack_pending as u64)
+        let what = "looking at the queue";
+        let subject = format!("fyke.{}.batches.{}.*", self.group, self.queue);
+        // A batch stays in the stream until it is acknowledged.
+        let sessions = self.batches.info_with_subjects(subject).await.map_err(failed(what))?;
+        let sum = sessions.try_fold(0, async |sum, (_, count)| Ok(sum + count as u64));
+        sum.await.map_err(failed(what))
     }
 
     /// Stores an account or a row.

@@ -112,6 +112,20 @@ pub struct Operator {
     is_snapshot_due: bool,
 }
 
+/// Checks that an author may make edits.
+///
+/// # Errors
+/// [`OperatorError::NotTrusted`].
+pub fn check_author(trusted: &Trusted, author: &Author) -> Result<(), OperatorError> {
+    match trusted.has(author) {
+        true => Ok(()),
+        false => Err(OperatorError::NotTrusted {
+            author: author.name().to_string(),
+            line: author.public_line(),
+        }),
+    }
+}
+
 impl Operator {
     /// Reads the edits of the group.
     ///
@@ -289,10 +303,7 @@ impl Operator {
             changes,
             undoes,
         };
-        if !self.trusted.has(author) {
-            let (author, line) = (author.name().to_string(), author.public_line());
-            return Err(OperatorError::NotTrusted { author, line });
-        }
+        check_author(&self.trusted, author)?;
         let message = edit.signed(author).map_err(OperatorError::Refused)?;
         let accepted = Accepted { edit, author: author.name().to_string() };
         self.state.clone().apply(self.state.sequence + 1, &accepted)?;

@@ -158,6 +158,12 @@ impl Sums {
         self.shipped.values().fold(0, |sum, account| sum.saturating_add(account.shipped))
     }
 
+    /// True if nothing was ever shipped to the queue.
+    pub fn is_empty(&self) -> bool {
+        let taken = self.all.batches + self.waiting + self.removed;
+        self.shipped.is_empty() && self.refused.is_empty() && taken == 0
+    }
+
     /// True if every frame that was shipped has an outcome, and no shipper runs.
     pub fn is_closed(&self) -> bool {
         let accounts = self.shipped.values();

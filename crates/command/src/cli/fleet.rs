@@ -127,7 +127,8 @@ impl PageGroupArgs {
 All edits of a group have one order; each has a sequence number. An edit names the one before it, so an edit that came
 meanwhile is never overwritten: `set`, `del` and `undo` are refused then, `add` is repeated after it. Exit status 1:
 the edit is not in force at every sensor that runs and has its labels; 2: the text of the filter is wrong, and no edit
-was made. A group is made by its first sensor or filter; all other commands only read what is there.
+was made. A group is made by its first sensor or filter, its jobs by `scan` or `fyke worker`, its queues by `ship` or
+`take`; other commands make nothing.
 
 Examples:
   fyke fleet key anna.key --name anna >> authors

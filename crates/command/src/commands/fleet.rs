@@ -21,7 +21,7 @@ use fyke_fleet::edit::{Change, Labels};
 use fyke_fleet::keys::{Author, Trusted};
 use fyke_fleet::local::{Beside, Controlled};
 use fyke_fleet::message::{Outcome, Tried};
-use fyke_fleet::operator::{Operator, OperatorError, Report};
+use fyke_fleet::operator::{Operator, OperatorError, Report, check_author};
 use fyke_fleet::sensor::{self, Sensor};
 use std::fs::File;
 use std::future::Future;
@@ -165,6 +165,8 @@ fn change(
     wanted: impl Fn(&Operator, &Author) -> Result<Wanted, OperatorError>,
 ) -> Result<(), Failure> {
     let author = Author::read(&args.key)?;
+    // Before the group is made.
+    check_author(&trusted(&args.group)?, &author)?;
     let (report, clears): (Report, bool) = with(&args.group, all, async |operator| {
         let mut left = attempts;
         loop {

@@ -205,6 +205,9 @@ struct Attached {
     sockets: Vec<(Weak<FilterSocket>, bool)>,
     /// True while the program runs after the tap.
     follows: bool,
+    /// True once the right to change maps may be gone. The tap has the program by then, also for sockets that come
+    /// later, because an interface was made again.
+    begun: bool,
     /// Reason why a socket has no program.
     error: Option<String>,
 }
@@ -275,6 +278,7 @@ impl Ebpf {
 
 impl Superset for Ebpf {
     fn begin(&self) {
+        self.lock().begun = true;
         self.stage.begin();
     }
 
@@ -296,7 +300,9 @@ impl Superset for Ebpf {
 impl SocketFilter for Ebpf {
     fn take_socket(&self, socket: Arc<FilterSocket>) -> io::Result<()> {
         if let Some(tap) = self.tap.get() {
-            self.stage.follow(self.link, |program| tap.follow(program))?;
+            if !self.lock().begun {
+                self.stage.follow(self.link, |program| tap.follow(program))?;
+            }
             tap.take_socket(Arc::clone(&socket))?;
         }
         if self.by_class {

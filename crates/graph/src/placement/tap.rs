@@ -163,10 +163,9 @@ pub(super) struct Described {
 
 /// Describes where the rules for the frames of a device would be; `None` without a node that has some.
 pub(super) fn describe(plan: &Plan, device: usize) -> Option<Described> {
-    let devices_of = |&at: &usize| devices_before(plan, at, &mut true);
     let with_rules = (0..plan.nodes.len()).filter(|&at| has_rules(&plan.nodes[at]));
-    let at = with_rules.into_iter().find(|at| devices_of(at).contains(&device))?;
-    let devices = devices_of(&at);
+    let mut places = with_rules.map(|at| (at, devices_before(plan, at, &mut true)));
+    let (at, devices) = places.find(|(_, devices)| devices.contains(&device))?;
     let count: usize =
         devices.iter().map(|&device| plan.nodes[device].interface_names().count()).sum();
     let shared = is_shared(plan, at);

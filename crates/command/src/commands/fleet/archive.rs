@@ -131,8 +131,8 @@ pub fn scan(args: &ScanArgs) -> Result<(), Failure> {
     if let Some(text) = &args.cancel {
         let id = id(text)?;
         let removed = wait_for(async {
-            let queue = Queue::connect(&to, group, "fyke fleet scan").await?;
-            Ok(queue.cancel(&id).await?)
+            let queue = Queue::open(&to, group, "fyke fleet scan").await?;
+            Ok(Scan::resume(queue, id).await?.cancel().await?)
         })?;
         note!("fyke: {removed} jobs removed");
         return Ok(());
@@ -147,10 +147,11 @@ pub fn scan(args: &ScanArgs) -> Result<(), Failure> {
     let mut rows = None;
     let stop = stop_on_signals()?;
     let ended = wait_for(async {
-        let queue = Queue::connect(&to, group, "fyke fleet scan").await?;
+        let name = "fyke fleet scan";
         let mut scan = match (resumed, &wanted) {
-            (Some(id), _) => Scan::resume(queue, id).await?,
+            (Some(id), _) => Scan::resume(Queue::open(&to, group, name).await?, id).await?,
             (None, Some(Wanted { author, graph, files, rules })) => {
+                let queue = Queue::connect(&to, group, name).await?;
                 Scan::start(queue, author, graph, rules.as_ref(), files).await?
             }
             (None, None) => return Err(anyhow!("nothing to do")),

@@ -5,6 +5,7 @@ use super::{Failure, named, options_of, trusted, wait_for};
 use crate::cli::{SumsArgs, TakeArgs};
 use crate::commands::signals::stop_on_signals;
 use crate::commands::{counts, foreign, one_line, output};
+use anyhow::anyhow;
 use fyke_capture::{Interface, LookBack, Next, ReadError, Source, SourceStats};
 use fyke_control::NodeCount;
 use fyke_fleet::archive::NodeCounts;
@@ -174,8 +175,12 @@ pub fn sums(args: &SumsArgs) -> Result<(), Failure> {
     let (group, to) = (named("--group", &read.group.group)?, options_of(&read.group)?);
     let queue = named("--queue", &args.queue)?;
     let sums = wait_for(async {
-        let exchange = Exchange::connect(&to, group, queue, "fyke fleet sums").await?;
-        Ok(exchange.sums().await?)
+        let exchange = Exchange::open(&to, group.clone(), queue, "fyke fleet sums").await?;
+        let sums = exchange.sums().await?;
+        match sums.is_empty() {
+            true => Err(anyhow!("nothing was shipped to the queue {} of {group}", args.queue)),
+            false => Ok(sums),
+        }
     })?;
     show(&sums, &args.queue, read.json)
 }

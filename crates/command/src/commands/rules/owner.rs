@@ -58,7 +58,7 @@ pub fn run(args: &RulesArgs, command: Option<String>) -> Result<(), Failure> {
     let interface = super::super::numbered(&args.interface)?;
     let index = check(args, &interface)?;
     let options = options(args)?;
-    let arrays = Arrays::new(&options).map_err(|error| no_arrays(&interface, &error))?;
+    let arrays = Arrays::new(&options).map_err(|error| no_arrays(args, &interface, &error))?;
     let _lock = lock(&interface, index)?;
     let rules = RuleSet::with_options(options, false);
     if let Some(command) = &command {
@@ -92,11 +92,16 @@ pub fn run(args: &RulesArgs, command: Option<String>) -> Result<(), Failure> {
 }
 
 /// The failure to make the arrays.
-fn no_arrays(interface: &str, error: &io::Error) -> Failure {
+fn no_arrays(args: &RulesArgs, interface: &str, error: &io::Error) -> Failure {
+    let way = match (args.drop, args.tcx) {
+        (true, _) => "--drop",
+        (false, true) => "--tcx",
+        (false, false) => "--own",
+    };
     let what = match error.kind() {
         io::ErrorKind::PermissionDenied => format!(
             "only root can have the rules of {interface} (CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN are missing): start \
-             it as root, as in sudo fyke rules {interface} --own"
+             it as root, as in sudo fyke rules {interface} {way}"
         ),
         io::ErrorKind::InvalidInput => {
             format!("{error}; give fewer of them (--arrays N), or smaller ones (--bits N)")
@@ -177,11 +182,11 @@ impl Place {
 
     /// True if the interface was deleted, or moved into another network namespace.
     fn is_gone(&self, dropper: Option<&Dropper>) -> bool {
-        match dropper {
-            Some(dropper) => dropper.is_detached().unwrap_or(false),
-            None => objects::link_facts(self.index)
-                .is_err_and(|error| error.raw_os_error() == Some(Errno::NODEV.raw_os_error())),
-        }
+        // A program at XDP moves with the interface.
+        let is_detached = dropper.is_some_and(|dropper| dropper.is_detached().unwrap_or(false));
+        let absent = Some(Errno::NODEV.raw_os_error());
+        let facts = objects::link_facts(self.index);
+        is_detached || facts.is_err_and(|error| error.raw_os_error() == absent)
     }
 }
 

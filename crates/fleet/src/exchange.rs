@@ -26,6 +26,7 @@ use crate::{Name, hex, signed};
 use async_nats::HeaderMap;
 use async_nats::jetstream::Context;
 use async_nats::jetstream::consumer::{AckPolicy, Consumer, pull};
+use async_nats::jetstream::context::ConsumerInfoErrorKind;
 use async_nats::jetstream::stream::{
     Config, DiscardPolicy, LastRawMessageError, LastRawMessageErrorKind, RetentionPolicy, Stream,
 };
@@ -391,8 +392,13 @@ impl Exchange {
     /// The broker does not answer.
     pub async fn waiting(&self) -> Result<u64, BrokerError> {
         let what = "looking at the queue";
+        match self.batches.consumer_info(self.queue.as_str()).await {
+            Ok(info) => return Ok(info.num_pending + info.num_ack_pending as u64),
+            Err(error) if error.kind() == ConsumerInfoErrorKind::NotFound => {}
+            Err(error) => return Err(failed(what)(error)),
+        }
+        // No worker has asked yet, so every batch waits.
         let subject = format!("fyke.{}.batches.{}.*", self.group, self.queue);
-        // A batch stays in the stream until it is acknowledged.
         let sessions = self.batches.info_with_subjects(subject).await.map_err(failed(what))?;
         let sum = sessions.try_fold(0, async |sum, (_, count)| Ok(sum + count as u64));
         sum.await.map_err(failed(what))

@@ -205,6 +205,8 @@ pub struct SharedSource {
     chunk: Chunk,
     /// The first of them that is not returned: those of other link types than the first wait for the next call.
     next: usize,
+    /// Memory for the next batch.
+    spare: Option<Batch<'static>>,
     /// Frames longer than the limit: an error of the writer.
     unreadable: u64,
     patience: Duration,
@@ -237,6 +239,7 @@ impl SharedSource {
             origins: Vec::new(),
             chunk: Chunk::default(),
             next: 0,
+            spare: None,
             unreadable: 0,
             patience: PATIENCE,
             napped: (0, 0),
@@ -534,12 +537,16 @@ impl Source for SharedSource {
                 return Ok(Next::Idle);
             }
         }
-        let mut batch = Batch::new();
+        let mut batch = self.spare.take().unwrap_or_default();
         // There is space: at most one batch was copied.
         while self.next < self.chunk.len() && batch.push(self.chunk.frame(self.next)).is_ok() {
             self.next += 1;
         }
         Ok(Next::Frames(batch, LookBack::none(&self.interfaces)))
+    }
+
+    fn take_back(&mut self, batch: Batch<'static>) {
+        self.spare = Some(batch);
     }
 
     fn stats(&mut self) -> SourceStats {

@@ -13,8 +13,10 @@
 //! A filter ([`Source::set_filter`]) runs before the sockets; the host gets what it rejects.
 //!
 //! Only incoming frames come this way. Their time is that at which the program redirected them, or that of reading if
-//! the driver has no room for it before frames; frames of different queues may be out of order by microseconds. A tag
-//! that the device removed from the bytes is lost: the driver must leave tags in frames (`ethtool -K IF rxvlan off`).
+//! the driver has no room for it before frames; frames of different queues may be out of order by microseconds. The
+//! device's own time is used if it agrees with the system's ([`CLOCKS_AGREE_NS`]). A tag that the device removed from the
+//! bytes is reinserted if the driver tells it to programs at XDP; otherwise it is lost, and the driver must leave tags
+//! in frames (`ethtool -K IF rxvlan off`).
 //!
 //! | a frame of the interface | counted by |
 //! |---|---|
@@ -61,6 +63,10 @@ const QUEUE_FRAMES: (u32, u32) = (1 << 9, 1 << 17);
 const MAX_QUEUES: u32 = 512;
 /// Share of a queue's frames that may be held.
 const HELD: u32 = 4;
+
+/// Largest difference between the device's time of a frame and the system's at the program, up to which the device's
+/// is used: a clock that nobody sets (phc2sys) is farther off, and one of International Atomic Time is by 37 s.
+pub const CLOCKS_AGREE_NS: u64 = 10_000_000;
 
 const NO_FREE_FRAME: usize = 0;
 const NO_SOCKET: usize = 1;
@@ -146,6 +152,8 @@ struct View {
     long: Option<Box<[u8]>>,
     timestamp_ns: u64,
     sequence: u64,
+    /// True if a tag was reinserted.
+    restored: bool,
 }
 
 /// A capture by AF_XDP.
@@ -481,13 +489,18 @@ impl XdpSource {
         let first_sequence = self.stats.delivered;
         let before = self.held.len();
         let (now_ns, monotonic_ns) = (now_ns(), time::monotonic_ns());
-        let packets = self.received.chunk_by(|part, _| part.continues);
+        let packets = self.received.chunk_by_mut(|part, _| part.continues);
         for (parts, sequence) in packets.zip(first_sequence..) {
+            let arrival = self.umem.arrival(parts[0]);
+            let tag = arrival.and_then(|arrival| arrival.tag);
+            let restored = tag.is_some_and(|tag| self.umem.insert_tag(&mut parts[0], tag));
             let long = (parts.len() > 1).then(|| self.umem.gathered(parts));
             self.long_bytes += long.as_ref().map_or(0, |bytes| bytes.len());
-            let arrival_ns = self.umem.arrival_ns(parts[0]).unwrap_or(monotonic_ns);
-            let timestamp_ns = now_ns.saturating_sub(monotonic_ns.saturating_sub(arrival_ns));
-            self.held.push_back(View { place: parts[0], long, timestamp_ns, sequence });
+            let timestamp_ns = arrival.map_or(now_ns, |arrival| {
+                let age_ns = monotonic_ns.saturating_sub(arrival.monotonic_ns);
+                time_of(now_ns.saturating_sub(age_ns), arrival.device_ns)
+            });
+            self.held.push_back(View { place: parts[0], long, timestamp_ns, sequence, restored });
         }
         self.lent = self.held.len() - before;
         self.stats.delivered += self.lent as u64;
@@ -529,6 +542,7 @@ impl XdpSource {
             meta: Meta {
                 direction: direction(data, self.address),
                 ifindex: self.ifindex,
+                restored: view.restored,
                 ..Meta::default()
             },
         }
@@ -547,6 +561,11 @@ fn direction(frame: &[u8], own: [u8; 6]) -> Direction {
         Some(to) if *to == own => Direction::Inbound,
         _ => Direction::OtherHost,
     }
+}
+
+/// The device's time of a frame if its clock agrees with the system's, else the system's.
+fn time_of(system_ns: u64, device_ns: Option<u64>) -> u64 {
+    device_ns.filter(|ns| ns.abs_diff(system_ns) <= CLOCKS_AGREE_NS).unwrap_or(system_ns)
 }
 
 /// The time of the system, in nanoseconds since 1970.
@@ -691,6 +710,16 @@ mod tests {
         assert_eq!(frames_of_queue(32_768, 3), 2_048);
         assert_eq!(frames_of_queue(1, 1), 512);
         assert_eq!(frames_of_queue(u32::MAX, 1), 1 << 17);
+    }
+
+    #[test]
+    fn the_devices_time_is_used_if_its_clock_agrees() {
+        let system_ns = 1_700_000_000_000_000_000;
+        assert_eq!(time_of(system_ns, None), system_ns);
+        assert_eq!(time_of(system_ns, Some(system_ns - 2_000)), system_ns - 2_000);
+        // International Atomic Time, and a clock that counts from the start of the machine.
+        assert_eq!(time_of(system_ns, Some(system_ns + 37_000_000_000)), system_ns);
+        assert_eq!(time_of(system_ns, Some(5_000_000_000)), system_ns);
     }
 
     #[test]

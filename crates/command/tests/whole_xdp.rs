@@ -394,3 +394,71 @@ fn nothing_stays_behind() {
     assert_eq!(sum(folder, "log"), [400, 400, 0, 0]);
     assert_eq!(count(folder, "out.pcapng", ""), 400);
 }
+
+/// Program at the exit of an interface: frames leave with a tag that is not in their bytes, as from a device that
+/// removes tags. Those for port 5001 have 802.1Q's 5, others 802.1ad's 6.
+const TAGGER: &str = r#"
+    #include <linux/bpf.h>
+    static long (*const push)(struct __sk_buff *skb, __u16 protocol, __u16 tag) = (void *)BPF_FUNC_skb_vlan_push;
+    static long (*const load)(const void *skb, __u32 at, void *to, __u32 len) = (void *)BPF_FUNC_skb_load_bytes;
+    __attribute__((section("classifier"), used)) int tag(struct __sk_buff *skb)
+    {
+        unsigned char port = 0;
+
+        load(skb, 37, &port, 1);
+        if (port == (5001 & 0xff))
+            push(skb, __builtin_bswap16(0x8100), 5);
+        else
+            push(skb, __builtin_bswap16(0x88a8), 6);
+        return 0;
+    }
+    char terms[] __attribute__((section("license"), used)) = "Dual MIT/GPL";
+"#;
+
+/// A tag that the device removed is in the frame again, as with a copying capture; filters at XDP judge by it, and the
+/// host gets rejected frames with it.
+#[test]
+fn tags_that_the_device_removed_are_reinserted() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    std::fs::write(folder.join("tagger.c"), TAGGER).unwrap();
+    let script = r#"
+        clang -O2 -g -target bpf -I"/usr/include/$(uname -m)-linux-gnu" -c tagger.c -o tagger.o 2> untagged &&
+            tc qdisc add dev near clsact 2>> untagged &&
+            tc filter add dev near egress bpf da obj tagger.o sec classifier 2>> untagged || exit 0
+        take() { # FILE LOG ARGUMENTS...
+            file=$1; log=$2; shift 2
+            "$FYKE" dump -w $file "$@" 2> $log &
+            taker=$!
+            listens $log
+        }
+        read_all() { wait_for sh -c '"$FYKE" ctl --pid '$1' stats | grep -q " 200 seen"'; ends $1; }
+        take copies.pcap copied -i far; send frames.pcap; read_all $taker
+        take taken.pcap log -i xdp:far; send frames.pcap; read_all $taker
+        wait_for free
+        take host.pcap log2 -i far; host=$taker
+        take taken5.pcap log5 -i xdp:far 'vlan 5 and udp port 5001'; send frames.pcap; read_all $taker
+        ends $host
+    "#;
+    let Some(()) = run(folder, script) else { return };
+    let log = read(folder, "log");
+    if log.is_empty() || log.contains("tags that the device removes are lost") {
+        println!("skipped: no driver here removes tags: {log}{}", read(folder, "untagged"));
+        return;
+    }
+    assert!(log.contains("tags that the device removes are reinserted"), "{log}");
+    let frames = |name: &str| -> Vec<_> {
+        let (_, frames) = pcap::read(&folder.join(name), 1_000).unwrap();
+        frames.into_iter().map(|frame| frame.data).collect()
+    };
+    let with = |frames: &[Vec<u8>], tag: [u8; 4]| -> Vec<_> {
+        frames.iter().filter(|frame| frame[12..16] == tag).cloned().collect()
+    };
+    let copies = frames("copies.pcap");
+    let [first, second] = [with(&copies, [0x81, 0, 0, 5]), with(&copies, [0x88, 0xa8, 0, 6])];
+    assert_eq!([copies.len(), first.len(), second.len()], [200, 100, 100]);
+    assert!(frames("taken.pcap") == copies, "{log}");
+    assert!(frames("taken5.pcap") == first, "{}", read(folder, "log5"));
+    assert_eq!(sum(folder, "log5"), [200, 100, 100, 0]);
+    assert!(frames("host.pcap") == second, "{}", read(folder, "log2"));
+}

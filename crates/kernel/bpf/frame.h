@@ -5,6 +5,8 @@
  */
 
 #ifdef FYKE_XDP
+#include "arrival.h"
+
 /* Bytes of a frame. Linux 5.18, as the load of its bytes. */
 static u64 (*const buffer_len)(struct xdp_md *context) = (void *)BPF_FUNC_xdp_get_buff_len;
 
@@ -32,15 +34,19 @@ INLINE u32 packet_type(CONTEXT *context, struct scratch *s)
 	return to == fyke_own_address ? PACKET_HOST : PACKET_OTHERHOST;
 }
 
-/* A tag that the device has removed is not known here: user space does not see it, either. */
-INLINE u32 removed_tag(CONTEXT *context)
-{
-	return 0;
-}
-
+/* A tag that the device has removed is known if the driver told it; if not, user space does not see it, either. */
 INLINE u32 has_removed_tag(CONTEXT *context)
 {
-	return 0;
+	struct fyke_arrival *arrival = arrival_of(context);
+
+	return arrival && arrival->tag_protocol != 0;
+}
+
+INLINE u32 removed_tag(CONTEXT *context)
+{
+	struct fyke_arrival *arrival = arrival_of(context);
+
+	return arrival && arrival->tag_protocol != 0 ? arrival->tag : 0;
 }
 #else
 INLINE u32 frame_len(CONTEXT *skb)

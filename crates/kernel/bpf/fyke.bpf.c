@@ -718,7 +718,7 @@ int fyke_driver(struct xdp_md *context)
 {
 	if (run_passes(context, 0))
 		tail_call(context, &tiers, 0);
-	return XDP_PASS;
+	return leave(context);
 }
 #else
 SEC("socket")

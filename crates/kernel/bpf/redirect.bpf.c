@@ -2,8 +2,9 @@
 /* Gives the frames of an interface to AF_XDP sockets, one for each queue. The host does not get these frames; those of
  * a queue without a socket, and those that are too long, pass to it and are counted.
  *
- * The time of arrival is stored before each frame. The tag that a device removed, and its own time, are not: a program
- * has to be bound to the device to ask for them.
+ * The time of arrival is stored before each frame. The tag that a device removed, and the device's own time, are stored
+ * there by a program that is bound to the device and runs before this one (redirect/bound.rs), where the kernel and the
+ * driver have that.
  *
  * The program cannot know whether a socket has room: the socket counts what it drops. So both counts together tell the
  * outcome of every frame. Linux 5.3 (the third argument of bpf_redirect_map). Source: the kernel's af_xdp.rst.
@@ -14,8 +15,11 @@
 #define SEC(name) __attribute__((section(name), used))
 #define TYPE_OF(value) int (*value)
 
+typedef __u16 u16;
 typedef __u32 u32;
 typedef __u64 u64;
+
+#include "arrival.h"
 
 static void *(*const map_lookup)(void *map, const void *key) = (void *)BPF_FUNC_map_lookup_elem;
 static u32 (*const processor)(void) = (void *)BPF_FUNC_get_smp_processor_id;
@@ -23,9 +27,6 @@ static long (*const tail_call)(void *context, void *programs, u32 index) =
 	(void *)BPF_FUNC_tail_call;
 static long (*const redirect_map)(void *map, u64 key, u64 otherwise) =
 	(void *)BPF_FUNC_redirect_map;
-
-static long (*const adjust_meta)(struct xdp_md *context, int delta) =
-	(void *)BPF_FUNC_xdp_adjust_meta;
 static u64 (*const monotonic_ns)(void) = (void *)BPF_FUNC_ktime_get_ns;
 
 struct {
@@ -53,6 +54,14 @@ struct {
 	u32 *value;
 } sockets SEC(".maps");
 
+/* Where the bound program continues: `fyke_redirect`. */
+struct {
+	TYPE_OF(type)[BPF_MAP_TYPE_PROG_ARRAY];
+	TYPE_OF(max_entries)[1];
+	u32 *key;
+	u32 *value;
+} entry SEC(".maps");
+
 /* The filter that frames go through. */
 struct {
 	TYPE_OF(type)[BPF_MAP_TYPE_PROG_ARRAY];
@@ -61,6 +70,27 @@ struct {
 	u32 *value;
 } filter SEC(".maps");
 
+/* Stores the facts before a frame, also after the bound program. */
+static __attribute__((always_inline)) inline void tell(struct xdp_md *context)
+{
+	struct fyke_arrival *arrival = arrival_of(context);
+
+	/* A driver may have no room before its frames; user space then takes the time of reading. */
+	if (!arrival && !adjust_meta(context, -(int)sizeof(*arrival))) {
+		arrival = arrival_of(context);
+		if (arrival) {
+			arrival->device_ns = 0;
+			arrival->tag_protocol = 0;
+			arrival->tag = 0;
+			arrival->unused = 0;
+		}
+	}
+	if (arrival) {
+		arrival->ns = monotonic_ns();
+		arrival->mark = FYKE_ARRIVAL;
+	}
+}
+
 static __attribute__((always_inline)) inline int deliver(struct xdp_md *context)
 {
 	u32 cpu = processor(), zero = 0;
@@ -68,27 +98,19 @@ static __attribute__((always_inline)) inline int deliver(struct xdp_md *context)
 	struct fyke_redirect *own = map_lookup(&redirect, &zero);
 
 	if (!here || !own)
-		return XDP_PASS;
+		return leave(context);
 	if (context->data_end - context->data > *(volatile u32 *)&own->longest) {
 		here->count[FYKE_COUNT_TOO_LONG]++;
-		return XDP_PASS;
+		return leave(context);
 	}
 	long action = redirect_map(&sockets, context->rx_queue_index, XDP_PASS);
 
 	if (action != XDP_REDIRECT) {
 		here->count[FYKE_COUNT_NO_SOCKET]++;
-		return action;
+		return leave(context);
 	}
 	here->count[FYKE_COUNT_REDIRECTED]++;
-	/* A driver may have no room before its frames; user space then takes the time of reading. */
-	if (!adjust_meta(context, -(int)sizeof(struct fyke_arrival))) {
-		struct fyke_arrival *arrival = (void *)(long)context->data_meta;
-
-		if ((void *)(arrival + 1) <= (void *)(long)context->data) {
-			arrival->ns = monotonic_ns();
-			arrival->mark = FYKE_ARRIVAL;
-		}
-	}
+	tell(context);
 	return action;
 }
 
@@ -106,11 +128,11 @@ int fyke_redirect(struct xdp_md *context)
 	struct fyke_redirect *own = map_lookup(&redirect, &zero);
 
 	if (!own || !*(volatile u32 *)&own->on)
-		return XDP_PASS;
+		return leave(context);
 	u32 wanted = *(volatile u32 *)&own->queue;
 
 	if (wanted != FYKE_EVERY_QUEUE && wanted != context->rx_queue_index)
-		return XDP_PASS;
+		return leave(context);
 	if (*(volatile u32 *)&own->filters)
 		tail_call(context, &filter, 0);
 	return deliver(context);

@@ -21,22 +21,11 @@ struct fyke_redirect {
 #define FYKE_COUNT_NO_SOCKET 1
 #define FYKE_COUNT_TOO_LONG 2
 
-/* Immediately before a frame that goes to a socket. */
-struct fyke_arrival {
-	/* Time of the monotonic clock. */
-	__u64 ns;
-	/* FYKE_ARRIVAL; user space clears it before the kernel uses the memory again. */
-	__u64 mark;
-};
-
-#define FYKE_ARRIVAL 0x66796b6574696d65
-
 /* Counters of one processor. */
 struct fyke_redirect_counts {
 	__u64 count[8];
 };
 
-_Static_assert(sizeof(struct fyke_arrival) == 16, "arrival");
 _Static_assert(sizeof(struct fyke_redirect) == 64, "redirect");
 _Static_assert(sizeof(struct fyke_redirect_counts) == 64, "counts");
 

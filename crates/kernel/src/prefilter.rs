@@ -28,7 +28,7 @@ mod tap;
 mod watcher;
 
 pub use arrays::{Arrays, ArraysView};
-pub(crate) use dropper::attach;
 pub use dropper::{DropError, Dropper, DropperMode};
+pub(crate) use dropper::{attach, attach_bound};
 pub use tap::Tap;
 pub use watcher::{Watched, Watcher};

@@ -1,18 +1,22 @@
 //! The program at XDP that gives the frames of an interface to AF_XDP sockets.
 //!
 //! ```text
-//! driver ─▶ fyke_redirect ─┬─▶ the socket of the frame's queue       counted; the socket counts what it drops
-//!                          └─▶ the host: no socket for this queue    counted
+//! driver ─▶ (bound) ─▶ fyke_redirect ─┬─▶ the socket of the frame's queue       counted; the socket counts what it drops
+//!                                     └─▶ the host: no socket for this queue    counted
 //! ```
+//!
+//! The bound program asks the driver for the tag that the device removed, and for the device's time, and stores them
+//! before the frame; it is there if kernel and driver have that ([`Redirector::tells_tags`]).
 //!
 //! The host does not get the redirected frames. [`host_needs`] tells whether it would miss them. The kernel takes the
 //! program off when its value is dropped, however the process ends. Minimum kernel version: 5.9 (links at XDP).
 //! `kernel/bpf/redirect.bpf.c` is the program.
 
+mod bound;
 mod host;
 
 use crate::error::{OpenError, VERIFYING};
-use crate::prefilter::{DropError, DropperMode, attach};
+use crate::prefilter::{DropError, DropperMode, attach, attach_bound};
 use crate::space::{map, refused};
 use crate::sys::{self, Mapped, TestRun, objects};
 use aya::maps::{Map, XskMap};
@@ -53,6 +57,7 @@ pub struct Redirector {
     counts: Mapped,
     processors: usize,
     mode: DropperMode,
+    tells_tags: bool,
     _link: OwnedFd,
 }
 
@@ -78,9 +83,19 @@ impl Redirector {
         settings.publish(LONGEST_AT, u32::MAX);
         settings.publish(QUEUE_AT, queue.unwrap_or(EVERY_QUEUE));
         program(&mut ebpf, DELIVER)?;
-        let (link, mode) = attach(interface, program(&mut ebpf, PROGRAM)?)?;
+        let entry = program_array(&ebpf, "entry");
+        let redirects = program(&mut ebpf, PROGRAM)?;
+        let bound = entry.and_then(|entry| bound::load(interface, redirects, entry));
+        let attached = bound.and_then(|bound| attach_bound(interface, bound.as_fd()).ok());
+        let tells_tags = attached.is_some();
+        let (link, mode) = attached.map_or_else(|| attach(interface, redirects), Ok)?;
         let settings = Arc::new(settings);
-        Ok(Redirector { ebpf, settings, counts, processors, mode, _link: link })
+        Ok(Redirector { ebpf, settings, counts, processors, mode, tells_tags, _link: link })
+    }
+
+    /// True if it gives sockets the tags that the device removes from frames.
+    pub fn tells_tags(&self) -> bool {
+        self.tells_tags
     }
 
     /// The place for a filter of the frames.
@@ -90,10 +105,7 @@ impl Redirector {
     pub fn filter(&mut self) -> io::Result<FilterPlace> {
         let deliver = program(&mut self.ebpf, DELIVER).map_err(io::Error::other)?;
         let deliver = deliver.try_clone_to_owned()?;
-        let slot = match self.ebpf.map("filter") {
-            Some(Map::ProgramArray(map)) => map.fd().as_fd().try_clone_to_owned()?,
-            _ => return Err(io::Error::other("no map filter")),
-        };
+        let slot = program_array(&self.ebpf, "filter").ok_or(io::Error::other("no map filter"))?;
         Ok(FilterPlace { deliver, slot, settings: Arc::clone(&self.settings) })
     }
 
@@ -149,6 +161,14 @@ impl Redirector {
     fn sum(&self, counter: usize) -> u64 {
         let of = |cpu| self.counts.get_double(cpu * COUNTS_BYTES + counter * 8);
         (0..self.processors).map(of).fold(0, u64::wrapping_add)
+    }
+}
+
+/// Returns an array of programs.
+fn program_array(ebpf: &Ebpf, name: &str) -> Option<OwnedFd> {
+    match ebpf.map(name)? {
+        Map::ProgramArray(map) => map.fd().as_fd().try_clone_to_owned().ok(),
+        _ => None,
     }
 }
 

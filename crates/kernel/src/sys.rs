@@ -3,6 +3,7 @@
 //!
 //! Minimum kernels: mapped maps 5.5, `pidfd_getfd` 5.6, `SO_ATTACH_BPF` 3.19, `membarrier` 4.3.
 
+pub mod netdev;
 pub mod notify;
 pub mod objects;
 
@@ -382,18 +383,39 @@ struct LoadArguments {
     kernel_version: u32,
     flags: u32,
     name: [u8; 16],
+    interface: u32,
+    attach_type: u32,
 }
+
+/// Name of generated programs.
+const MADE: [u8; 16] = *b"fyke_made\0\0\0\0\0\0\0";
 
 /// Loads a program of a type given by its number. On refusal, the error includes the verifier's log.
 pub fn load_program(kind: u32, code: &[u64]) -> Result<OwnedFd, (io::Error, String)> {
+    load_with(code, LoadArguments { kind, name: MADE, ..LoadArguments::default() })
+}
+
+/// Loads a program for XDP that may ask the driver of an interface about frames. Linux 6.3.
+pub fn load_bound_program(
+    interface: u32,
+    name: [u8; 16],
+    code: &[u64],
+) -> Result<OwnedFd, (io::Error, String)> {
+    const BPF_PROG_TYPE_XDP: u32 = 6;
+    const BPF_F_XDP_DEV_BOUND_ONLY: u32 = 1 << 6;
+    let (kind, flags, attach_type) = (BPF_PROG_TYPE_XDP, BPF_F_XDP_DEV_BOUND_ONLY, objects::XDP);
+    let arguments =
+        LoadArguments { kind, flags, name, interface, attach_type, ..Default::default() };
+    load_with(code, arguments)
+}
+
+fn load_with(code: &[u64], arguments: LoadArguments) -> Result<OwnedFd, (io::Error, String)> {
     const BPF_PROG_LOAD: libc::c_int = 5;
     let mut arguments = LoadArguments {
-        kind,
         instruction_count: u32::try_from(code.len()).unwrap_or(u32::MAX),
         instructions: code.as_ptr() as u64,
         license: c"Dual MIT/GPL".as_ptr() as u64,
-        name: *b"fyke_made\0\0\0\0\0\0\0",
-        ..LoadArguments::default()
+        ..arguments
     };
     let load = |arguments: &mut LoadArguments| {
         // SAFETY: the arguments are laid out as the start of union bpf_attr for this command, and their size is passed;

@@ -23,11 +23,14 @@ const KERNEL_HEADROOM: usize = 256;
 const HEADROOM: usize = 2;
 /// Offset of a packet in its frame.
 pub(crate) const PACKET_AT: usize = KERNEL_HEADROOM + HEADROOM;
-/// Bytes before a packet in which the program at XDP stores its time of arrival: nanoseconds of the monotonic clock,
-/// and [`ARRIVAL`]. `kernel/bpf/redirect.h` is the other side.
-const ARRIVAL_LEN: usize = 16;
-/// Mark of such a time.
+/// Bytes before a packet in which the programs at XDP store facts about it. `kernel/bpf/arrival.h` is the other side.
+const ARRIVAL_LEN: usize = 32;
+/// Mark at the end of them.
 const ARRIVAL: u64 = 0x6679_6b65_7469_6d65;
+const MARK_LEN: usize = 8;
+/// Bytes of a VLAN tag, and of the header before it.
+const TAG_LEN: usize = 4;
+const BEFORE_TAG: usize = 12;
 /// Most bytes of a packet in one frame.
 pub(crate) const LONGEST: u32 = (FRAME - PACKET_AT) as u32;
 /// Entries of a ring for frames to send; the kernel requires one.
@@ -83,21 +86,43 @@ impl Umem {
         &self.bytes(place.frame)[at..at + place.len as usize]
     }
 
-    /// The time of the monotonic clock at which a packet arrived, in nanoseconds; `None` if the driver had no room for
-    /// it.
-    pub(crate) fn arrival_ns(&self, place: Received) -> Option<u64> {
+    /// The facts about a packet; `None` if the driver had no room for them.
+    pub(crate) fn arrival(&self, place: Received) -> Option<Arrival> {
         let end = place.at as usize;
         let start = end.checked_sub(ARRIVAL_LEN)?;
         let words = self.bytes(place.frame)[start..end].as_chunks::<8>().0;
-        let [ns, mark] = [words[0], words[1]].map(u64::from_ne_bytes);
-        (mark == ARRIVAL).then_some(ns)
+        let &[ns, device_ns, [p0, p1, t0, t1, ..], mark] = words.first_chunk()?;
+        let told = u64::from_ne_bytes(mark) == ARRIVAL;
+        let [c0, c1] = u16::from_ne_bytes([t0, t1]).to_be_bytes();
+        told.then(|| Arrival {
+            monotonic_ns: u64::from_ne_bytes(ns),
+            device_ns: Some(u64::from_ne_bytes(device_ns)).filter(|&ns| ns != 0),
+            tag: Some([p0, p1, c0, c1]).filter(|_| [p0, p1] != [0, 0]),
+        })
     }
 
-    /// Clears the place of a time of arrival in a frame of this process.
+    /// Reinserts a tag that the device removed from a packet, at its original position; false if the packet is too
+    /// short. The facts about the packet are overwritten.
+    pub(crate) fn insert_tag(&mut self, place: &mut Received, tag: [u8; TAG_LEN]) -> bool {
+        let at = place.at as usize;
+        if (place.len as usize) < BEFORE_TAG || at < TAG_LEN {
+            return false;
+        }
+        let start = self.start(place.frame);
+        // SAFETY: the frame is in the mapping; it belongs to this process, and `&mut self`, so nothing else reads it.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), FRAME) };
+        bytes.copy_within(at..at + BEFORE_TAG, at - TAG_LEN);
+        bytes[at - TAG_LEN + BEFORE_TAG..at + BEFORE_TAG].copy_from_slice(&tag);
+        place.at -= TAG_LEN as u32;
+        place.len += TAG_LEN as u32;
+        true
+    }
+
+    /// Clears the place of the mark in a frame of this process.
     fn forget_arrival(&mut self, frame: u32) {
         let start = self.start(frame);
         // SAFETY: in the frame, which belongs to this process; `&mut self`, so nothing else reads it.
-        unsafe { std::ptr::write_bytes(start.as_ptr().add(PACKET_AT - 8), 0, 8) };
+        unsafe { std::ptr::write_bytes(start.as_ptr().add(PACKET_AT - MARK_LEN), 0, MARK_LEN) };
     }
 
     /// The bytes of a packet that came in parts.
@@ -127,6 +152,17 @@ impl Drop for Umem {
         // SAFETY: mapped with this length in `new`; no borrow outlives `self`, and sockets hold the pages themselves.
         unsafe { libc::munmap(self.memory.as_ptr().cast(), len) };
     }
+}
+
+/// Facts about a packet that are not in its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Arrival {
+    /// Time of the monotonic clock, in nanoseconds.
+    pub(crate) monotonic_ns: u64,
+    /// Time of the device's own clock, if it told one.
+    pub(crate) device_ns: Option<u64>,
+    /// The tag that the device removed, with its protocol.
+    pub(crate) tag: Option<[u8; TAG_LEN]>,
 }
 
 /// A frame that was received.

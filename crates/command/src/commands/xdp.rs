@@ -120,22 +120,29 @@ fn open(options: &XdpOptions, take: bool) -> anyhow::Result<XdpSource> {
              (--take takes the frames here, too)"
         ));
     }
-    let mut mode = DropperMode::Native;
+    let (mut mode, mut tells_tags) = (DropperMode::Native, false);
     let source = XdpSource::open(options, || {
         let program = Redirector::attach(interface, options.queue)?;
-        mode = program.mode();
+        (mode, tells_tags) = (program.mode(), program.tells_tags());
         anyhow::Ok(Box::new(Program(program)) as Box<dyn Redirect>)
     })?;
     let queues = source.queues();
     let copy = if source.is_zero_copy() { "zero-copy" } else { "copy" };
     note!(
         "fyke: {interface}: {mode}; AF_XDP in {copy} mode, {}; incoming frames only; the host gets \
-         those that the filter rejects, not the others; tags that the device removes are \
-        lost (ethtool -K {interface} rxvlan off)",
+         those that the filter rejects, not the others; {}",
         match options.queue {
             Some(queue) => format!("queue {queue}"),
             None if queues.len() == 1 => "queue 0, the only one".to_owned(),
             None => format!("all {} queues", queues.len()),
+        },
+        match tells_tags {
+            true =>
+                "tags that the device removes are reinserted (metadata of the driver)".to_owned(),
+            false => format!(
+                "tags that the device removes are lost, since the driver or the kernel does not tell them \
+                 (ethtool -K {interface} rxvlan off)"
+            ),
         }
     );
     Ok(source)

@@ -178,6 +178,17 @@ pub(crate) fn attach(
     }
 }
 
+/// Attaches a program that is bound to the interface, in the driver, until the link is closed.
+pub(crate) fn attach_bound(
+    interface: &str,
+    program: BorrowedFd<'_>,
+) -> Result<(OwnedFd, DropperMode), DropError> {
+    let index = free(interface)?;
+    let link = objects::attach_xdp(program, index, XDP_DRIVER);
+    let failed = |source| DropError::System { interface: interface.to_owned(), source };
+    Ok((link.map_err(failed)?, DropperMode::Native))
+}
+
 /// True if the driver has no XDP, or not as the interface is set.
 fn is_without_driver(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ERANGE))

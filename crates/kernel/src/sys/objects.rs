@@ -13,6 +13,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 pub const XDP_DRIVER: u32 = 1 << 2;
 /// XDP in the network stack.
 pub const XDP_GENERIC: u32 = 1 << 1;
+/// The attach type of XDP.
+pub const XDP: u32 = 37;
 
 const MAP_UPDATE: libc::c_int = 2;
 const PROGRAM_BY_NUMBER: libc::c_int = 13;
@@ -20,8 +22,6 @@ const MAP_BY_NUMBER: libc::c_int = 14;
 const FACTS: libc::c_int = 15;
 const LINK_CREATE: libc::c_int = 28;
 
-/// The attach type of XDP.
-const BPF_XDP: u32 = 37;
 /// Bytes of the name of an object, with a final zero.
 const NAME_BYTES: usize = 16;
 
@@ -131,7 +131,7 @@ struct LinkArguments {
 /// Attaches a program to an interface at XDP, until the link is closed.
 pub fn attach_xdp(program: BorrowedFd<'_>, interface: u32, flags: u32) -> io::Result<OwnedFd> {
     let program = program.as_raw_fd() as u32;
-    let mut arguments = LinkArguments { program, interface, kind: BPF_XDP, flags };
+    let mut arguments = LinkArguments { program, interface, kind: XDP, flags };
     // SAFETY: no addresses.
     owned(unsafe { bpf(LINK_CREATE, &mut arguments) })
 }
@@ -216,7 +216,7 @@ pub struct LinkFacts {
 
 /// Returns the facts about an interface of the calling thread's network namespace.
 pub fn link_facts(interface: u32) -> io::Result<LinkFacts> {
-    let answer = Netlink::ask(&link_request(interface))?.receive()?;
+    let answer = Netlink::ask(libc::NETLINK_ROUTE, &link_request(interface))?.receive()?;
     facts_of_answer(&answer)
 }
 
@@ -280,13 +280,14 @@ fn route_in(message: &[u8], interface: u32) -> Option<Route> {
 }
 
 /// A request to the kernel's routing sockets.
-struct Netlink(OwnedFd);
+pub(super) struct Netlink(OwnedFd);
 
 impl Netlink {
-    fn ask(request: &[u8]) -> io::Result<Netlink> {
+    /// Sends a request to a protocol of netlink.
+    pub(super) fn ask(protocol: libc::c_int, request: &[u8]) -> io::Result<Netlink> {
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
         // SAFETY: no pointers.
-        let socket = unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE) };
+        let socket = unsafe { libc::socket(libc::AF_NETLINK, kind, protocol) };
         let socket = owned(socket.into())?;
         let (from, len) = (request.as_ptr().cast(), request.len());
         // SAFETY: `request` is a slice, and its length is passed.
@@ -297,7 +298,7 @@ impl Netlink {
 
     /// Returns the next datagram of the answer, which is there when the request returns, or when the one before it has
     /// been taken.
-    fn receive(&self) -> io::Result<Vec<u8>> {
+    pub(super) fn receive(&self) -> io::Result<Vec<u8>> {
         let mut answer = vec![0_u8; 64 << 10];
         let (to, room) = (answer.as_mut_ptr().cast(), answer.len());
         // SAFETY: `answer` is ours, and its length is passed.
@@ -307,10 +308,21 @@ impl Netlink {
         Ok(answer)
     }
 
+    /// Fails if an answer is a refusal.
+    pub(super) fn refusal(answer: &[u8]) -> io::Result<()> {
+        let kind = answer.get(4..).and_then(|rest| rest.first_chunk()).copied();
+        match kind.map(u16::from_ne_bytes) {
+            Some(NLMSG_ERROR) => {
+                Err(io::Error::from_raw_os_error(-(word_at(answer, HEADER_BYTES) as i32)))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Calls `each` with every message of a list.
     fn list(request: &[u8], mut each: impl FnMut(&[u8])) -> io::Result<()> {
         const DONE: u16 = 3;
-        let socket = Netlink::ask(request)?;
+        let socket = Netlink::ask(libc::NETLINK_ROUTE, request)?;
         loop {
             let answer = socket.receive()?;
             let mut rest = &answer[..];
@@ -331,7 +343,7 @@ impl Netlink {
     }
 }
 
-const HEADER_BYTES: usize = 16;
+pub(super) const HEADER_BYTES: usize = 16;
 const LINK_BYTES: usize = 16;
 const RTM_GETLINK: u16 = 18;
 const NLMSG_ERROR: u16 = 2;
@@ -354,13 +366,23 @@ const XDP_ATTACHED: u16 = 2;
 const XDP_NUMBERS: [u16; 4] = [4, 5, 6, 7];
 
 /// Makes a request with an empty body.
-fn request(kind: u16, body: usize) -> Vec<u8> {
+pub(super) fn request(kind: u16, body: usize) -> Vec<u8> {
     let mut bytes = vec![0_u8; HEADER_BYTES + body];
     let len = bytes.len() as u32;
     bytes[..4].copy_from_slice(&len.to_ne_bytes());
     bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
     bytes[6..8].copy_from_slice(&1_u16.to_ne_bytes());
     bytes
+}
+
+/// Appends an attribute to a request.
+pub(super) fn put_attribute(bytes: &mut Vec<u8>, kind: u16, value: &[u8]) {
+    bytes.extend_from_slice(&(4 + value.len() as u16).to_ne_bytes());
+    bytes.extend_from_slice(&kind.to_ne_bytes());
+    bytes.extend_from_slice(value);
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    let len = bytes.len() as u32;
+    bytes[..4].copy_from_slice(&len.to_ne_bytes());
 }
 
 /// Makes a request one for a list.
@@ -379,10 +401,7 @@ fn link_request(interface: u32) -> Vec<u8> {
 /// Reads an answer. Source: rtnetlink(7), `linux/if_link.h`.
 fn facts_of_answer(answer: &[u8]) -> io::Result<LinkFacts> {
     let short = || io::Error::other("the kernel's answer about the interface is too short");
-    let header = answer.first_chunk::<HEADER_BYTES>().ok_or_else(short)?;
-    if u16::from_ne_bytes([header[4], header[5]]) == NLMSG_ERROR {
-        return Err(io::Error::from_raw_os_error(-(word_at(answer, HEADER_BYTES) as i32)));
-    }
+    Netlink::refusal(answer)?;
     let attributes = answer.get(HEADER_BYTES + LINK_BYTES..).ok_or_else(short)?;
     let info = attribute(attributes, IFLA_INFO).unwrap_or_default();
     let text = |value: Option<&[u8]>| {
@@ -450,7 +469,7 @@ unsafe fn address_at(at: *const libc::sockaddr) -> Option<IpAddr> {
 }
 
 /// Finds an attribute in a list.
-fn attribute(mut list: &[u8], wanted: u16) -> Option<&[u8]> {
+pub(super) fn attribute(mut list: &[u8], wanted: u16) -> Option<&[u8]> {
     const NESTED: u16 = 1 << 15;
     while let Some(&[low, high, kind_low, kind_high]) = list.first_chunk() {
         let len = usize::from(u16::from_ne_bytes([low, high]));
@@ -471,13 +490,7 @@ mod tests {
     #[test]
     fn the_program_is_found_among_other_attributes() {
         let mut answer = link_request(7);
-        let mut put = |kind: u16, value: &[u8]| {
-            answer.extend_from_slice(&(4 + value.len() as u16).to_ne_bytes());
-            answer.extend_from_slice(&kind.to_ne_bytes());
-            answer.extend_from_slice(value);
-            answer.resize(answer.len().next_multiple_of(4), 0);
-        };
-        put(IFLA_NAME, b"near\0");
+        put_attribute(&mut answer, IFLA_NAME, b"near\0");
         let mut inner = Vec::new();
         for (kind, value) in [(XDP_ATTACHED, vec![1]), (4, 77_u32.to_ne_bytes().to_vec())] {
             inner.extend_from_slice(&(4 + value.len() as u16).to_ne_bytes());
@@ -485,7 +498,7 @@ mod tests {
             inner.extend_from_slice(&value);
             inner.resize(inner.len().next_multiple_of(4), 0);
         }
-        put(IFLA_XDP | 1 << 15, &inner);
+        put_attribute(&mut answer, IFLA_XDP | 1 << 15, &inner);
         let facts = facts_of_answer(&answer).unwrap();
         assert_eq!((facts.xdp_program, &*facts.name), (Some(77), "near"));
         assert_eq!(facts_of_answer(&link_request(7)).unwrap(), LinkFacts::default());

@@ -14,9 +14,9 @@
 //!
 //! Only incoming frames come this way. Their time is that at which the program redirected them, or that of reading if
 //! the driver has no room for it before frames; frames of different queues may be out of order by microseconds. The
-//! device's own time is used if it agrees with the system's ([`CLOCKS_AGREE_NS`]). A tag that the device removed from the
-//! bytes is reinserted if the driver tells it to programs at XDP; otherwise it is lost, and the driver must leave tags
-//! in frames (`ethtool -K IF rxvlan off`).
+//! device's own time is used if it agrees with the system's ([`CLOCKS_AGREE_NS`]). A tag that the device removed from
+//! the bytes is reinserted if the driver tells it to programs at XDP; otherwise it is lost, and the driver must leave
+//! tags in frames (`ethtool -K IF rxvlan off`).
 //!
 //! | a frame of the interface | counted by |
 //! |---|---|
@@ -65,7 +65,7 @@ const MAX_QUEUES: u32 = 512;
 const HELD: u32 = 4;
 
 /// Largest difference between the device's time of a frame and the system's at the program, up to which the device's
-/// is used: a clock that nobody sets (phc2sys) is farther off, and one of International Atomic Time is by 37 s.
+/// is used: a clock that is not set (by phc2sys) is farther off, and one of International Atomic Time is by 37 s.
 pub const CLOCKS_AGREE_NS: u64 = 10_000_000;
 
 const NO_FREE_FRAME: usize = 0;

@@ -353,7 +353,10 @@ fn long_frames_arrive_whole() {
         ends $taker
     "#;
     let Some(()) = run(folder, script) else { return };
-    assert_eq!(sum(folder, "log"), [100, 40, 60, 0], "{}", read(folder, "log"));
+    let log = read(folder, "log");
+    assert_eq!(sum(folder, "log"), [100, 40, 60, 0], "{log}");
+    // Such frames need generic XDP, which cannot ask the driver.
+    assert!(log.contains("tags that the device removes are lost"), "{log}");
     assert_eq!(sum(folder, "log2"), [300, 300, 0, 0], "{}", read(folder, "log2"));
     let (_, written) = pcap::read(&folder.join("all.pcap"), 1_000).unwrap();
     let written: Vec<_> = written.into_iter().take(100).map(|record| record.data).collect();

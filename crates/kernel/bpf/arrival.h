@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* Facts about a frame at XDP that are not in its bytes: immediately before them, so that they go with the frame from one
- * program to the next, and to a socket. capture/src/sys/xdp.rs reads them; redirect/bound.rs has the program that asks
+/* Facts about a frame at XDP that are not in its bytes: immediately before them, so that they go with the frame from
+ * one program to the next, and to a socket. capture/src/sys/xdp.rs reads them; redirect/bound.rs has the program that asks
  * the driver.
  *
  * Included once, after the types.
@@ -21,7 +21,8 @@ struct fyke_arrival {
 
 #define FYKE_ARRIVAL 0x66796b6574696d65
 
-_Static_assert(sizeof(struct fyke_arrival) == 32, "arrival: kernels before 6.8 have room for 32 bytes");
+/* Older kernels have room for 32 bytes. */
+_Static_assert(sizeof(struct fyke_arrival) == 32, "arrival");
 _Static_assert(__builtin_offsetof(struct fyke_arrival, device_ns) == 8, "device_ns");
 _Static_assert(__builtin_offsetof(struct fyke_arrival, tag_protocol) == 16, "tag_protocol");
 _Static_assert(__builtin_offsetof(struct fyke_arrival, tag) == 18, "tag");

@@ -1,8 +1,8 @@
 //! The program at XDP that gives the frames of an interface to AF_XDP sockets.
 //!
 //! ```text
-//! driver ─▶ (bound) ─▶ fyke_redirect ─┬─▶ the socket of the frame's queue       counted; the socket counts what it drops
-//!                                     └─▶ the host: no socket for this queue    counted
+//! driver ─▶ (bound) ─▶ fyke_redirect ─┬─▶ the socket of the frame's queue  counted; the socket counts what it drops
+//!                                     └─▶ the host: no socket for this queue      counted
 //! ```
 //!
 //! The bound program asks the driver for the tag that the device removed, and for the device's time, and stores them

@@ -5,6 +5,8 @@
 //! keys with a hit of the first one if these are few, and for all keys if they are many.
 //!
 //! PERF: sixteen loads instead of a gather: `vpgatherdd` took a quarter longer on Zen 4, with an array in the cache.
+//! Slower, too, where 1,000 rules took 12.3 ns for a frame of plain IPv4 with AVX-512: a summary with one bit for each
+//! word, read first (13.0); loads without checks of their bounds, and a vector test of sixteen bits (13.5).
 
 use super::Bits;
 use crate::hash::{KeyHash, spread};

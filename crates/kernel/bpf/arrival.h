@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* Facts about a frame at XDP that are not in its bytes: immediately before them, so that they go with the frame from
- * one program to the next, and to a socket. capture/src/sys/xdp.rs reads them; redirect/bound.rs has the program that asks
- * the driver.
+ * one program to the next, and to a socket. capture/src/sys/xdp.rs reads them; redirect/bound.rs has the program that
+ * asks the driver.
  *
  * Included once, after the types.
  */

@@ -2,12 +2,12 @@
 //! demultiplexer before it gave them, and writes rows for each interval. Passes every frame.
 //!
 //! Parameters: `expression`, a file, `-` (default) or `udp:HOST:PORT`; `format`, `table` (default for `-`), `csv`
-//! (default for files), `ipfix` (`.ipfix`, `udp:`), `arrow` (`.arrow`) or `arrow-stream` (`.arrows`); `every`,
-//! milliseconds of an interval (the whole run if not given); `filter` and `class`, `VALUE NAME`, may be repeated, a
-//! class also `VALUE NAME PROTOCOL[,PROTOCOL]` for the frames that these trackers recognise; `live=y`, time passes
-//! without frames, and the interface's counters are compared; `nonzero=y`, no rows for filters and classes without
-//! frames; `domain`, the observation domain of IPFIX. Counters: `frames`, `bytes`, `lost` frames, `rows`, `late`
-//! frames, `lost_writes` or `refused_datagrams`.
+//! (default for files), `ipfix` (`.ipfix`, `udp:`), `arrow` (`.arrow`), `arrow-stream` (`.arrows`) or `parquet`
+//! (`.parquet`); `every`, milliseconds of an interval (the whole run if not given); `filter` and `class`, `VALUE NAME`,
+//! may be repeated, a class also `VALUE NAME PROTOCOL[,PROTOCOL]` for the frames that these trackers recognise;
+//! `live=y`, time passes without frames, and the interface's counters are compared; `nonzero=y`, no rows for filters
+//! and classes without frames; `domain`, the observation domain of IPFIX. Counters: `frames`, `bytes`, `lost` frames,
+//! `rows`, `late` frames, `lost_writes` or `refused_datagrams`.
 //!
 //! Of classes a frame has the first one only. A tracker sees the frames that no class before it has, and recognises
 //! those of the connections that it follows from the frame on that made it sure. Cost: a population count for each
@@ -36,7 +36,7 @@ pub const MIN_EVERY_MS: u64 = 100;
 /// Most bytes of a name.
 pub const MAX_NAME: usize = 64;
 
-const FORMATS: [&str; 5] = ["table", "csv", "ipfix", "arrow", "arrow-stream"];
+const FORMATS: [&str; 6] = ["table", "csv", "ipfix", "arrow", "arrow-stream", "parquet"];
 
 /// A class of applications that trackers recognise.
 struct Followed {
@@ -341,9 +341,10 @@ fn format(settings: &Settings) -> Result<(Format, bool), MakeError> {
         "ipfix" => Format::Ipfix,
         "arrow" => Format::Arrow,
         "arrow-stream" => Format::ArrowStream,
+        "parquet" => Format::Parquet,
         _ => Format::Text,
     });
-    let format = Format::of(target, given, ".csv")?;
+    let format = Format::of(target, given)?;
     let is_table = if given.is_some() { word == "table" } else { target == "-" };
     Ok((format, is_table && format == Format::Text))
 }
@@ -402,7 +403,8 @@ pub const CLASS: Class = Class {
         Parameter { name: "expression", summary: "a file, - (default), or udp:HOST:PORT" },
         Parameter {
             name: "format",
-            summary: "table (-), csv (files), ipfix (.ipfix, udp), arrow (.arrow), arrow-stream (.arrows)",
+            summary: "table (-), csv (files), ipfix (.ipfix, udp), arrow (.arrow), arrow-stream (.arrows), parquet \
+                      (.parquet)",
         },
         Parameter { name: "every", summary: "milliseconds of an interval (the whole run)" },
         Parameter { name: "filter", summary: "VALUE NAME of a filter; may be repeated" },

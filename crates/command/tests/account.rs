@@ -3,11 +3,14 @@
 
 mod common;
 
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
 use common::{FYKE, Running, inside, send, tool, veth};
 use fyke_capture::{Next, Source, open_file};
 use fyke_testkit::corpus::Corpus;
 use fyke_testkit::packet::Packet;
 use fyke_testkit::pcap;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReader;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -321,15 +324,17 @@ fn a_collector_gets_datagrams_and_filters_come_from_a_file() {
     assert!(said(&output).contains("`follow` is for classes"), "{}", said(&output));
 }
 
-/// Compares files and a stream of Arrow with the CSV, by pyarrow.
+/// Compares files of Arrow and Parquet and a stream of Arrow with the CSV, by pyarrow.
 const SCRIPT: &str = r#"
 import csv
 import pyarrow as pa
+import pyarrow.parquet
 with open("r.csv", newline="") as file:
     lines = list(csv.DictReader(file))
 table = pa.ipc.open_file("r.arrow").read_all()
 with open("r.arrows", "rb") as file:
     assert pa.ipc.open_stream(file).read_all() == table
+assert pa.parquet.read_table("r.parquet") == table
 assert table.num_rows == len(lines), (table.num_rows, len(lines))
 assert table.schema.field("begin").type == pa.timestamp("ns", "UTC"), table.schema
 for row, line in zip(table.to_pylist(), lines):
@@ -341,10 +346,10 @@ print(sum(row["frames"] for row in table.to_pylist() if row["kind"] == "seen"))
 "#;
 
 #[test]
-fn arrow_has_the_rows_of_csv() {
+fn arrow_and_parquet_have_the_rows_of_csv() {
     let folder = tempfile::tempdir().unwrap();
     capture(folder.path(), "in.pcap", 95);
-    for file in ["r.csv", "r.arrow", "r.arrows"] {
+    for file in ["r.csv", "r.arrow", "r.arrows", "r.parquet"] {
         let args = ["account", "-r", "in.pcap", "--every", "10s", "-f", "dns=port 53", "-w", file];
         let output = fyke(folder.path(), &args);
         assert!(output.status.success(), "{}", said(&output));
@@ -352,6 +357,15 @@ fn arrow_has_the_rows_of_csv() {
     }
     let bytes = std::fs::read(folder.path().join("r.arrow")).unwrap();
     assert!(bytes.starts_with(b"ARROW1\0\0") && bytes.ends_with(b"ARROW1"));
+    let file = std::fs::File::open(folder.path().join("r.parquet")).unwrap();
+    let batches = ParquetRecordBatchReader::try_new(file, 4_096).unwrap().map(Result::unwrap);
+    let seen = batches.flat_map(|batch| {
+        let kinds = batch["kind"].as_string::<i32>().iter();
+        let frames = batch["frames"].as_primitive::<Int64Type>().values().iter();
+        let seen = kinds.zip(frames).filter(|(kind, _)| *kind == Some("seen"));
+        seen.map(|(_, frames)| *frames).collect::<Vec<_>>()
+    });
+    assert_eq!(seen.sum::<i64>(), 95);
     let target = std::env::current_exe().unwrap().parent().unwrap().join("../../python");
     if !["READY", "pyarrow"].into_iter().all(|name| target.join(name).exists()) {
         return println!("skipped: no pyarrow in target/python: `cargo xtask setup` installs it");
@@ -377,7 +391,7 @@ fn a_table_is_printed_without_a_file() {
 fn a_full_disk_is_named_and_the_counts_are_right() {
     let folder = tempfile::tempdir().unwrap();
     capture(folder.path(), "in.pcap", 95);
-    for format in ["csv", "arrow", "ipfix"] {
+    for format in ["csv", "arrow", "parquet", "ipfix"] {
         let args = ["account", "-r", "in.pcap", "-f", "dns=port 53", "--format", format];
         let output = fyke(folder.path(), &[&args[..], &["-w", "/dev/full"]].concat());
         let said = said(&output);

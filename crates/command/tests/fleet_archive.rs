@@ -255,13 +255,17 @@ fn rules_are_judged_over_an_archive(group: &Group, root: &Path) {
     );
     assert_eq!(table.lines().count(), 1 + 4, "{table}");
     // After a filter; a file without alerts has a row, too.
-    let arrow = group.0.join("alerts.arrow");
-    let mut scan = group.scan("anna");
-    scan.args(["-r", "a/5.pcap"]).arg("--rules").arg(&rules).arg("--rows").arg(&arrow);
-    let output = scan.arg("tcp").output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-    assert_eq!(sums(&output)["alerts"], Value::Array(Vec::new()));
-    assert!(std::fs::read(&arrow).unwrap().starts_with(b"ARROW1"));
+    for (name, mark) in [("alerts.arrow", "ARROW1"), ("alerts.parquet", "PAR1")] {
+        let file = group.0.join(name);
+        let mut scan = group.scan("anna");
+        scan.args(["-r", "a/5.pcap"]).arg("--rules").arg(&rules).arg("--rows").arg(&file);
+        let output = scan.arg("tcp").output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(sums(&output)["alerts"], Value::Array(Vec::new()));
+        let bytes = std::fs::read(&file).unwrap();
+        let marks = bytes.starts_with(mark.as_bytes()) && bytes.ends_with(mark.as_bytes());
+        assert!(marks, "{name}: {bytes:?}");
+    }
     // Rules that are none are refused before a job is made.
     std::fs::write(&rules, "alert nothing\n").unwrap();
     let refused = group.scan("anna").args(["-r", "a/5.pcap"]).arg("--rules").arg(&rules).output();

@@ -1,8 +1,12 @@
-//! Flow records through the built command: Arrow files and streams that pyarrow and DuckDB read, complete after a
-//! signal, and with a message if they are not complete.
+//! Flow records through the built command: files of Arrow and Parquet and streams that pyarrow and DuckDB read, complete
+//! after a signal, and with a message if they are not complete.
 
+use arrow_array::RecordBatch;
+use arrow_array::cast::AsArray;
+use arrow_array::types::UInt8Type;
 use fyke_testkit::packet::Packet;
 use fyke_testkit::pcap;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReader;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -15,7 +19,7 @@ const SCRIPT: &str = r#"
 import json, sys
 import duckdb
 import pyarrow as pa
-import pyarrow.feather
+import pyarrow.feather, pyarrow.parquet
 lines = [json.loads(line) for line in open("r.json")]
 flows = pa.ipc.open_file("r.arrow").read_all()
 assert flows == pa.feather.read_table("r.arrow")
@@ -23,6 +27,8 @@ assert pa.types.is_timestamp(flows.schema.field("start_ns").type), flows.schema
 assert flows.schema.field("start_ns").type.tz == "UTC"
 with open("r.arrows", "rb") as file:
     assert pa.ipc.open_stream(file).read_all() == flows
+parquet = pa.parquet.read_table("r.parquet")
+assert parquet == flows and parquet.schema.equals(flows.schema), parquet.schema
 assert flows.num_rows == len(lines), (flows.num_rows, len(lines))
 for row, line in zip(flows.to_pylist(), lines):
     assert row["start_ns"].value == line["start_ns"], (row, line)
@@ -35,6 +41,7 @@ query = "select count(*), sum(forward.packets + backward.packets), max(len(rules
 found = duckdb.sql(query).fetchall()[0]
 packets = sum(line["forward"]["packets"] + line["backward"]["packets"] for line in lines)
 assert found == (len(lines), packets, 1), (found, packets)
+assert found == duckdb.sql(query.replace("flows", "'r.parquet'")).fetchall()[0]
 print(found)
 "#;
 
@@ -71,7 +78,7 @@ fn pyarrow_and_duckdb_read_the_records() {
     std::fs::write(folder.path().join("in.pcap"), pcap::file(1, &frames(1_000))).unwrap();
     // The rule of a connection is that of the node before, in all three.
     let graph = "(pcapin, in.pcap) > (tcp) > (strsearch, needle, stream=y) > (flows, r.json) > \
-        (flows, r.arrow) > (flows, r.arrows)";
+        (flows, r.arrow) > (flows, r.arrows) > (flows, r.parquet)";
     let output = fyke(folder.path(), &["run", "--no-control", "--stats", graph]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success() && said.contains("records 2"), "{said}");
@@ -98,10 +105,18 @@ fn is_complete(bytes: &[u8]) -> bool {
     bytes.starts_with(b"ARROW1\0\0") && bytes.ends_with(b"ARROW1") && bytes.len() > 16
 }
 
+/// The protocols of the rows of a file of Parquet.
+fn protocols(path: &Path) -> parquet::errors::Result<Vec<u8>> {
+    let reader = ParquetRecordBatchReader::try_new(std::fs::File::open(path)?, 10_000)?;
+    let rows = |batch: RecordBatch| batch["protocol"].as_primitive::<UInt8Type>().values().to_vec();
+    Ok(reader.flat_map(|batch| rows(batch.unwrap())).collect())
+}
+
 #[test]
 fn a_file_is_complete_after_a_signal() {
     let folder = tempfile::tempdir().unwrap();
-    let graph = "(pcapin, -) > (flows, r.arrow) > (flows, r.arrows) > (packetcount)";
+    let graph = "(pcapin, -) > (flows, r.arrow) > (flows, r.arrows) > (flows, r.parquet) > \
+        (packetcount)";
     let mut child = from_pipe(folder.path(), graph, &frames(5_000));
     let open = |name: &str| std::fs::read(folder.path().join(name)).unwrap_or_default();
     let start = Instant::now();
@@ -110,6 +125,8 @@ fn a_file_is_complete_after_a_signal() {
     }
     std::thread::sleep(Duration::from_millis(300));
     assert!(!is_complete(&open("r.arrow")));
+    let parquet = folder.path().join("r.parquet");
+    protocols(&parquet).unwrap_err();
     let id = child.id().to_string();
     assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
     let mut said = String::new();
@@ -117,6 +134,7 @@ fn a_file_is_complete_after_a_signal() {
     child.wait().unwrap();
     assert!(said.contains("records 5000"), "{said}");
     assert!(is_complete(&open("r.arrow")));
+    assert_eq!(protocols(&parquet).unwrap(), [6; 5_000]);
     // The mark of the end.
     assert!(open("r.arrows").ends_with(&[255, 255, 255, 255, 0, 0, 0, 0]));
 }
@@ -125,9 +143,28 @@ fn a_file_is_complete_after_a_signal() {
 fn an_incomplete_file_has_a_message() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("in.pcap"), pcap::file(1, &frames(5_000))).unwrap();
-    let graph = "(pcapin, in.pcap) > (flows, /dev/full, format=arrow)";
-    let output = fyke(folder.path(), &["run", "--no-control", "--stats", graph]);
+    for format in ["arrow", "parquet"] {
+        let graph = format!("(pcapin, in.pcap) > (flows, /dev/full, format={format})");
+        let output = fyke(folder.path(), &["run", "--no-control", "--stats", &graph]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success(), "{said}");
+        assert!(said.contains("has failed: ") && said.contains("No space left"), "{said}");
+    }
+}
+
+/// A file that is cut off before its footer has no row that can be read: all of them count as lost.
+#[test]
+fn without_its_footer_a_file_of_parquet_lost_all_records() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("in.pcap"), pcap::file(1, &frames(60_000))).unwrap();
+    // Files of at most 8 blocks of 1,024 bytes, after which a write fails: the records need more.
+    let mut command = Command::new("bash");
+    let graph = "(pcapin, in.pcap) > (flows, r.parquet)";
+    let script = "trap '' XFSZ; ulimit -f 8; exec \"$0\" run --no-control --stats \"$1\"";
+    command.args(["-c", script, FYKE, graph]).current_dir(folder.path()).stdin(Stdio::null());
+    let output = command.output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success(), "{said}");
-    assert!(said.contains("has failed: ") && said.contains("No space left"), "{said}");
+    assert!(!output.status.success() && said.contains("r.parquet: File too large"), "{said}");
+    assert!(said.contains("records 60000") && said.contains("lost_writes 60000"), "{said}");
+    protocols(&folder.path().join("r.parquet")).unwrap_err();
 }

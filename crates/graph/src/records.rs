@@ -1,5 +1,5 @@
-//! Records on their way out of a node: lines of text, batches of Arrow, or messages of IPFIX, to a file, a pipe or a
-//! collector.
+//! Records on their way out of a node: lines of text, batches of Arrow, a file of Parquet, or messages of IPFIX, to a
+//! file, a pipe or a collector.
 //!
 //! A kind of record implements [`Exported`]; [`Records`] does the rest. Bytes wait in the [`Output`] until the node
 //! drains it, so a slow reader never blocks a node; a record counts as lost unless it was written completely. Datagrams
@@ -7,6 +7,7 @@
 
 pub mod arrow;
 pub mod ipfix;
+pub mod parquet;
 
 use crate::node::{MakeError, NodeError, Settings};
 use arrow::Batches;
@@ -51,6 +52,8 @@ pub enum Format {
     Arrow,
     /// A stream of Arrow.
     ArrowStream,
+    /// A file of Parquet.
+    Parquet,
 }
 
 /// The observation domain of IPFIX: the parameter `domain`, 1 without it.
@@ -62,20 +65,20 @@ pub fn domain(settings: &Settings) -> Result<u32, MakeError> {
 }
 
 /// Ends of file names that choose a format.
-const ENDS: [(&str, Format); 4] = [
+const ENDS: [(&str, Format); 5] = [
     (".ipfix", Format::Ipfix),
     (".arrow", Format::Arrow),
     (".feather", Format::Arrow),
     (".arrows", Format::ArrowStream),
+    (".parquet", Format::Parquet),
 ];
 
 impl Format {
     /// The format of a destination: the given one, else IPFIX for a collector, else that of the file's name, else text.
-    /// `text` is the end of the name of a file of text, for the error.
     ///
     /// # Errors
-    /// If a collector would get something else, or the name promises a format that is not written.
-    pub fn of(target: &str, given: Option<Format>, text: &str) -> Result<Format, MakeError> {
+    /// If a collector would get something else.
+    pub fn of(target: &str, given: Option<Format>) -> Result<Format, MakeError> {
         if target.starts_with("udp:") {
             return match given.is_some_and(|format| format != Format::Ipfix) {
                 true => {
@@ -88,12 +91,6 @@ impl Format {
         if let Some(given) = given {
             return Ok(given);
         }
-        if target.ends_with(".parquet") {
-            let message = format!(
-                "records are not written as `.parquet`; expected .arrow, {text} or .ipfix, or a format="
-            );
-            return Err(MakeError::new("expression", message));
-        }
         let by_name = ENDS.iter().find(|(end, _)| target.ends_with(end));
         Ok(by_name.map_or(Format::Text, |(_, format)| *format))
     }
@@ -101,7 +98,7 @@ impl Format {
 
 enum Target<R> {
     Text(Output),
-    Arrow(Box<Batches<R>>, Output),
+    Batches(Box<Batches<R>>, Output),
     Ipfix(Messages<R>, Output),
     Collector(Messages<R>, UdpSocket),
 }
@@ -143,10 +140,10 @@ impl<R: Exported> Records<R> {
             (Format::Ipfix, None) => {
                 Target::Ipfix(Messages::new(domain), output().map_err(|error| refused(&error))?)
             }
-            (Format::Arrow | Format::ArrowStream, None) => {
+            (Format::Arrow | Format::ArrowStream | Format::Parquet, None) => {
                 let mut out = output().map_err(|error| refused(&error))?;
-                let batches = Batches::new(format == Format::Arrow, &mut out);
-                Target::Arrow(Box::new(batches.map_err(|error| refused(&error))?), out)
+                let batches = Batches::new(format, &mut out);
+                Target::Batches(Box::new(batches.map_err(|error| refused(&error))?), out)
             }
             (Format::Text, None) => Target::Text(output().map_err(|error| refused(&error))?),
         };
@@ -161,7 +158,7 @@ impl<R: Exported> Records<R> {
                 (self.line)(record, out.buffer());
                 out.mark(true);
             }
-            Target::Arrow(batches, out) => batches.add(record, clock::system_ns(), out),
+            Target::Batches(batches, out) => batches.add(record, clock::system_ns(), out),
             Target::Ipfix(messages, _) | Target::Collector(messages, _) => {
                 let full = messages.add(record, clock::system_ns());
                 self.send(full);
@@ -180,7 +177,7 @@ impl<R: Exported> Records<R> {
     fn send(&mut self, message: Option<Vec<u8>>) {
         let Some(message) = message else { return };
         match &mut self.target {
-            Target::Text(_) | Target::Arrow(..) => {}
+            Target::Text(_) | Target::Batches(..) => {}
             Target::Ipfix(_, out) => {
                 out.buffer().extend(message);
                 out.mark(true);
@@ -196,7 +193,7 @@ impl<R: Exported> Records<R> {
         let now_ns = clock::system_ns();
         match &mut self.target {
             Target::Text(_) => {}
-            Target::Arrow(batches, out) => batches.advance(now_ns, out),
+            Target::Batches(batches, out) => batches.advance(now_ns, out),
             Target::Ipfix(messages, _) | Target::Collector(messages, _) => {
                 let message = messages.take(now_ns);
                 self.send(message);
@@ -207,7 +204,7 @@ impl<R: Exported> Records<R> {
     /// Completes a batch of Arrow that has waited for long enough; messages of IPFIX wait for
     /// [`advance`](Self::advance).
     pub fn advance_batches(&mut self) {
-        if let Target::Arrow(..) = self.target {
+        if let Target::Batches(..) = self.target {
             self.advance();
         }
     }
@@ -215,14 +212,14 @@ impl<R: Exported> Records<R> {
     /// Hands over all records; there will be no more.
     pub fn end(&mut self) {
         match &mut self.target {
-            Target::Arrow(batches, out) => batches.end(out),
+            Target::Batches(batches, out) => batches.end(out),
             _ => self.advance(),
         }
     }
 
     fn output(&mut self) -> Option<&mut Output> {
         match &mut self.target {
-            Target::Text(out) | Target::Arrow(_, out) | Target::Ipfix(_, out) => Some(out),
+            Target::Text(out) | Target::Batches(_, out) | Target::Ipfix(_, out) => Some(out),
             Target::Collector(..) => None,
         }
     }
@@ -237,15 +234,21 @@ impl<R: Exported> Records<R> {
     /// # Errors
     /// If writing fails: then the records that waited are lost, and so is each later one.
     pub fn drain(&mut self, patience: Duration) -> Result<bool, NodeError> {
-        if let Target::Arrow(batches, _) = &mut self.target
-            && let Some(error) = batches.error()
-        {
-            return Err(NodeError::new(error));
-        }
         let Some(out) = self.output() else { return Ok(true) };
-        let drained = out.drain(Some(patience));
-        drained
-            .map_err(|source| NodeError::new(WriteError::Write { name: self.name.clone(), source }))
+        let drained = out.drain(Some(patience)).map_err(|source| {
+            NodeError::new(WriteError::Write { name: self.name.clone(), source })
+        });
+        let is_written = drained?;
+        if let Target::Batches(batches, _) = &mut self.target
+            && is_written
+        {
+            batches.note_written();
+            // After what precedes it: a file of Parquet that is full is complete.
+            if let Some(error) = batches.error() {
+                return Err(NodeError::new(format!("{}: {error}", self.name)));
+            }
+        }
+        Ok(is_written)
     }
 
     /// Gives up what the reader does not take.
@@ -260,10 +263,7 @@ impl<R: Exported> Records<R> {
     pub fn lost(&self) -> (&'static str, u64) {
         match &self.target {
             Target::Text(out) | Target::Ipfix(_, out) => ("lost_writes", out.lost()),
-            Target::Arrow(batches, out) => {
-                let waiting = if out.is_closed() { batches.waiting() } else { 0 };
-                ("lost_writes", out.lost() + waiting)
-            }
+            Target::Batches(batches, out) => ("lost_writes", batches.lost(out)),
             Target::Collector(..) => ("refused_datagrams", self.refused),
         }
     }

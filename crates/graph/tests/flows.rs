@@ -10,6 +10,7 @@ use fyke_frame::{Frame, LinkType};
 use fyke_graph::{Classes, GraphHandle, GraphView};
 use fyke_testkit::corpus::Corpus;
 use fyke_testkit::packet::Packet;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
 use std::path::Path;
@@ -208,8 +209,8 @@ fn contradicting_settings_are_refused() {
         ("(flows, udp:127.0.0.1:1, format=json)", "a collector gets IPFIX"),
         ("(flows, x.json, idle=0)", "idle"),
         ("(flows, x.json, format=xml)", "not one of"),
-        ("(flows, x.parquet)", "not written as `.parquet`; expected .arrow"),
         ("(flows, udp:127.0.0.1:1, format=arrow)", "a collector gets IPFIX"),
+        ("(flows, udp:127.0.0.1:1, format=parquet)", "a collector gets IPFIX"),
         ("(flows, udp:127.0.0.1)", "127.0.0.1"),
         ("(flows, /nowhere/x.json)", "/nowhere/x.json"),
     ] {
@@ -314,12 +315,12 @@ fn many(path: &Path, count: u32) {
 }
 
 #[test]
-fn arrow_has_what_the_json_lines_have() {
+fn arrow_and_parquet_have_what_the_json_lines_have() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).display().to_string();
     many(folder.path().join("in.pcap").as_path(), 9_000);
-    let names = ["r.json", "r.arrow", "r.arrows", "other"].map(at);
-    let [json, file, stream, other] = &names;
+    let names = ["r.json", "r.arrow", "r.arrows", "other", "r.parquet", "more"].map(at);
+    let [json, file, stream, other, parquet, more] = &names;
     let view = run(&format!(
         "(pcapin, {}) > (tcp) > (strsearch, needle, stream=y) > (flows, {json})",
         at("in.pcap")
@@ -329,7 +330,7 @@ fn arrow_has_what_the_json_lines_have() {
     assert!(rules.contains("\"rules\":[1]"), "{rules}");
     let text = format!(
         "(pcapin, {}) > (tcp) > (flows, {json}) > (flows, {file}) > (flows, {stream}) > \
-         (flows, {other}, format=arrow-stream)",
+         (flows, {other}, format=arrow-stream) > (flows, {parquet}) > (flows, {more}, format=parquet)",
         at("in.pcap")
     );
     let view = run(&text);
@@ -352,6 +353,13 @@ fn arrow_has_what_the_json_lines_have() {
     for path in [stream, other] {
         let batches = StreamReader::try_new(open(path), None).unwrap();
         let batches: Vec<RecordBatch> = batches.map(Result::unwrap).collect();
+        assert_eq!(sorted(&batches), expected, "{path}");
+    }
+    for path in [parquet, more] {
+        let reader = ParquetRecordBatchReaderBuilder::try_new(open(path)).unwrap();
+        let groups = reader.metadata().row_groups().iter().map(|group| group.num_rows());
+        assert_eq!(groups.collect::<Vec<_>>(), [9_001]);
+        let batches: Vec<RecordBatch> = reader.build().unwrap().map(Result::unwrap).collect();
         assert_eq!(sorted(&batches), expected, "{path}");
     }
     for node in &view.nodes[2..] {

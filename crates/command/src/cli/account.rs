@@ -18,6 +18,8 @@ pub enum AccountFormat {
     Arrow,
     /// A stream of Arrow
     ArrowStream,
+    /// A file of Parquet
+    Parquet,
 }
 
 impl AccountFormat {
@@ -29,6 +31,7 @@ impl AccountFormat {
             AccountFormat::Ipfix => "ipfix",
             AccountFormat::Arrow => "arrow",
             AccountFormat::ArrowStream => "arrow-stream",
+            AccountFormat::Parquet => "parquet",
         }
     }
 }
@@ -64,7 +67,7 @@ Examples:
   fyke account -i eth0 --every 1m --classes -w account.csv
   fyke account -r a.pcap -r b.pcap --filter voip='udp portrange 10000-20000' -w -
   fyke account -i eth0 --classes=services.txt --every 10s -w udp:collector:4739
-  fyke account -r week.pcapng --every 1h --classes --nonzero -w week.arrow
+  fyke account -r week.pcapng --every 1h --classes --nonzero -w week.parquet
   fyke account --list-classes > services.txt")]
 pub struct AccountArgs {
     #[command(flatten)]
@@ -88,8 +91,8 @@ pub struct AccountArgs {
     /// UTC. Default: 10s for interfaces; a file is one interval
     #[arg(long, value_name = "TIME", value_parser = interval)]
     pub every: Option<Duration>,
-    /// Write the rows to FILE: CSV, or by the name Arrow (.arrow, .arrows) or IPFIX (.ipfix); `-` = standard output;
-    /// udp:HOST:PORT = a collector of IPFIX. Without it, tables are printed
+    /// Write the rows to FILE: CSV, or by the name Arrow (.arrow, .arrows), Parquet (.parquet) or IPFIX (.ipfix); `-` =
+    /// standard output; udp:HOST:PORT = a collector of IPFIX. Without it, tables are printed
     #[arg(short, long, value_name = "FILE")]
     pub write: Option<PathBuf>,
     /// Format of the rows, whatever the name of the file

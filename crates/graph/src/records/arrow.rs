@@ -1,11 +1,12 @@
-//! Records as Arrow: batches of columns, in an IPC file or an IPC stream.
+//! Records as Arrow: batches of columns, in an IPC file, an IPC stream or a file of Parquet.
 //!
 //! A batch has at most [`BATCH`] records, which wait for it in memory (some 1 MB). A stream gets its records after
 //! [`WAIT_NS`] at the latest. A file has a list of its batches at its end, 24 bytes for each, so its batches are full
-//! ones, however slowly the records come. Source: Arrow columnar format 1.5, "IPC streaming format" and "IPC file
-//! format".
+//! ones, however slowly the records come. In [Parquet](super::parquet) records count as written when the file is
+//! complete. Source: Arrow columnar format 1.5, "IPC streaming format" and "IPC file format".
 
-use super::Exported;
+use super::parquet::RowGroups;
+use super::{Exported, Format};
 use arrow_array::{ArrayRef, RecordBatch, TimestampNanosecondArray};
 use arrow_ipc::writer::{FileWriter, StreamWriter};
 use arrow_schema::{ArrowError, DataType, SchemaRef, TimeUnit};
@@ -20,6 +21,20 @@ pub const WAIT_NS: u64 = 1_000_000_000;
 enum Writer {
     File(FileWriter<Vec<u8>>),
     Stream(StreamWriter<Vec<u8>>),
+    Parquet(RowGroups<Vec<u8>>),
+}
+
+/// Records of a file of Parquet.
+#[derive(Debug, Default)]
+struct Whole {
+    /// Those that were given to the file.
+    taken: u64,
+    /// Those that it does not take.
+    refused: u64,
+    /// True if it has its footer.
+    is_ended: bool,
+    /// True if all of it is written.
+    is_written: bool,
 }
 
 /// Records on their way into a file or a stream.
@@ -32,28 +47,40 @@ pub struct Batches<R> {
     since_ns: u64,
     /// First error of the writer, until it is reported.
     error: Option<ArrowError>,
+    /// Unused but for Parquet.
+    whole: Whole,
 }
 
 impl<R: Exported> Batches<R> {
-    /// Begins a file or a stream.
+    /// Begins a file of Parquet or Arrow; with another format, a stream of Arrow.
     ///
     /// # Errors
     /// None that is known: the beginning is written to memory.
-    pub fn new(is_file: bool, out: &mut Output) -> Result<Batches<R>, ArrowError> {
+    pub fn new(format: Format, out: &mut Output) -> Result<Batches<R>, ArrowError> {
         let schema = Arc::new(R::schema());
-        let writer = match is_file {
-            true => Writer::File(FileWriter::try_new(Vec::new(), &schema)?),
-            false => Writer::Stream(StreamWriter::try_new(Vec::new(), &schema)?),
+        let writer = match format {
+            Format::Arrow => Writer::File(FileWriter::try_new(Vec::new(), &schema)?),
+            Format::Parquet => Writer::Parquet(RowGroups::new(Vec::new(), &schema)?),
+            _ => Writer::Stream(StreamWriter::try_new(Vec::new(), &schema)?),
         };
         let (waiting, since_ns, error) = (Vec::new(), 0, None);
-        let mut batches = Batches { writer, schema, waiting, since_ns, error };
+        let whole = Whole::default();
+        let mut batches = Batches { writer, schema, waiting, since_ns, error, whole };
         batches.hand_over(out, 0);
         Ok(batches)
     }
 
-    /// Number of records that wait for a batch.
-    pub fn waiting(&self) -> u64 {
-        self.waiting.len() as u64
+    /// Number of records that will not reach the output; without its footer a file of Parquet has none.
+    pub fn lost(&self, out: &Output) -> u64 {
+        let Whole { taken, refused, is_written, .. } = self.whole;
+        let waiting = if out.is_closed() { self.waiting.len() as u64 } else { 0 };
+        let unreadable = if out.is_closed() && !is_written { taken } else { 0 };
+        out.lost() + waiting + unreadable + refused
+    }
+
+    /// Notes that everything which was handed over is written.
+    pub fn note_written(&mut self) {
+        self.whole.is_written = self.whole.is_ended;
     }
 
     /// Adds a record.
@@ -84,9 +111,19 @@ impl<R: Exported> Batches<R> {
         let written = batch.and_then(|batch| match &mut self.writer {
             Writer::File(writer) => writer.write(&batch),
             Writer::Stream(writer) => writer.write(&batch),
+            Writer::Parquet(writer) => writer.write(&batch),
         });
+        self.count(records.len(), written.is_ok());
         self.note(written);
         self.hand_over(out, records.len());
+    }
+
+    /// Counts records of a file of Parquet.
+    fn count(&mut self, records: usize, are_taken: bool) {
+        let Writer::Parquet(writer) = &self.writer else { return };
+        let Whole { taken, refused, is_ended, .. } = &mut self.whole;
+        *(if are_taken { taken } else { refused }) += records as u64;
+        *is_ended = writer.is_ended();
     }
 
     /// Writes the last batch and the end.
@@ -95,7 +132,9 @@ impl<R: Exported> Batches<R> {
         let written = match &mut self.writer {
             Writer::File(writer) => writer.finish(),
             Writer::Stream(writer) => writer.finish(),
+            Writer::Parquet(writer) => writer.finish(),
         };
+        self.count(0, true);
         self.note(written);
         self.hand_over(out, 0);
     }
@@ -116,6 +155,10 @@ impl<R: Exported> Batches<R> {
         let made = match &mut self.writer {
             Writer::File(writer) => writer.get_mut(),
             Writer::Stream(writer) => writer.get_mut(),
+            Writer::Parquet(writer) => {
+                out.buffer().append(writer.get_mut());
+                return out.mark(false);
+            }
         };
         out.buffer().append(made);
         (0..records).for_each(|_| out.mark(true));

@@ -1,6 +1,6 @@
-//! The file of `--rows`: results of a scan as CSV, as an Arrow file, or as JSON lines.
+//! The file of `--rows`: results of a scan as CSV, as a file of Arrow or Parquet, or as JSON lines.
 //!
-//! CSV and Arrow are tables. Without rules a file has a row for each node; with rules, a row for each rule with alerts,
+//! CSV, Arrow and Parquet are tables. Without rules a file has a row for each node; with rules, a row for each rule with alerts,
 //! and one without a rule if there are none.
 
 use crate::commands::one_line;
@@ -8,9 +8,10 @@ use anyhow::Context;
 use arrow_array::builder::{Float64Builder, StringBuilder, UInt64Builder};
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_ipc::writer::FileWriter;
-use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use fyke_fleet::archive::{NodeCounts, Row};
 use fyke_fleet::rules::Alert;
+use fyke_graph::records::parquet::RowGroups;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -65,7 +66,7 @@ enum Cell {
 enum Writer {
     Json(BufWriter<File>),
     Csv(BufWriter<File>),
-    Arrow(Box<Columns>),
+    Columns(Box<Columns>),
 }
 
 /// The file.
@@ -76,7 +77,7 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Makes the file; its name tells the form: `.csv`, `.arrow`, or else JSON lines.
+    /// Makes the file; its name tells the form: `.csv`, `.arrow`, `.parquet`, or else JSON lines.
     pub fn create(path: &Path, rules: bool) -> anyhow::Result<Rows> {
         let file = File::create_new(path).with_context(|| format!("--rows {}", path.display()))?;
         let out = BufWriter::new(file);
@@ -87,7 +88,15 @@ impl Rows {
                 writeln!(out, "{}", names.join(","))?;
                 Writer::Csv(out)
             }
-            Some("arrow") => Writer::Arrow(Box::new(Columns::new(out, rules)?)),
+            Some("arrow") => {
+                let file =
+                    |schema: &SchemaRef| Ok(Batches::Arrow(FileWriter::try_new(out, schema)?));
+                Writer::Columns(Box::new(Columns::new(file, rules)?))
+            }
+            Some("parquet") => {
+                let file = |schema: &SchemaRef| Ok(Batches::Parquet(RowGroups::new(out, schema)?));
+                Writer::Columns(Box::new(Columns::new(file, rules)?))
+            }
             _ => Writer::Json(out),
         };
         Ok(Rows { writer, rules })
@@ -107,7 +116,7 @@ impl Rows {
                 }
                 Ok(())
             }
-            Writer::Arrow(columns) => {
+            Writer::Columns(columns) => {
                 table(row, self.rules).try_for_each(|cells| columns.add(cells))
             }
         }
@@ -117,7 +126,7 @@ impl Rows {
     pub fn finish(self) -> anyhow::Result<()> {
         match self.writer {
             Writer::Json(mut out) | Writer::Csv(mut out) => Ok(out.flush()?),
-            Writer::Arrow(columns) => columns.finish(),
+            Writer::Columns(columns) => columns.finish(),
         }
     }
 }
@@ -184,16 +193,25 @@ enum Builder {
     Real(Float64Builder),
 }
 
-/// An Arrow file.
+/// The file of the batches.
+enum Batches {
+    Arrow(FileWriter<BufWriter<File>>),
+    Parquet(RowGroups<BufWriter<File>>),
+}
+
+/// A file of Arrow or Parquet.
 struct Columns {
-    writer: FileWriter<BufWriter<File>>,
+    batches: Batches,
     schema: SchemaRef,
     builders: Vec<Builder>,
     waiting: usize,
 }
 
 impl Columns {
-    fn new(out: BufWriter<File>, rules: bool) -> anyhow::Result<Columns> {
+    fn new(
+        file: impl FnOnce(&SchemaRef) -> Result<Batches, ArrowError>,
+        rules: bool,
+    ) -> anyhow::Result<Columns> {
         let field = |(name, kind)| {
             let kind = match kind {
                 Kind::Text => DataType::Utf8,
@@ -203,14 +221,14 @@ impl Columns {
             Field::new(name, kind, true)
         };
         let schema = Arc::new(Schema::new(columns(rules).map(field).collect::<Vec<_>>()));
-        let writer = FileWriter::try_new(out, &schema)?;
+        let batches = file(&schema)?;
         let builder = |(_, kind)| match kind {
             Kind::Text => Builder::Text(StringBuilder::new()),
             Kind::Count => Builder::Count(UInt64Builder::new()),
             Kind::Real => Builder::Real(Float64Builder::new()),
         };
         let builders = columns(rules).map(builder).collect();
-        Ok(Columns { writer, schema, builders, waiting: 0 })
+        Ok(Columns { batches, schema, builders, waiting: 0 })
     }
 
     fn add(&mut self, cells: Vec<Cell>) -> anyhow::Result<()> {
@@ -238,15 +256,26 @@ impl Columns {
             }
         });
         let batch = RecordBatch::try_new(Arc::clone(&self.schema), arrays.collect())?;
-        Ok(self.writer.write(&batch)?)
+        match &mut self.batches {
+            Batches::Arrow(writer) => Ok(writer.write(&batch)?),
+            Batches::Parquet(writer) => Ok(writer.write(&batch)?),
+        }
     }
 
     fn finish(mut self) -> anyhow::Result<()> {
         if self.waiting > 0 {
             self.complete()?;
         }
-        self.writer.finish()?;
-        let mut out = self.writer.into_inner()?;
+        let out = match &mut self.batches {
+            Batches::Arrow(writer) => {
+                writer.finish()?;
+                writer.get_mut()
+            }
+            Batches::Parquet(writer) => {
+                writer.finish()?;
+                writer.get_mut()
+            }
+        };
         Ok(out.flush()?)
     }
 }
@@ -257,6 +286,7 @@ mod tests {
     use arrow_array::cast::AsArray;
     use arrow_array::types::UInt64Type;
     use arrow_ipc::reader::FileReader;
+    use parquet::arrow::arrow_reader::ParquetRecordBatchReader;
 
     fn row(path: &str, alerts: usize) -> Row {
         let alert =
@@ -275,25 +305,39 @@ mod tests {
         }
     }
 
+    /// The batches of a file of Arrow or Parquet.
+    fn read(path: &Path) -> Vec<RecordBatch> {
+        let file = File::open(path).unwrap();
+        match path.extension().unwrap().to_str() {
+            Some("arrow") => FileReader::try_new(file, None).unwrap().map(Result::unwrap).collect(),
+            _ => {
+                let reader = ParquetRecordBatchReader::try_new(file, 2 * BATCH).unwrap();
+                reader.map(Result::unwrap).collect()
+            }
+        }
+    }
+
     #[test]
-    fn an_arrow_file_has_the_rows_of_the_csv_file() {
+    fn files_of_arrow_and_parquet_have_the_rows_of_the_csv_file() {
         let folder = tempfile::tempdir().unwrap();
-        for rules in [false, true] {
-            let path = |end: &str| folder.path().join(format!("{rules}.{end}"));
-            let (mut csv, mut arrow) = (
+        for (rules, end) in [false, true]
+            .into_iter()
+            .flat_map(|rules| ["arrow", "parquet"].into_iter().map(move |end| (rules, end)))
+        {
+            let path = |name: &str| folder.path().join(format!("{rules}-{end}.{name}"));
+            let (mut csv, mut file) = (
                 Rows::create(&path("csv"), rules).unwrap(),
-                Rows::create(&path("arrow"), rules).unwrap(),
+                Rows::create(&path(end), rules).unwrap(),
             );
             for number in 0..BATCH {
                 let row = row(&format!("{number}.pcap"), number % 3);
                 csv.add(&row).unwrap();
-                arrow.add(&row).unwrap();
+                file.add(&row).unwrap();
             }
             csv.finish().unwrap();
-            arrow.finish().unwrap();
+            file.finish().unwrap();
             let text = std::fs::read_to_string(path("csv")).unwrap();
-            let reader = FileReader::try_new(File::open(path("arrow")).unwrap(), None).unwrap();
-            let batches: Vec<RecordBatch> = reader.map(Result::unwrap).collect();
+            let batches = read(&path(end));
             let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
             assert_eq!(text.lines().count() - 1, rows);
             assert_eq!(rows, if rules { BATCH + BATCH / 3 } else { BATCH });

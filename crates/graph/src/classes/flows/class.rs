@@ -1,4 +1,4 @@
-//! Class `flows`: writes a record for each conversation, as JSON lines, Arrow or IPFIX, and passes every frame.
+//! Class `flows`: writes a record for each conversation, as JSON lines, Arrow, Parquet or IPFIX, and passes every frame.
 //!
 //! [`fyke_flow::records`] tells what a flow is and when it ends. In a live capture, where frames are as recent as the
 //! system's clock, that clock ends silent flows if no frame arrives. If the records cannot be written, the node fails;
@@ -23,10 +23,11 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-const FORMATS: [&str; 4] = ["json", "ipfix", "arrow", "arrow-stream"];
+const FORMATS: [&str; 5] = ["json", "ipfix", "arrow", "arrow-stream", "parquet"];
 
 /// Formats in the order of [`FORMATS`].
-const ALL_FORMATS: [Format; 4] = [Format::Text, Format::Ipfix, Format::Arrow, Format::ArrowStream];
+const ALL_FORMATS: [Format; 5] =
+    [Format::Text, Format::Ipfix, Format::Arrow, Format::ArrowStream, Format::Parquet];
 
 /// Records on their way.
 struct Reports {
@@ -240,7 +241,7 @@ fn limits(settings: &Settings) -> Result<Limits, MakeError> {
 fn format(settings: &Settings) -> Result<Format, MakeError> {
     let chosen = ALL_FORMATS[settings.choice("format", &FORMATS)?];
     let given = settings.text("format").map(|_| chosen);
-    Format::of(settings.text("expression").unwrap_or("-"), given, ".json")
+    Format::of(settings.text("expression").unwrap_or("-"), given)
 }
 
 fn check(settings: &Settings) -> Result<(), MakeError> {
@@ -267,12 +268,12 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
 pub const CLASS: Class = Class {
     name: "flows",
     aliases: &["netflow"],
-    summary: "writes a record for each conversation, as JSON lines, Arrow or IPFIX; passes every frame",
+    summary: "writes a record for each conversation, as JSON lines, Arrow, Parquet or IPFIX; passes every frame",
     parameters: &[
         Parameter { name: "expression", summary: "a file, - (default), or udp:HOST:PORT" },
         Parameter {
             name: "format",
-            summary: "json (default), arrow (.arrow), arrow-stream (.arrows) or ipfix (.ipfix, udp)",
+            summary: "json (default), arrow (.arrow), arrow-stream (.arrows), parquet (.parquet) or ipfix (.ipfix, udp)",
         },
         Parameter { name: "idle", summary: "seconds of silence that end a flow (60)" },
         Parameter { name: "active", summary: "seconds after which a long flow is reported (300)" },

@@ -9,6 +9,7 @@ mod fleet;
 mod fuzz;
 mod header;
 mod install;
+mod kafka;
 mod kernels;
 mod library;
 mod package;
@@ -116,6 +117,7 @@ fn dispatch(args: &[String]) -> Result<ExitCode, String> {
         ("ci", []) => {
             setup::prepare(Purpose::Ci)?;
             python::prepare(&workspace)?;
+            kafka::prepare(&workspace)?;
             ci::run(&workspace)
         }
         ("ci", [slow]) if slow == "--slow" => {
@@ -137,14 +139,15 @@ fn dispatch(args: &[String]) -> Result<ExitCode, String> {
         ("docs", []) => docs(&workspace),
         ("setup", []) => {
             setup::prepare(Purpose::Ci)?;
-            python::prepare(&workspace).map(|()| ExitCode::SUCCESS)
+            python::prepare(&workspace)?;
+            kafka::prepare(&workspace).map(|()| ExitCode::SUCCESS)
         }
         ("setup", [all]) if all == "--all" => {
             for purpose in [Purpose::All, Purpose::Kernels, Purpose::Portable] {
                 setup::prepare(purpose)?;
             }
             python::prepare(&workspace)?;
-            Ok(ExitCode::SUCCESS)
+            kafka::prepare(&workspace).map(|()| ExitCode::SUCCESS)
         }
         (
             "ci" | "fuzz" | "portable" | "tidy" | "release" | "header" | "docs" | "site" | "setup",

@@ -6,6 +6,7 @@
 //! |---|---|
 //! | `sh ci` | CI runs it: bash with `-euo pipefail`, in a temporary folder, `fyke` on the path |
 //! | `sh ci netns` | the same in a new network namespace with the loopback interface up |
+//! | `sh ci needs: PROGRAM …`, `sh ci netns needs: PROGRAM …` | as before if the programs are there, else `skipped:` |
 //! | `text output` | what the block before it prints, on both outputs; see [`compare`] |
 //! | `sh` | every line is a command that CI runs anyway ([`RUN_ANYWAY`]) |
 //! | `sh not-ci: REASON` | not run, for the reason given |
@@ -17,7 +18,8 @@
 
 mod compare;
 
-use crate::shell::{Workspace, status};
+use crate::kafka;
+use crate::shell::{Workspace, find_program, status};
 use compare::difference;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -76,6 +78,8 @@ pub enum Fate {
     Run {
         /// True if it needs its own network.
         netns: bool,
+        /// Programs without which it is skipped.
+        needs: Vec<String>,
     },
     /// A plain `sh` block.
     RunAnyway,
@@ -135,8 +139,20 @@ pub fn blocks(markdown: &str) -> Vec<Block> {
 fn fate(words: &[&str]) -> Fate {
     match words {
         [] => Fate::RunAnyway,
-        ["ci"] => Fate::Run { netns: false },
-        ["ci", "netns"] => Fate::Run { netns: true },
+        ["ci", rest @ ..] => {
+            let (netns, rest) = match rest {
+                ["netns", rest @ ..] => (true, rest),
+                rest => (false, rest),
+            };
+            match rest {
+                [] => Fate::Run { netns, needs: Vec::new() },
+                ["needs:", needs @ ..] if !needs.is_empty() => {
+                    let needs = needs.iter().map(|&name| name.to_owned()).collect();
+                    Fate::Run { netns, needs }
+                }
+                _ => Fate::Unknown,
+            }
+        }
         ["not-ci:", _, ..] => Fate::NotRun,
         _ => Fate::Unknown,
     }
@@ -222,14 +238,23 @@ fn run_page(
     let text = std::fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
     let folder = Folder::make(&workspace.root.join("testdata/readme"))?;
     let tools = Tools::make(workspace, programs, &folder.0)?;
+    let broker = kafka::folder(workspace)?;
     files(&text, &folder.0)?;
-    let (mut wrong, mut count, mut compared) = (Vec::new(), 0, 0);
+    let (mut wrong, mut count, mut skipped, mut compared) = (Vec::new(), 0, 0, 0);
     let mut outputs: Vec<(usize, String)> = Vec::new();
     for block in blocks(&text) {
-        let Fate::Run { netns } = block.fate else { continue };
+        let Fate::Run { netns, needs } = block.fate else { continue };
+        let is_missing =
+            |name: &&String| find_program(name).is_none() && !broker.join(name).is_file();
+        if let Some(name) = needs.iter().find(is_missing) {
+            println!("skipped: {page}:{}: no {name}", block.line);
+            skipped += 1;
+            continue;
+        }
         eprintln!("{page}:{}\n{}", block.line, block.text.trim_end());
         count += 1;
-        let printed = match run_block(&block.text, netns, &folder.0, &[&tools.0, programs]) {
+        let printed = match run_block(&block.text, netns, &folder.0, &[&tools.0, programs, &broker])
+        {
             Ok(printed) => printed,
             Err(message) => {
                 wrong.push(format!("{page}:{}: {message}", block.line));
@@ -252,7 +277,10 @@ fn run_page(
         let recorded = with_outputs(&text, &outputs);
         std::fs::write(&file, recorded).map_err(|e| format!("{}: {e}", file.display()))?;
     }
-    eprintln!("{page}: {count} blocks ran, {compared} outputs compared, {} written", outputs.len());
+    let written = outputs.len();
+    eprintln!(
+        "{page}: {count} blocks ran, {skipped} skipped, {compared} outputs compared, {written} written"
+    );
     Ok(wrong)
 }
 
@@ -396,7 +424,11 @@ mod tests {
     fn blocks_are_found_with_their_fate_and_output() {
         let found = blocks(TEXT);
         let fates: Vec<&Fate> = found.iter().map(|block| &block.fate).collect();
-        let (plain, netns) = (Fate::Run { netns: false }, Fate::Run { netns: true });
+        let run = |netns, needs: &[&str]| Fate::Run {
+            netns,
+            needs: needs.iter().map(|&name| name.to_owned()).collect(),
+        };
+        let (plain, netns) = (run(false, &[]), run(true, &[]));
         let expected =
             [&Fate::RunAnyway, &plain, &netns, &Fate::NotRun, &Fate::Unknown, &Fate::Unknown];
         assert_eq!(fates, expected);
@@ -404,6 +436,17 @@ mod tests {
         assert_eq!((found[0].line, found[1].line), (2, 8));
         let output = found[1].output.as_ref().unwrap();
         assert_eq!((output.line, output.text.as_str()), (13, "a\nb\n"));
+    }
+
+    #[test]
+    fn blocks_may_need_programs() {
+        let fate = |words: &str| fate(&words.split(' ').collect::<Vec<_>>());
+        let needs = vec!["kcat".to_owned(), "java".to_owned()];
+        assert_eq!(fate("ci needs: kcat java"), Fate::Run { netns: false, needs: needs.clone() });
+        assert_eq!(fate("ci netns needs: kcat java"), Fate::Run { netns: true, needs });
+        for wrong in ["ci needs:", "ci kcat", "ci netns kcat", "needs: kcat"] {
+            assert_eq!(fate(wrong), Fate::Unknown, "{wrong}");
+        }
     }
 
     #[test]

@@ -51,6 +51,9 @@ enum Sign {
     Library(&'static [&'static str]),
 }
 
+/// A package of which some distributions have none: no run of this list stops without it.
+const NEVER: Purpose = Purpose::Kernels;
+
 #[derive(Debug)]
 struct Need {
     name: &'static str,
@@ -113,6 +116,22 @@ const NEEDS: &[Need] = &[
         wanted_from: Purpose::Test,
         required_from: Purpose::Ci,
         without: "groups of sensors are not tested",
+    },
+    Need {
+        name: "client of Kafka (kcat)",
+        sign: Sign::Program(&["kcat"]),
+        packages: ["kcat", "kcat", "kcat"],
+        wanted_from: Purpose::Ci,
+        required_from: NEVER,
+        without: "the recipe for Kafka is skipped",
+    },
+    Need {
+        name: "ClickHouse (clickhouse-server, clickhouse-client)",
+        sign: Sign::Program(&["clickhouse-client"]),
+        packages: ["clickhouse-server clickhouse-client", "clickhouse", "clickhouse"],
+        wanted_from: Purpose::Ci,
+        required_from: NEVER,
+        without: "the recipe for ClickHouse is skipped",
     },
     Need {
         name: "iproute2 (ip)",
@@ -512,22 +531,30 @@ fn is_root(proc_status: &str) -> bool {
 /// later.
 fn install(packages: &[&str]) {
     eprintln!("set-up: installing {}", packages.join(" "));
-    for args in [&["update", "-q"][..], &["install", "-q", "-y", "--no-install-recommends"]] {
-        let mut apt = Command::new("apt-get");
-        apt.env("DEBIAN_FRONTEND", "noninteractive");
-        apt.args(["-o", "Acquire::Retries=1", "-o", "Acquire::http::Timeout=20"]);
-        apt.args(["-o", "DPkg::Lock::Timeout=120", "-o", "Dpkg::Use-Pty=0"]).args(args);
-        // Standard output belongs to the step after the set-up.
-        apt.stdout(std::io::stderr());
-        if args[0] == "install" {
-            apt.args(packages);
-        }
-        match status(&mut apt) {
-            Ok(ExitCode::SUCCESS) => {}
-            Ok(_) => eprintln!("set-up: apt-get {} failed", args[0]),
-            Err(message) => eprintln!("set-up: {message}"),
+    apt(&["update", "-q"]);
+    let install = &["install", "-q", "-y", "--no-install-recommends"][..];
+    // apt installs nothing if one of the names is unknown.
+    if !apt(&[install, packages].concat()) && packages.len() > 1 {
+        for package in packages {
+            apt(&[install, &[package]].concat());
         }
     }
+}
+
+/// Runs apt-get; true if it succeeds.
+fn apt(args: &[&str]) -> bool {
+    let mut apt = Command::new("apt-get");
+    apt.env("DEBIAN_FRONTEND", "noninteractive");
+    apt.args(["-o", "Acquire::Retries=1", "-o", "Acquire::http::Timeout=20"]);
+    apt.args(["-o", "DPkg::Lock::Timeout=120", "-o", "Dpkg::Use-Pty=0"]).args(args);
+    // Standard output belongs to the step after the set-up.
+    apt.stdout(std::io::stderr());
+    match status(&mut apt) {
+        Ok(ExitCode::SUCCESS) => return true,
+        Ok(_) => eprintln!("set-up: apt-get {} failed", args[0]),
+        Err(message) => eprintln!("set-up: {message}"),
+    }
+    false
 }
 
 #[cfg(test)]

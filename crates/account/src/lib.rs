@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! frame ─▶ demux: a class value for each filter that accepts it ─▶ account ─▶ tallies of an interval
-//!                                                                                 └─▶ table, CSV, Arrow, Parquet, IPFIX
+//!                                                                               └─▶ table, CSV, Arrow, Parquet, IPFIX
 //! ```
 //!
 //! | module | what |

@@ -428,8 +428,6 @@ fn mistakes_are_shown_with_their_place() {
         assert!(said(&output).contains(part), "{wrong:?}: {}", said(&output));
         assert_eq!(std::fs::read(folder.path().join("kept.csv")).unwrap(), b"kept", "{wrong:?}");
     }
-    let args = ["account", "-r", "in.pcap", "-w", "x.parquet"];
-    assert!(said(&fyke(folder.path(), &args)).contains("not written as `.parquet`"));
 }
 
 /// The rows of an interface and direction.

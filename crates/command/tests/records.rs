@@ -1,5 +1,5 @@
-//! Flow records through the built command: files of Arrow and Parquet and streams that pyarrow and DuckDB read, complete
-//! after a signal, and with a message if they are not complete.
+//! Flow records through the built command: files of Arrow and Parquet and streams, which pyarrow and DuckDB read, are
+//! complete after a signal, and with a message if they are not complete.
 
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;

@@ -14,8 +14,8 @@ fn check_page(tree: &Tree, page: &str) -> Vec<Violation> {
         match block.fate {
             Fate::Run { .. } | Fate::NotRun => {}
             Fate::Unknown => {
-                let message = "after the fence: `sh ci`, `sh ci netns`, `sh not-ci: REASON`, or `sh`; `text output` \
-                               follows a block that CI runs";
+                let message = "after the fence: `sh ci`, `sh ci netns`, either with `needs: PROGRAM …`, `sh not-ci: \
+                               REASON`, or `sh`; `text output` follows a block that CI runs";
                 found.push(Violation::new(page, block.line, message));
             }
             Fate::RunAnyway => {

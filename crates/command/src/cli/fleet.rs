@@ -189,7 +189,7 @@ Examples:
   fyke fleet scan --group archive --key anna.key -V list --rows dns.csv 'udp port 53'
   fyke fleet scan --group archive --key anna.key -r a.pcap -r b.pcap \\
       --graph '(pcapin, -) > [(bpf, \"tcp\") | (bpf, \"udp\")] > (bytecount, export=y)'
-  fyke fleet scan --group archive --key anna.key -V list --rules my.rules --rows alerts.arrow 'tcp port 80'
+  fyke fleet scan --group archive --key anna.key -V list --rules my.rules --rows alerts.parquet 'tcp port 80'
   fyke fleet scan --group archive --resume 0123456789abcdef")]
 pub struct ScanArgs {
     /// The group and its broker
@@ -211,8 +211,8 @@ pub struct ScanArgs {
     /// be repeated. They go to the workers by the broker
     #[arg(long, value_name = "RULES")]
     pub rules: Vec<PathBuf>,
-    /// Write the result of each file into FILE: .csv and .arrow are tables, of nodes or, with --rules, of rules with
-    /// alerts; other names get JSON lines
+    /// Write the result of each file into FILE: .csv, .arrow and .parquet are tables, of nodes or, with --rules, of
+    /// rules with alerts; other names get JSON lines
     #[arg(long, value_name = "FILE")]
     pub rows: Option<PathBuf>,
     /// Print the sums as JSON

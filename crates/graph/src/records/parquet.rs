@@ -1,9 +1,9 @@
 //! Batches of Arrow as a file of Parquet: row groups, compressed by Snappy, and a footer with their places.
 //!
-//! Rows wait in memory, encoded, until a row group has [`ROWS`] of them or [`BYTES`]. Without its footer a file cannot be
-//! read, so a file is complete when it has been ended, and all of its rows are lost otherwise. The places and the
-//! statistics of a row group stay in memory until then, some 15 KB for twenty columns; a file has at most [`GROUPS`] row
-//! groups. Pages have no index: it would be several times larger. Source: Apache Parquet format 2.12.
+//! Rows wait in memory, encoded, until a row group has [`ROWS`] of them or [`BYTES`]. Without its footer a file cannot
+//! be read, so a file is complete when it has been ended, and all of its rows are lost otherwise. Places and statistics
+//! of the columns of a row group stay in memory until then; a file has at most [`GROUPS`] row groups. Pages have no
+//! index, which would stay, too. Source: Apache Parquet format 2.12.
 
 use arrow_array::RecordBatch;
 use arrow_schema::{ArrowError, SchemaRef};
@@ -67,7 +67,7 @@ impl<W: Write + Send> RowGroups<W> {
         if self.writer.memory_size() >= BYTES {
             self.writer.flush()?;
         }
-        // What the crate has buffered of a row group goes on, too.
+        // The crate has a buffer of its own for the bytes of a row group.
         self.writer.sync().map_err(|error| ParquetError::from(error).into())
     }
 

@@ -1,7 +1,7 @@
 //! The file of `--rows`: results of a scan as CSV, as a file of Arrow or Parquet, or as JSON lines.
 //!
-//! CSV, Arrow and Parquet are tables. Without rules a file has a row for each node; with rules, a row for each rule with alerts,
-//! and one without a rule if there are none.
+//! CSV, Arrow and Parquet are tables. Without rules a file has a row for each node; with rules, a row for each rule
+//! with alerts, and one without a rule if there are none.
 
 use crate::commands::one_line;
 use anyhow::Context;

@@ -1,4 +1,4 @@
-//! Class `flows`: writes a record for each conversation, as JSON lines, Arrow, Parquet or IPFIX, and passes every frame.
+//! Class `flows`: writes a record for each conversation, as JSON lines, Arrow, Parquet or IPFIX; passes every frame.
 //!
 //! [`fyke_flow::records`] tells what a flow is and when it ends. In a live capture, where frames are as recent as the
 //! system's clock, that clock ends silent flows if no frame arrives. If the records cannot be written, the node fails;
@@ -273,7 +273,7 @@ pub const CLASS: Class = Class {
         Parameter { name: "expression", summary: "a file, - (default), or udp:HOST:PORT" },
         Parameter {
             name: "format",
-            summary: "json (default), arrow (.arrow), arrow-stream (.arrows), parquet (.parquet) or ipfix (.ipfix, udp)",
+            summary: "json (default), arrow (.arrow), arrow-stream (.arrows), parquet (.parquet), ipfix (.ipfix, udp)",
         },
         Parameter { name: "idle", summary: "seconds of silence that end a flow (60)" },
         Parameter { name: "active", summary: "seconds after which a long flow is reported (300)" },

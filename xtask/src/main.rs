@@ -117,7 +117,6 @@ fn dispatch(args: &[String]) -> Result<ExitCode, String> {
         ("ci", []) => {
             setup::prepare(Purpose::Ci)?;
             python::prepare(&workspace)?;
-            kafka::prepare(&workspace)?;
             ci::run(&workspace)
         }
         ("ci", [slow]) if slow == "--slow" => {
@@ -139,8 +138,7 @@ fn dispatch(args: &[String]) -> Result<ExitCode, String> {
         ("docs", []) => docs(&workspace),
         ("setup", []) => {
             setup::prepare(Purpose::Ci)?;
-            python::prepare(&workspace)?;
-            kafka::prepare(&workspace).map(|()| ExitCode::SUCCESS)
+            python::prepare(&workspace).map(|()| ExitCode::SUCCESS)
         }
         ("setup", [all]) if all == "--all" => {
             for purpose in [Purpose::All, Purpose::Kernels, Purpose::Portable] {

@@ -62,8 +62,8 @@ impl Counters {
 }
 
 fn read(watch: &Mutex<Option<TrafficWatch>>) -> Readings {
-    let watch = watch.lock().unwrap_or_else(PoisonError::into_inner);
-    watch.as_ref().map(TrafficWatch::read).unwrap_or_default()
+    let mut watch = watch.lock().unwrap_or_else(PoisonError::into_inner);
+    watch.as_mut().map(TrafficWatch::read).unwrap_or_default()
 }
 
 fn run(

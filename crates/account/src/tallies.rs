@@ -8,6 +8,7 @@
 
 use crate::row::{Kind, Row, Tally, Way};
 use fyke_capture::Traffic;
+use fyke_capture::traffic::Reading;
 use fyke_flow::Clock;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -50,7 +51,7 @@ pub struct Cell {
 }
 
 /// Counters of interfaces, by name.
-pub type Readings = Vec<(String, Traffic)>;
+pub type Readings = Vec<Reading>;
 
 /// An interval.
 #[derive(Debug, Default)]
@@ -93,7 +94,7 @@ pub struct Account {
     total: Tally,
     total_lost: u64,
     /// Counters at the last reading, and frames seen since, by interface.
-    last: HashMap<usize, Traffic>,
+    last: HashMap<usize, Reading>,
     since: HashMap<(usize, Way), Tally>,
 }
 
@@ -128,9 +129,9 @@ impl Account {
         if let Some((begin_ns, readings)) = begin {
             account.start_ns = Some(begin_ns);
             account.floor = account.number(begin_ns);
-            for (name, traffic) in readings {
-                let interface = account.interface(&name);
-                account.last.insert(interface, traffic);
+            for reading in readings {
+                let interface = account.interface(&reading.name);
+                account.last.insert(interface, reading);
             }
         }
         account
@@ -356,15 +357,19 @@ impl Account {
         all
     }
 
-    /// Adds the counters at the end of an interval, and the differences from what was seen since the last reading.
+    /// Adds the counters at the end of an interval, and the differences from what was seen since the last reading. The
+    /// counters of an interface that was made again do not include what the one before it counted last, so they are
+    /// compared from then on.
     fn compare(&mut self, rows: &mut Vec<Row>, interval: &Interval, bounds: (u64, u64)) {
         for (&place, cell) in &interval.cells {
             self.since.entry(place).or_default().add(cell.seen);
         }
         let (begin_ns, end_ns) = bounds;
-        for (name, now) in interval.readings.iter().flatten() {
-            let interface = self.interface(name);
-            let last = self.last.insert(interface, *now);
+        for reading in interval.readings.iter().flatten() {
+            let interface = self.interface(&reading.name);
+            let last = self.last.insert(interface, reading.clone());
+            let last = last.filter(|last| last.index == reading.index).map(|last| last.traffic);
+            let now = &reading.traffic;
             for (way, count) in [(Way::Sent, sent(now)), (Way::Received, received(now))] {
                 let seen =
                     self.since.insert((interface, way), Tally::default()).unwrap_or_default();

@@ -5,15 +5,25 @@
 
 use crate::sys::devices;
 use crate::sys::drops::{Counting, Traffic};
-use std::collections::BTreeMap;
 use std::io;
 
 /// The counters of some interfaces.
 #[derive(Debug)]
 pub struct TrafficWatch {
     counting: Counting,
-    /// Names by index.
-    names: BTreeMap<u32, String>,
+    /// Names at the start, and the present index of each.
+    watched: Vec<(String, u32)>,
+}
+
+/// The counters of an interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reading {
+    /// Its name at the start.
+    pub name: String,
+    /// Its index. One that was made again under the name has another, and counts from zero.
+    pub index: u32,
+    /// Its counters.
+    pub traffic: Traffic,
 }
 
 impl TrafficWatch {
@@ -26,19 +36,29 @@ impl TrafficWatch {
         let counting = Counting::open()?;
         let all = devices::devices()?.into_iter();
         let watched = all.filter(|device| names.contains(&device.name.as_str()));
-        let names = watched.map(|device| (device.index, device.name)).collect();
-        Ok(TrafficWatch { counting, names })
+        let watched = watched.map(|device| (device.name, device.index)).collect();
+        Ok(TrafficWatch { counting, watched })
     }
 
-    /// The counters now, by the names of the interfaces at the start. Interfaces that do not exist any more are left
-    /// out.
+    /// The counters now. An interface keeps its name of the start when it is renamed; one that was deleted is left out
+    /// until there is one of its name again.
     #[must_use]
-    pub fn read(&self) -> Vec<(String, Traffic)> {
-        let now = |(&index, name): (&u32, &String)| {
-            let found = self.counting.ask(index).ok()?.into_iter().next()?;
-            Some((name.clone(), found.traffic))
-        };
-        self.names.iter().filter_map(now).collect()
+    pub fn read(&mut self) -> Vec<Reading> {
+        let mut there = None;
+        let mut found = Vec::new();
+        for (name, index) in &mut self.watched {
+            let ask = |index: u32| self.counting.ask(index).ok()?.into_iter().next();
+            let now = ask(*index).or_else(|| {
+                let there =
+                    there.get_or_insert_with(|| self.counting.indices().unwrap_or_default());
+                *index = there.iter().find(|(known, _)| known == name)?.1;
+                ask(*index)
+            });
+            if let Some(now) = now {
+                found.push(Reading { name: name.clone(), index: *index, traffic: now.traffic });
+            }
+        }
+        found
     }
 }
 
@@ -48,12 +68,12 @@ mod tests {
 
     #[test]
     fn loopback_sends_what_it_receives() {
-        let watch = TrafficWatch::open(["lo", "no such device"]).unwrap();
+        let mut watch = TrafficWatch::open(["lo", "no such device"]).unwrap();
         let read = watch.read();
-        let [(name, before)] = &read[..] else { panic!("{read:?}") };
+        let [Reading { name, traffic: before, .. }] = &read[..] else { panic!("{read:?}") };
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.send_to(&[7; 100], socket.local_addr().unwrap()).unwrap();
-        let (_, after) = &watch.read()[0];
+        let after = watch.read()[0].traffic;
         assert_eq!(name, "lo");
         assert!(after.sent_frames > before.sent_frames, "{before:?} {after:?}");
         assert!(after.received_bytes >= before.received_bytes + 128, "{before:?} {after:?}");

@@ -14,6 +14,7 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReader;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 /// A row of CSV.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -553,6 +554,39 @@ fn with_losses_the_sums_close_and_the_difference_is_what_was_lost() {
     assert_eq!(filters["even"].0 + filters["other"].0, seen);
     let sum = running.sum();
     assert_eq!((sum.accepted, sum.lost), (seen as u64, lost as u64));
+}
+
+#[test]
+fn an_interface_that_is_made_again_is_compared_again() {
+    if !inside("an_interface_that_is_made_again_is_compared_again") {
+        return;
+    }
+    veth();
+    let folder = tempfile::tempdir().unwrap();
+    let mut running = start(folder.path(), &["--every", "1s", "-w", "r.csv"]);
+    send(100, 100);
+    running.settle(200);
+    // An interval ends, whose reading has these frames.
+    std::thread::sleep(Duration::from_millis(1_200));
+    tool("ip link del v0");
+    for name in ["v0", "v1"] {
+        running.hear(&format!("{name}: the interface is gone"));
+    }
+    veth();
+    for name in ["v0", "v1"] {
+        running.hear(&format!("capturing on {name} again"));
+    }
+    // The new interfaces are read at the end of an interval.
+    std::thread::sleep(Duration::from_millis(2_200));
+    send(100, 100);
+    running.settle(400);
+    running.signal("INT");
+    assert!(running.end().success(), "{}", running.said());
+    let rows = rows(&std::fs::read_to_string(folder.path().join("r.csv")).unwrap());
+    let own = of(&rows, "v1", "received");
+    assert_eq!(sums(own.iter().copied(), "seen")[""].0, 200, "{rows:?}");
+    assert_eq!(sums(own.iter().copied(), "counter")[""].0, 200, "{rows:?}");
+    assert_eq!(sums(own, "difference")[""], (0, 0), "{rows:?}");
 }
 
 #[test]

@@ -121,7 +121,32 @@ fn traffic(sent_frames: u64, received_frames: u64) -> Readings {
         sent_bytes: sent_frames * 100,
         received_bytes: received_frames * 100,
     };
-    vec![("eth0".to_owned(), traffic)]
+    vec![Reading { name: "eth0".to_owned(), index: 2, traffic }]
+}
+
+/// The same of an interface of this name that was made later.
+fn traffic_of_next(sent_frames: u64, received_frames: u64) -> Readings {
+    let readings = traffic(sent_frames, received_frames).into_iter();
+    readings.map(|reading| Reading { index: 3, ..reading }).collect()
+}
+
+#[test]
+fn an_interface_that_is_made_again_is_compared_from_then_on() {
+    let begin = Some((1_000 * S, traffic(50, 70)));
+    let mut account = Account::new(Some(10 * S), true, Vec::new(), begin);
+    count(&mut account, 1_001, &[]);
+    account.note(100, traffic(50, 71));
+    count(&mut account, 1_012, &[]);
+    // Made again in the second interval; it has counted more than the first one had.
+    account.note(101, traffic_of_next(90, 91));
+    count(&mut account, 1_022, &[]);
+    let rows = account.finish(Some((1_024 * S, traffic_of_next(90, 93)))).concat();
+    let of = |kind| {
+        let rows = rows.iter().filter(move |row| row.kind == kind && row.way == Way::Received);
+        rows.map(|row| (row.begin_ns / S, row.frames)).collect::<Vec<_>>()
+    };
+    assert_eq!(of(Kind::Counter), [(1_000, 1), (1_020, 2)]);
+    assert_eq!(of(Kind::Difference), [(1_000, 0), (1_020, 1)]);
 }
 
 #[test]

@@ -6,6 +6,8 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
+/// `IFLA_IFNAME`
+const NAME: u16 = 3;
 /// `IFLA_STATS64`
 const STATS64: u16 = 23;
 /// Positions of counters in `rtnl_link_stats64`, each of 8 bytes.
@@ -62,6 +64,22 @@ impl Counting {
         lengths::messages(&self.0, index, None, &mut |message| found.extend(counters(message)))?;
         Ok(found)
     }
+
+    /// The index of each interface that exists, by name.
+    ///
+    /// # Errors
+    /// If the kernel does not answer.
+    pub(crate) fn indices(&self) -> io::Result<Vec<(String, u32)>> {
+        let mut found = Vec::new();
+        lengths::messages(&self.0, 0, None, &mut |message| found.extend(named(message)))?;
+        Ok(found)
+    }
+}
+
+fn named(message: &[u8]) -> Option<(String, u32)> {
+    let (_, name) = lengths::attributes(message).find(|(kind, _)| *kind == NAME)?;
+    let name = std::str::from_utf8(name).ok()?.trim_end_matches('\0').to_owned();
+    Some((name, lengths::index_of(message)?))
 }
 
 fn counters(message: &[u8]) -> Option<Counters> {
@@ -177,6 +195,8 @@ mod tests {
         let all = counting.ask(0).unwrap();
         let first = all.first().unwrap();
         assert_eq!(counting.ask(first.index).unwrap()[0].index, first.index);
+        let lo = counting.indices().unwrap().into_iter().find(|(name, _)| name == "lo").unwrap();
+        assert_eq!(counting.ask(lo.1).unwrap()[0].index, lo.1);
         assert!(counting.ask(u32::MAX >> 1).is_err());
         assert!(merging("no such device").is_empty());
     }

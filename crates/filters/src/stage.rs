@@ -52,16 +52,21 @@ struct State {
     open: Option<u64>,
     /// Number of edits so far.
     edits: u64,
-    /// True while a thread brings long texts into the kernel.
+    /// True while long texts are to be brought into the kernel by a thread.
     filling: bool,
+    /// True while there is that thread; there is one at most.
+    has_filler: bool,
+    /// Number of times that texts were brought in without it.
+    fills: u64,
     /// Reason why the kernel cannot have the texts.
     reason: Option<String>,
     /// True once frames may be accepted by something that is no text.
     for_good: bool,
     /// True while there is no text, so that every frame is accepted; the kernel may still have the last ones.
     unfiltered: bool,
-    /// True once threads may be started; before, long texts wait here.
+    /// True once threads may be started.
     begun: bool,
+    /// The texts that the thread takes next.
     waiting: Option<Listing>,
 }
 
@@ -270,14 +275,19 @@ impl Stage {
         }
     }
 
-    /// Makes the kernel's texts those of the list, and closes. Everything is lowered before the kernel's lock is taken.
+    /// Makes the kernel's texts those of the list, and lets them decide, in one step. Everything is lowered before the kernel's lock is taken.
     fn fill(&self, state: &mut State, texts: &Listing) -> Result<(), GroupError> {
-        let group = Group::new(state, texts);
+        let mut group = Group::new(state, texts);
+        group.changes.extend(state.open.map(OwnedChange::Remove));
         let changes: Vec<_> = group.changes.iter().map(OwnedChange::borrow).collect();
         let lowered = self.kernel.lower(&changes)?;
-        self.enter(state, lowered, &group)
+        self.enter(state, lowered, &group)?;
+        state.fills += 1;
+        state.open = None;
+        Ok(())
     }
 
+    /// Applies the changes of a group.
     fn enter(
         &self,
         state: &mut State,
@@ -289,7 +299,6 @@ impl Stage {
             state.ids.remove(id);
         }
         state.ids.extend(group.new.iter().copied().zip(ids.into_iter().flatten()));
-        state.open = None;
         state.reason = None;
         Ok(())
     }
@@ -332,7 +341,6 @@ impl Group {
             missing.map(|(&id, text)| (id, OwnedChange::Add(Arc::clone(text)))).unzip();
         let gone: Vec<_> = state.ids.keys().copied().filter(|id| !texts.contains_key(id)).collect();
         changes.extend(gone.iter().map(|id| OwnedChange::Remove(state.ids[id])));
-        changes.extend(state.open.map(OwnedChange::Remove));
         Group { changes, new, gone }
     }
 }
@@ -351,7 +359,6 @@ impl Superset for KernelStage {
     fn widen(&self, added: &[(u64, &str)], unfiltered: bool) {
         let state = &mut *self.0.lock();
         state.edits += 1;
-        state.filling = false;
         if state.for_good || state.open.is_some() || state.ids.is_empty() {
             // Everything passes already.
             return;
@@ -370,6 +377,7 @@ impl Superset for KernelStage {
 
     fn narrow(&self, texts: &dyn Fn() -> Listing, removed: &[u64]) {
         let state = &mut *self.0.lock();
+        (state.filling, state.waiting) = (false, None);
         if state.for_good {
             return;
         }
@@ -410,31 +418,78 @@ impl Superset for KernelStage {
 }
 
 impl KernelStage {
-    /// Fills the kernel on a thread of its own. If the texts change meanwhile, that edit fills it instead.
+    /// Fills the kernel on a thread of its own. If the texts change meanwhile, the thread continues with the difference.
     fn fill_later(&self, state: &mut State, texts: Listing) {
-        if !state.begun {
-            (state.filling, state.waiting) = (true, Some(texts));
+        (state.filling, state.waiting, state.reason) = (true, Some(texts), None);
+        if !state.begun || state.has_filler {
             return;
         }
         let stage = Arc::clone(&self.0);
-        let (edits, group) = (state.edits, Group::new(state, &texts));
         let fill = move || {
             crate::user::lower_own_priority();
-            let changes: Vec<_> = group.changes.iter().map(OwnedChange::borrow).collect();
-            let lowered = stage.kernel.lower(&changes);
-            let state = &mut *stage.lock();
-            if state.edits != edits || state.for_good {
-                return;
-            }
-            state.filling = false;
-            if let Err(refused) = lowered.and_then(|lowered| stage.enter(state, lowered, &group)) {
-                stage.refuse(state, &refused);
-            }
+            while stage.fill_some() {}
         };
         match std::thread::Builder::new().name("fyke-fill".into()).spawn(fill) {
-            Ok(_) => state.filling = true,
+            Ok(_) => state.has_filler = true,
             // Everything continues to pass; the next edit tries again.
-            Err(error) => state.reason = Some(format!("no thread: {error}")),
+            Err(error) => {
+                (state.filling, state.waiting) = (false, None);
+                state.reason = Some(format!("no thread: {error}"));
+            }
         }
+    }
+}
+
+impl Stage {
+    /// Brings the texts that wait into the kernel, and closes it if these are still the texts; false if there are none,
+    /// so that the thread ends.
+    fn fill_some(&self) -> bool {
+        let mut state = self.lock();
+        let Some(texts) = state.waiting.take() else {
+            state.has_filler = false;
+            return false;
+        };
+        let (edits, fills, group) = (state.edits, state.fills, Group::new(&state, &texts));
+        drop(state);
+        let changes: Vec<_> = group.changes.iter().map(OwnedChange::borrow).collect();
+        let lowered = self.kernel.lower(&changes);
+        let state = &mut *self.lock();
+        if !state.filling || state.for_good || state.fills != fills {
+            return true;
+        }
+        // Until all texts of the last edit are there, one more accepts everything.
+        let entered = self.pass_all(state).and_then(|()| self.enter(state, lowered?, &group));
+        match entered {
+            Ok(()) if state.edits != edits => {}
+            Ok(()) => {
+                state.filling = false;
+                if let Err(refused) = self.close(state) {
+                    self.refuse(state, &refused);
+                }
+            }
+            Err(_) if state.waiting.is_some() => {}
+            Err(refused) => {
+                state.filling = false;
+                self.refuse(state, &refused);
+            }
+        }
+        true
+    }
+
+    /// Has one text accept everything beside those that are being brought in.
+    fn pass_all(&self, state: &mut State) -> Result<(), GroupError> {
+        if state.open.is_none() {
+            state.open = Some(self.kernel.add("").map_err(GroupError::at(0))?);
+        }
+        Ok(())
+    }
+
+    /// The texts decide from now on.
+    fn close(&self, state: &mut State) -> Result<(), GroupError> {
+        if let Some(open) = state.open {
+            self.kernel.edit(&[Change::Remove(open)])?;
+            state.open = None;
+        }
+        Ok(())
     }
 }

@@ -234,6 +234,45 @@ fn every_snapshot_has_the_counts_of_filters() {
     assert!(handle.snapshot().node("f").unwrap().filters.is_some(), "the last one");
 }
 
+/// A node whose counts take longer than the thread that distributes frames waits for them.
+struct Slow;
+
+impl Node for Slow {
+    fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
+        Ok(arrival.mask())
+    }
+
+    fn counters(&self) -> Vec<Counter> {
+        std::thread::sleep(Duration::from_millis(60));
+        vec![Counter::count("one", 1)]
+    }
+}
+
+#[test]
+fn counts_that_take_long_come_late_and_then_are_right() {
+    let mut classes = classes();
+    let make: fyke_graph::node::Make = |_| Ok(Box::new(Slow));
+    classes.register(Class { name: "slow", make, parallel: true, ..Class::NODE });
+    let text = "(frames,rounds=1000000) > (slow) > {f}(filter,\"udp port 53\") > (drop)";
+    let (mut engine, handle) = GraphHandle::start_workers(&[text], classes, 2).unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            let mut last = 0;
+            for _ in 0..5 {
+                let passed = handle.snapshot().node("f").map_or(0, |node| node.counts.passed);
+                if passed <= last {
+                    stop.store(true, Ordering::Relaxed);
+                    panic!("the counts stay: {passed} after {last}");
+                }
+                last = passed;
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        engine.run(&stop).unwrap();
+    });
+}
+
 /// Connections in a tunnel between two of many routers. Every third segment is in two fragments of the tunnel's packet;
 /// the second one does not contain the inner header. No connection ends before the graph does.
 fn tunnelled(frames: &mut MemorySource) {

@@ -485,6 +485,10 @@ impl Engine {
     fn publish(&mut self, snapshot: bool) -> bool {
         let (began, asked) = (processor_time(), self.shared.asked());
         let is_awaited = asked != self.shared.answered();
+        let asked = match &mut self.crew {
+            Some(crew) if snapshot => crew.asks_for(asked),
+            _ => asked,
+        };
         let Some(view) = self.look(snapshot, is_awaited) else { return false };
         self.account(&view);
         self.boards.show(&view);

@@ -48,7 +48,8 @@ pub(super) struct Asked {
 pub(super) struct Shown {
     /// Number of the worker.
     pub place: usize,
-    pub counted: Counted,
+    /// `None` if an edit of filters is being committed.
+    pub counted: Option<Counted>,
     /// Processor time that they took.
     pub took: Duration,
 }
@@ -165,11 +166,10 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// before all workers have answered.
 pub(super) fn answer(asked: &Asked, count: impl FnOnce() -> Option<Counted>) {
     let began = processor_time();
-    if let Some(counted) = count() {
-        let took = processor_time().saturating_sub(began);
-        // The receiver is gone if the engine has stopped waiting.
-        let _ended = asked.done.send(Shown { place: asked.place, counted, took });
-    }
+    let counted = count();
+    let took = processor_time().saturating_sub(began);
+    // The receiver is gone if the engine has stopped waiting.
+    let _ended = asked.done.send(Shown { place: asked.place, counted, took });
 }
 
 /// Publishes the counts of a worker, without those of filters.

@@ -52,6 +52,8 @@ const PAUSE: Duration = Duration::from_micros(200);
 const PATIENCE: Duration = Duration::from_millis(20);
 /// Longest wait for the counts of workers that read rings: more of them than processors take turns.
 const SHOWN: Duration = Duration::from_millis(300);
+/// Time after which counts are requested again: a worker may have failed with the request.
+const RENEWED: Duration = Duration::from_secs(10);
 /// Interval at which a worker ticks its nodes and publishes its counts.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -75,6 +77,23 @@ pub(super) struct Crew {
     broken: bool,
     /// Longest processor time of a worker for the last counts with those of filters.
     show_time: Duration,
+    /// A request for counts with those of filters that workers have not answered yet.
+    asking: Option<Asking>,
+    /// Number of the last request for counts that such a request is for.
+    asked: u64,
+}
+
+/// A request for all counts, until all workers have answered it.
+struct Asking {
+    began: Instant,
+    done: SyncSender<Shown>,
+    answers: Receiver<Shown>,
+    /// Workers that are yet to be asked.
+    unasked: Vec<usize>,
+    /// Number of answers that are awaited from the others.
+    left: usize,
+    shown: Vec<Option<Counted>>,
+    longest: Duration,
 }
 
 impl Crew {
@@ -108,6 +127,8 @@ impl Crew {
             has_rings,
             broken: false,
             show_time: Duration::ZERO,
+            asking: None,
+            asked: 0,
         })
     }
 
@@ -123,6 +144,8 @@ impl Crew {
         patience: &mut Patience<'_>,
     ) {
         self.flush(patience);
+        // The answers are about nodes of the old graph.
+        self.asking = None;
         let (done, all_done) = sync_channel(self.workers.len());
         let mut more = more;
         more.resize_with(self.workers.len() - 1, Fresh::new);
@@ -246,13 +269,22 @@ impl Crew {
         (0..self.workers.len()).for_each(|place| self.send(place, patience));
     }
 
-    /// The counts of all workers together, at most a tenth of a second old. With `filters` they are collected now,
-    /// and `None` if a worker is too busy to answer.
-    pub fn view(&mut self, filters: bool) -> Option<Counted> {
-        let mut shown: Vec<_> = self.workers.iter().map(|_| None).collect();
-        if filters {
-            self.ask(&mut shown)?;
+    /// Notes that counts are requested, by their number; returns the number of the request that the next ones answer. A
+    /// request that is not answered yet is for earlier ones.
+    pub fn asks_for(&mut self, asked: u64) -> u64 {
+        if self.asking.is_none() {
+            self.asked = asked;
         }
+        self.asked
+    }
+
+    /// The counts of all workers together, at most a tenth of a second old. With `filters` they are collected now,
+    /// and `None` if a worker has not answered yet: a later call has its answer.
+    pub fn view(&mut self, filters: bool) -> Option<Counted> {
+        let shown: Vec<_> = match filters {
+            true => self.ask()?,
+            false => self.workers.iter().map(|_| None).collect(),
+        };
         let views = self.workers.iter().zip(shown);
         let mut views = views.map(|(worker, it)| it.unwrap_or_else(|| lock(&worker.view).clone()));
         let mut sum = views.next().unwrap_or_default();
@@ -299,34 +331,72 @@ impl Crew {
         Some(sum)
     }
 
-    /// Asks the workers that have not ended for all counts; `None` if one of them is too busy to answer.
-    fn ask(&mut self, shown: &mut [Option<Counted>]) -> Option<()> {
-        let (done, all_done) = sync_channel(self.workers.len());
-        // The thread of the engine reads no frames of rings, so it may wait for workers that do.
-        let end = Instant::now() + if self.has_rings { SHOWN } else { PATIENCE };
+    /// Asks the workers that have not ended for all counts; `None` until all have answered. A busy worker is asked once,
+    /// however often this is called: its answer takes time, too.
+    fn ask(&mut self) -> Option<Vec<Option<Counted>>> {
+        // The thread of the engine reads no frames of rings, so it may wait for workers that do. Without rings it waits
+        // a moment once, and reads frames until the answers are there.
+        let longest = match (self.has_rings, &self.asking) {
+            (true, _) => SHOWN,
+            (false, None) => PATIENCE,
+            (false, Some(_)) => Duration::ZERO,
+        };
+        let end = Instant::now() + longest;
+        let asking = self.asking.take().filter(|asking| asking.began.elapsed() < RENEWED);
+        let mut asking = asking.unwrap_or_else(|| self.begin_to_ask());
+        if self.collect(&mut asking, end) {
+            self.show_time = asking.longest;
+            return Some(asking.shown);
+        }
+        self.asking = Some(asking);
+        None
+    }
+
+    fn begin_to_ask(&self) -> Asking {
+        let (done, answers) = sync_channel(self.workers.len());
+        let unasked = (0..self.workers.len()).rev();
+        let unasked = unasked.filter(|&place| self.workers[place].sender.is_some()).collect();
+        let shown = self.workers.iter().map(|_| None).collect();
+        let (began, longest) = (Instant::now(), Duration::ZERO);
+        Asking { began, done, answers, unasked, left: 0, shown, longest }
+    }
+
+    /// Hands out the request and collects answers until this time; true if all are there.
+    fn collect(&self, asking: &mut Asking, end: Instant) -> bool {
         let left = || end.saturating_duration_since(Instant::now());
-        let mut asked = 0;
-        for (place, worker) in self.workers.iter().enumerate() {
-            let Some(sender) = &worker.sender else { continue };
-            let mut order = Order::Show(Asked { place, done: done.clone() });
-            while let Err(refused) = sender.try_send(order) {
-                order = match refused {
-                    TrySendError::Full(order) if !left().is_zero() => order,
-                    _ => return None,
-                };
+        loop {
+            if let Some(&place) = asking.unasked.last() {
+                let order = Order::Show(Asked { place, done: asking.done.clone() });
+                let sent = self.workers[place].sender.as_ref().map(|sender| sender.try_send(order));
+                match sent {
+                    Some(Err(TrySendError::Full(_))) if left().is_zero() => return false,
+                    Some(Err(TrySendError::Full(_))) => {
+                        std::thread::sleep(PAUSE);
+                        continue;
+                    }
+                    Some(Ok(())) => asking.left += 1,
+                    // It has ended; its last counts stay.
+                    Some(Err(TrySendError::Disconnected(_))) | None => {}
+                }
+                self.signs.ring(place);
+                asking.unasked.pop();
+                continue;
+            }
+            if asking.left == 0 {
+                return true;
+            }
+            let Ok(Shown { place, counted, took }) = asking.answers.recv_timeout(left()) else {
+                return false;
+            };
+            asking.left -= 1;
+            asking.longest = asking.longest.max(took);
+            if counted.is_none() {
+                // An edit of filters is being committed there.
+                asking.unasked.push(place);
                 std::thread::sleep(PAUSE);
             }
-            self.signs.ring(place);
-            asked += 1;
+            asking.shown[place] = counted;
         }
-        let mut longest = Duration::ZERO;
-        for _ in 0..asked {
-            let Shown { place, counted, took } = all_done.recv_timeout(left()).ok()?;
-            shown[place] = Some(counted);
-            longest = longest.max(took);
-        }
-        self.show_time = longest;
-        Some(())
     }
 
     /// Longest processor time of a worker for the last counts with those of filters. Waits for its turn do not count:
@@ -345,6 +415,7 @@ impl Crew {
     /// Waits until all work is done. The first worker ends last, because it finishes the shared nodes.
     pub fn finish(&mut self, patience: &mut Patience<'_>) {
         self.flush(patience);
+        self.asking = None;
         for place in (0..self.workers.len()).rev() {
             self.workers[place].sender = None;
             self.signs.ring(place);

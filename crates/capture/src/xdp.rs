@@ -13,9 +13,9 @@
 //! A filter ([`Source::set_filter`]) runs before the sockets; the host gets what it rejects.
 //!
 //! Only incoming frames come this way. Their time is that at which the program redirected them, or that of reading if
-//! the driver has no room for it before frames; frames of different queues may be out of order by microseconds. The
-//! device's own time is used if it agrees with the system's ([`CLOCKS_AGREE_NS`]). A tag that the device removed from
-//! the bytes is reinserted if the driver tells it to programs at XDP; otherwise it is lost, and the driver must leave
+//! the driver has no room for it before frames. The device's own time is used if it agrees with the system's
+//! ([`CLOCKS_AGREE_NS`]). Frames of several queues are merged by time (module `order`). A tag that the device removed
+//! from the bytes is reinserted if the driver tells it to programs at XDP; otherwise it is lost, and the driver must leave
 //! tags in frames (`ethtool -K IF rxvlan off`).
 //!
 //! | a frame of the interface | counted by |
@@ -32,6 +32,8 @@
 //! An interface that disappears ends the source with an error, after the frames in its rings: new sockets would need
 //! rights that the process has given up. Minimum kernel version: 5.10. Source: the kernel's af_xdp.rst.
 
+mod order;
+
 use crate::error::{LiveError, ReadError};
 use crate::interfaces::{self, Capture};
 use crate::rebind;
@@ -45,6 +47,7 @@ use crate::sys::xdp::{FRAME, LONGEST, PACKET_AT, Received, Storing, Umem, XdpSoc
 use crate::sys::{devices, drops, time};
 use fyke_frame::{BATCH_CAPACITY, Batch, Direction, Frame, LinkType, Meta};
 use fyke_privilege::helper;
+use order::QueueOrder;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -61,7 +64,7 @@ const BUSY_TICK: Duration = Duration::from_millis(5);
 const QUEUE_FRAMES: (u32, u32) = (1 << 9, 1 << 17);
 /// Most queues.
 const MAX_QUEUES: u32 = 512;
-/// Share of a queue's frames that may be held.
+/// Share of a queue's frames that may be held, or wait for earlier frames of other queues.
 const HELD: u32 = 4;
 
 /// Largest difference between the device's time of a frame and the system's at the program, up to which the device's
@@ -183,9 +186,9 @@ pub struct XdpSource {
     /// Number of frames of the current batch.
     lent: usize,
     received: Vec<Received>,
+    /// Frames of several queues, in the order of time.
+    order: QueueOrder,
     filter: Option<Arc<dyn SocketFilter>>,
-    /// The socket that is read next.
-    turn: usize,
     stats: SourceStats,
     state: LinkState,
     looked: Instant,
@@ -243,8 +246,8 @@ impl XdpSource {
             long_bytes: 0,
             lent: 0,
             received: Vec::with_capacity(BATCH_CAPACITY),
+            order: QueueOrder::default(),
             filter: None,
-            turn: 0,
             stats: SourceStats::default(),
             state: LinkState::Up,
             looked: Instant::now(),
@@ -338,19 +341,17 @@ impl XdpSource {
         let most = if self.look_back { self.held_limit() } else { 0 };
         let mut changed = false;
         while self.held.len() > most || (self.is_short() && !self.held.is_empty()) {
-            // Few system-wide stores: the frames of one queue in a row are returned together.
-            let Some(oldest) = self.held.front() else { break };
-            let queue = (oldest.place.frame / self.frames) as usize;
-            let of_queue = |view: &&View| (view.place.frame / self.frames) as usize == queue;
             let spare = (self.held.len() - most.min(self.held.len())).max(BATCH_CAPACITY);
-            let count = self.held.iter().take(spare).take_while(of_queue).count();
-            let mut long_bytes = 0;
-            let frames = self.held.drain(..count).filter_map(|view| {
-                long_bytes += view.long.as_ref().map_or(0, |bytes| bytes.len());
-                view.long.is_none().then_some(view.place.frame)
-            });
-            self.sockets[queue].fill(&mut self.umem, frames);
-            self.long_bytes -= long_bytes;
+            let count = spare.min(self.held.len());
+            // Few system-wide stores: the frames of one queue are returned together.
+            for (queue, socket) in self.sockets.iter_mut().enumerate() {
+                let of_queue = |view: &&View| (view.place.frame / self.frames) as usize == queue;
+                let whole = self.held.range(..count).filter(|view| view.long.is_none());
+                let frames = whole.filter(of_queue).map(|view| view.place.frame);
+                socket.fill(&mut self.umem, frames);
+            }
+            let long = self.held.drain(..count).filter_map(|view| view.long);
+            self.long_bytes -= long.map(|bytes| bytes.len()).sum::<usize>();
             changed = true;
         }
         if changed {
@@ -373,24 +374,41 @@ impl XdpSource {
             || self.sockets.iter().any(|socket| socket.free() < self.frames / 4)
     }
 
-    /// Takes over frames of the next queue that has some; false if none has.
+    /// Takes over the frames of the next batch; false if there are none yet.
     fn receive(&mut self) -> Result<bool, LiveError> {
         self.received.clear();
-        for _ in 0..self.sockets.len() {
-            let at = self.turn;
-            self.turn = (at + 1) % self.sockets.len();
-            let taken =
-                self.sockets[at].receive(&mut self.umem, BATCH_CAPACITY, &mut self.received);
-            taken.map_err(|offset| LiveError::Damaged {
-                interface: self.name.clone(),
-                block: self.first_queue + at as u32,
-                offset,
-            })?;
-            if !self.received.is_empty() {
-                return Ok(true);
-            }
+        match self.sockets.len() {
+            1 => self.read(0, BATCH_CAPACITY)?,
+            _ => self.receive_merged()?,
         }
-        Ok(false)
+        Ok(!self.received.is_empty())
+    }
+
+    /// Reads frames of a queue.
+    fn read(&mut self, queue: usize, limit: usize) -> Result<(), LiveError> {
+        let read = self.sockets[queue].receive(&mut self.umem, limit, &mut self.received);
+        read.map_err(|offset| LiveError::Damaged {
+            interface: self.name.clone(),
+            block: self.first_queue + queue as u32,
+            offset,
+        })
+    }
+
+    /// Reads all queues, and takes the frames that none can precede any more.
+    fn receive_merged(&mut self) -> Result<(), LiveError> {
+        let most = (self.frames / HELD) as usize;
+        let now_ns = time::monotonic_ns();
+        for queue in 0..self.sockets.len() {
+            let room = most.saturating_sub(self.order.waiting(queue)).min(BATCH_CAPACITY);
+            self.read(queue, room)?;
+            let is_empty = self.sockets[queue].is_empty();
+            let umem = &self.umem;
+            let arrival_ns = |part| umem.arrival_ns(part).unwrap_or(now_ns);
+            self.order.add(queue, self.received.drain(..), arrival_ns, is_empty);
+        }
+        let end = self.stopped || self.gone;
+        self.order.take(if end { u64::MAX } else { now_ns }, most, &mut self.received);
+        Ok(())
     }
 
     /// Waits for frames; false after the time-out.
@@ -404,6 +422,7 @@ impl XdpSource {
                 return Ok(false);
             }
             let left = deadline.saturating_duration_since(Instant::now());
+            let left = self.order.due_in(time::monotonic_ns()).map_or(left, |due| left.min(due));
             let left_ms = left.as_micros().div_ceil(1_000).min(u128::from(u16::MAX)) as u16;
             // A caller that waits on the descriptor itself waits for the next change.
             let changed = self.edge.wait(left_ms);
@@ -522,9 +541,10 @@ impl XdpSource {
         }
         let long = self.received.chunk_by(|part, _| part.continues).filter(|all| all.len() > 1);
         let frames: Vec<u32> = long.flatten().map(|part| part.frame).collect();
-        // One socket has received all of them.
-        let queue = frames.first().map_or(0, |frame| (frame / self.frames) as usize);
-        self.sockets[queue].fill(&mut self.umem, frames);
+        for (queue, socket) in self.sockets.iter_mut().enumerate() {
+            let of_queue = |frame: &u32| (frame / self.frames) as usize == queue;
+            socket.fill(&mut self.umem, frames.iter().copied().filter(of_queue));
+        }
     }
 
     fn frame<'a>(&'a self, view: &'a View) -> Frame<'a> {
@@ -624,7 +644,10 @@ impl Source for XdpSource {
         self.retire();
         self.watch_queues();
         let arrived = self.wait().and_then(|arrived| match arrived {
-            false if !self.stopped => self.check_link().map(|()| false),
+            // Frames that wait for those of other queues come before the end.
+            false if !self.stopped => {
+                self.check_link().and_then(|()| if self.gone { self.receive() } else { Ok(false) })
+            }
             arrived => Ok(arrived),
         });
         match arrived {
@@ -652,8 +675,9 @@ impl Source for XdpSource {
         self.stats
     }
 
+    /// None while frames wait for those of other queues: time makes them ready.
     fn readiness(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.edge.fd())
+        self.order.is_empty().then(|| self.edge.fd())
     }
 
     fn set_patience(&mut self, patience: Duration) {

@@ -363,6 +363,11 @@ impl XdpSocket {
         produced.wrapping_sub(self.receive.at).min(self.receive.mask + 1)
     }
 
+    /// True if no received packet waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.received() == 0
+    }
+
     /// Takes over received packets, at most `limit`, each with all of its parts. Fails with the descriptor's position
     /// if the kernel has written one that names no frame of its own.
     pub(crate) fn receive(

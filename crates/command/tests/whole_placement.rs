@@ -225,6 +225,41 @@ fn branches_of_a_graph_get_the_union_of_their_filters() {
     assert_eq!((sum.seen, sum.accepted, sum.lost), (seen, accepted, 0), "{}", running.said());
 }
 
+/// Of a chain of filters the first one is in the kernel, and the counts of each are exact.
+#[test]
+fn the_first_filter_of_a_chain_is_in_the_kernel() {
+    if !inside("the_first_filter_of_a_chain_is_in_the_kernel") {
+        return;
+    }
+    veth();
+    let chain =
+        "(device,v1) > {a}(filter,udp) > {b}(filter,\"port 5001\") > {n}(packetcount,export=y)";
+    let Some(mut running) = start(&["run", "--stats", chain], "running", Stdio::null()) else {
+        return;
+    };
+    let place = ", except b (a filter before it counts the frames that it accepts)";
+    let stats = running.ctl(&["stats"]);
+    assert!(stats.contains(place), "{stats}");
+    // An edit of the graph changes the places, too.
+    let alone = "(device,v1) > {a}(filter,udp) > {n}(packetcount,export=y)";
+    running.ctl(&["set", alone]);
+    assert!(!running.ctl(&["stats"]).contains("except"), "{}", running.ctl(&["stats"]));
+    running.ctl(&["set", chain]);
+    assert!(running.ctl(&["stats"]).contains(place), "{}", running.ctl(&["stats"]));
+    let tcp = from_client(9_000, 443, ACK, 1).build();
+    send_all(&[datagram(5001, 9), datagram(5002, 9), tcp.clone(), datagram(5001, 9), tcp]);
+    running.settle(5);
+    let counts = |name: &str| {
+        let node = node(&running, name);
+        ["arrived", "passed", "rejected"].map(|count| node[count].as_u64().unwrap())
+    };
+    assert_eq!((counts("a"), counts("b")), ([3, 3, 0], [3, 2, 1]));
+    running.signal("INT");
+    assert!(running.end().success(), "{}", running.said());
+    let sum = running.sum();
+    assert_eq!((sum.seen, sum.accepted, sum.lost), (5, 2, 0), "{}", running.said());
+}
+
 /// A filter after a device means what it means to `dump`: the tag that the interface has removed is no part of the
 /// header. With `live=n` it is read as for a file, in user space.
 #[test]

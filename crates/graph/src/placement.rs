@@ -10,6 +10,8 @@
 //! | demultiplexers | what one of their texts accepts |
 //! | anything else | every frame |
 //!
+//! Of a chain of filters the first one runs there: the next one gets the frames that it accepts, which it has to count.
+//!
 //! The rules of a Bloom pre-filter that all frames of a device reach may be there, too ([`RulesTap`]).
 //!
 //! Every class declares what it needs ([`Class::needs`]). An edit of the graph widens the lower filter before it takes
@@ -21,6 +23,7 @@
 //! [`Class::needs`]: crate::node::Class::needs
 
 mod by_class;
+mod describe;
 mod several;
 mod tap;
 
@@ -28,6 +31,8 @@ use crate::node::{Needs, Node};
 use crate::plan::{Plan, PlanNode};
 use crate::rules::RuleSet;
 use crate::runtime::Made;
+use describe::LATER;
+pub use describe::describe;
 use fyke_capture::{Interface, SocketFilter, Source};
 use fyke_filter::{Options, needs_netmask};
 use fyke_filters::{FilterSet, Member, Superset, Union};
@@ -126,6 +131,8 @@ pub struct Placement {
     pub lower: Result<Arc<dyn LowerFilter>, String>,
     /// Rules of a node after the device that the lower space has, too.
     pub tap: Option<TapPlace>,
+    /// Names of later filters, which run in user space only.
+    pub later: Vec<String>,
     /// For rings by class: the reason why the lower space does not select them, if it does not.
     pub by_class: Option<Result<(), String>>,
     members: Option<Members>,
@@ -179,6 +186,10 @@ impl Placement {
         let form = form.unwrap_or_default();
         let place = self.lower.as_ref().map_or("the kernel", |lower| lower.place());
         match self.why_not_lower() {
+            None if !self.later.is_empty() => format!(
+                "the filters run in {place}, too{form}, except {} ({LATER})",
+                self.later.join(", ")
+            ),
             None => format!("the filters run in {place}, too{form}"),
             Some(why) => {
                 let has_rules = self.tap.as_ref().is_some_and(TapPlace::is_below);
@@ -402,37 +413,6 @@ fn devices(plan: &Plan) -> impl Iterator<Item = (usize, &PlanNode)> {
     plan.nodes.iter().enumerate().filter(|(_, node)| node.class.name == "device")
 }
 
-/// Describes where the filters and rules after devices would run, a line for each; opens nothing.
-pub fn describe(plan: &Plan) -> String {
-    let mut held = Held::new();
-    // Without a check of its own, making a node only checks and allocates.
-    let made = plan.nodes.iter().filter(|node| node.class.edits && node.class.check.is_none());
-    for node in made {
-        let made = (node.class.make)(&node.settings).ok();
-        held.insert(node.key, made.and_then(|node| node.held()));
-    }
-    let lines = |(index, device): (usize, &PlanNode)| {
-        let wanted = Wanted::of(plan, index, &[], &held);
-        let rules = tap::describe(plan, index);
-        let below = rules.as_ref().is_some_and(|rules| rules.below);
-        let that_pass = if below { " that passes the rules" } else { "" };
-        let filters = match wanted.all {
-            None => {
-                let names = wanted.consumers.iter().map(|one| plan.nodes[one.at].name.as_str());
-                let names = names.collect::<Vec<_>>().join(", ");
-                let each =
-                    if device.interface_names().count() > 1 { ", for each interface" } else { "" };
-                format!("{names}: in the kernel, too, if it can filter there{each}\n")
-            }
-            Some(why) => {
-                format!("{}: the kernel passes every frame{that_pass}: {why}\n", device.name)
-            }
-        };
-        rules.map_or(String::new(), |rules| rules.line) + &filters
-    };
-    devices(plan).map(lines).collect()
-}
-
 /// Collects from nodes that are not connected yet what must be held.
 pub(crate) fn held(made: &[(u64, Made)]) -> Held {
     let node = |(key, made): &(u64, Made)| match made {
@@ -483,7 +463,10 @@ pub(crate) fn place(plan: &Plan, made: &mut [(u64, Made)], space: &dyn Space) ->
         tap.iter().for_each(TapPlace::connect);
         let names = interfaces_of(made, device.key).unwrap_or_default();
         let names = names.into_iter().map(|interface| interface.name).collect();
-        placements.push(Placement { device: device.key, names, lower, tap, by_class, members });
+        let later = describe::later(plan, index);
+        let placement =
+            Placement { device: device.key, names, lower, tap, later, by_class, members };
+        placements.push(placement);
     }
     placements
 }
@@ -650,6 +633,8 @@ struct Edited {
     device: Option<u64>,
     /// Key of the node of the tap in the new plan, if it is used as before.
     tap: Option<u64>,
+    /// Names of its later filters then.
+    later: Vec<String>,
     moved: Option<Moved>,
 }
 
@@ -677,7 +662,8 @@ pub(crate) fn widen(
         });
         let members = placement.members.as_ref();
         let moved = members.map(|members| members.widen(plan, device, stays, made, held));
-        Edited { device: device.map(|at| plan.nodes[at].key), tap, moved }
+        let later = device.map(|at| describe::later(plan, at)).unwrap_or_default();
+        Edited { device: device.map(|at| plan.nodes[at].key), tap, later, moved }
     };
     Widened(placements.iter().map(widen).collect())
 }
@@ -741,8 +727,9 @@ impl Members {
 impl Widened {
     /// Rejects what the edited graph needs no longer, after the edit has taken effect.
     pub fn narrow(self, placements: &mut Vec<Placement>) {
-        for (placement, Edited { device, tap, moved }) in placements.iter_mut().zip(self.0) {
+        for (placement, Edited { device, tap, later, moved }) in placements.iter_mut().zip(self.0) {
             placement.device = device.unwrap_or(GONE);
+            placement.later = later;
             match tap {
                 Some(key) => placement.tap.iter_mut().for_each(|place| place.node = key),
                 None => placement.tap = None,

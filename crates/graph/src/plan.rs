@@ -25,6 +25,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 mod exports;
+mod incoming;
 mod left_out;
 mod names;
 mod pieces;
@@ -594,6 +595,7 @@ impl<'c> Builder<'c> {
         self.check_tags(texts, &place)?;
         self.check_front(texts, &plan, &place)?;
         self.check_pieces(texts, &plan, &place)?;
+        self.check_incoming(texts, &plan, &place)?;
         plan.readings = std::mem::take(&mut self.readings);
         plan.warnings = std::mem::take(&mut self.warnings);
         plan.warn();

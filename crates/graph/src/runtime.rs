@@ -219,7 +219,7 @@ impl Made {
 }
 
 /// Converts an interface for the nodes after one that emits pieces of streams.
-fn as_pieces(interface: &Interface) -> Interface {
+pub(crate) fn as_pieces(interface: &Interface) -> Interface {
     Interface { link: PIECES, ..interface.clone() }
 }
 

@@ -27,7 +27,13 @@ impl Node for Accept {
 
 fn way(settings: &Settings) -> Result<Way, MakeError> {
     let ways = [Way::All, Way::In, Way::Out];
-    Ok(ways[settings.choice("direction", &["inout", "in", "out"])?])
+    let way = ways[settings.choice("direction", &["inout", "in", "out"])?];
+    if way == Way::Out && settings.incoming_only() {
+        let message = "out: `xdp:IF` captures incoming frames only, so no frame would pass; the device IF, without \
+                       `xdp:`, captures those of both directions";
+        return Err(MakeError::new("direction", message));
+    }
+    Ok(way)
 }
 
 /// The class.
@@ -43,6 +49,7 @@ pub const CLASS: Class = Class {
         Ok(Way::In | Way::Out) => Needs::ThoseAfter,
         _ => (Class::NODE.needs)(settings),
     },
+    check: Some(|settings| way(settings).map(drop)),
     make: |settings| Ok(Box::new(Accept(way(settings)?))),
     repeatable: true,
     parallel: true,

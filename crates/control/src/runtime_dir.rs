@@ -83,6 +83,18 @@ impl Drop for NameLock {
     }
 }
 
+/// Removes the file of a lock that no process has.
+fn remove_if_unlocked(path: &Path) {
+    // A process that opens it meanwhile finds it locked, or gone, and tries again.
+    let Ok(file) = OpenOptions::new().write(true).open(path) else { return };
+    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
+        && let (Ok(locked), Ok(there)) = (file.metadata(), path.symlink_metadata())
+        && (locked.dev(), locked.ino()) == (there.dev(), there.ino())
+    {
+        let _gone_already = std::fs::remove_file(path);
+    }
+}
+
 /// Reasons why a folder cannot hold control sockets.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -188,6 +200,16 @@ impl RuntimeDir {
             }
         }
         Err(refused)
+    }
+
+    /// Removes the locks whose names begin so and which no process has any more: it was killed.
+    pub fn remove_unlocked(prefix: &str) {
+        for dir in RuntimeDir::candidates() {
+            let entries = std::fs::read_dir(&dir.path).into_iter().flatten().flatten();
+            let is_lock = |name: &str| name.starts_with(prefix) && name.ends_with(".lock");
+            let locks = entries.filter(|entry| entry.file_name().to_str().is_some_and(is_lock));
+            locks.for_each(|entry| remove_if_unlocked(&entry.path()));
+        }
     }
 
     /// The first folder that can be used, made if necessary.
@@ -344,6 +366,17 @@ mod tests {
         drop(lock);
         assert!(!path.exists());
         assert!(take().is_some());
+    }
+
+    #[test]
+    fn only_a_lock_that_nobody_has_is_removed() {
+        let base = tempfile::tempdir().unwrap();
+        let (left, held) = (base.path().join("rules-1.lock"), base.path().join("rules-2.lock"));
+        fs::write(&left, "").unwrap();
+        let lock = NameLock::take(held.clone()).unwrap().unwrap();
+        [&left, &held].map(|path| remove_if_unlocked(path));
+        assert!(!left.exists() && held.exists());
+        drop(lock);
     }
 
     #[test]

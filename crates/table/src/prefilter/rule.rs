@@ -169,8 +169,14 @@ impl Command {
             ["enable", "1"] => Ok(Command::Enable(true)),
             ["negative", "0"] => Ok(Command::Negative(false)),
             ["negative", "1"] => Ok(Command::Negative(true)),
+            ["enable" | "negative", "0" | "1", ..] => {
+                Err(wrong(text, word_at(text, 2), "expected the end of the command".to_owned()))
+            }
             ["enable" | "negative", ..] => {
-                Err(wrong(text, words[0].len(), "expected 0 or 1".to_owned()))
+                Err(wrong(text, word_at(text, 1), "expected 0 or 1".to_owned()))
+            }
+            ["list" | "reset", ..] => {
+                Err(wrong(text, word_at(text, 1), "expected the end of the command".to_owned()))
             }
             _ => {
                 let message = "expected +RULE, -RULE, list, reset, enable 0|1 or negative 0|1";
@@ -178,6 +184,13 @@ impl Command {
             }
         }
     }
+}
+
+/// Place of a word, counted from 0; the end of the text if there are fewer.
+fn word_at(text: &str, number: usize) -> usize {
+    let word = text.split_whitespace().nth(number);
+    // The word is a part of the text.
+    word.map_or(text.len(), |word| word.as_ptr().addr() - text.as_ptr().addr())
 }
 
 fn wrong(text: &str, byte: usize, message: String) -> RuleTextError {
@@ -292,7 +305,11 @@ mod tests {
             ("+host=1.2.3.4", 1, "expected ip"),
             ("+", 1, "ip="),
             ("+ip=1.2.3.4,", 12, "ip="),
-            ("enable 2", 6, "0 or 1"),
+            ("enable 2", 7, "0 or 1"),
+            ("enable", 6, "0 or 1"),
+            ("enable 1  1", 10, "end of the command"),
+            ("reset 1", 6, "end of the command"),
+            (" list\tall", 5, "end of the command"),
             ("ip=1.2.3.4", 0, "+RULE"),
             ("+vlan=äöü", 6, "4095"),
         ] {

@@ -125,7 +125,11 @@ pub fn claim(interface: &str, index: u32) -> Result<Claim, String> {
         }
         let locked = RuntimeDir::try_lock(&name).map_err(|error| error.to_string())?;
         match locked {
-            Some(lock) => return Ok(Claim::Ours(lock)),
+            Some(lock) => {
+                // Those of interfaces that are gone, by processes that were killed.
+                RuntimeDir::remove_unlocked("rules-");
+                return Ok(Claim::Ours(lock));
+            }
             None if Instant::now() > deadline => {
                 let what = "another fyke has the rules of";
                 return Err(format!(

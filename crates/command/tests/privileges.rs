@@ -88,6 +88,9 @@ fn a_capture_becomes_another_user_on_every_thread() {
         "$FYKE" ctl add '(device,any) > (packetcount)' 2>> edits
         "$FYKE" ctl add '(device,lo) > (tofile,edit.pcap)' 2>> edits | sed 's/filter 2, //; s/1, .*/1, ok/' >> edits
         end
+        begin demux demux -i lo 'udp => closed-folder.pcap'
+        "$FYKE" ctl add 'tcp => closed-folder/new.pcap' 2> endpoint; echo $? >> endpoint
+        end
         SUDO_UID=x "$FYKE" dump -i lo 2> wrong; echo $? >> wrong
         "$FYKE" dump -i lo -Z 'no such' 2>> wrong; echo $? >> wrong
     "#;
@@ -122,6 +125,11 @@ fn a_capture_becomes_another_user_on_every_thread() {
     assert!(edits.contains("with the rights of user 4711"), "{edits}");
     assert!(edits.contains("any: this fyke has given up the right to open interfaces"), "{edits}");
     assert!(edits.ends_with("epoch 1, ok\n"), "{edits}");
+    let endpoint = read("endpoint");
+    let why =
+        "with the rights of user 4711: name another file when it starts, or start it with -Z root";
+    assert!(endpoint.contains("new.pcap: ") && endpoint.contains(why), "{endpoint}");
+    assert!(endpoint.ends_with("\n2\n"), "{endpoint}");
     assert_eq!(read("sudo.ids"), "4711\t4711\t4711\t4711\n4712\t4712\t4712\t4712\n");
     let wrong = read("wrong");
     assert!(wrong.contains("SUDO_UID=\"x\" is not a user or group id"), "{wrong}");

@@ -68,6 +68,45 @@ fn wrong_graphs_exit_with_2_and_show_the_place() {
 }
 
 #[test]
+fn the_check_tells_where_each_filter_and_rule_runs() {
+    let chain = "(device,eth0) > {a}(filter,udp) > {b}(filter,port 5001) > {c}(demux,\"ip => 1\")";
+    let check = out(&["run", "--check", chain]);
+    let placed: Vec<_> = check.lines().rev().take(3).collect();
+    assert!(placed[2].starts_with("a: in the kernel, too"), "{check}");
+    for (line, name) in [(placed[1], "b"), (placed[0], "c")] {
+        let expected = format!(
+            "{name}: in user space only: a filter before it counts the frames that it accepts"
+        );
+        assert_eq!(line, expected, "{check}");
+    }
+    let own = out(&["run", "--check", "(device,eth0) > (bloom,\"port=80\",own=y) > (filter,udp)"]);
+    assert!(own.contains("\nbloom: its rules in user space only: own=y\n"), "{own}");
+    assert!(own.ends_with("filter: in the kernel, too, if it can filter there\n"), "{own}");
+}
+
+#[test]
+fn nodes_for_outgoing_frames_are_refused_after_a_source_of_incoming_ones() {
+    for (graph, reason) in [
+        ("(device,xdp:eth0) > (filter,outbound)", "this capture gets incoming frames only"),
+        ("(device,xdp:eth0) > (packetcount) > (filter,udp or outbound)", "-i IF"),
+        ("(device,xdp:eth0:1) > (accept,direction=out)", "`xdp:IF` captures incoming frames only"),
+        ("(device,xdp:eth0) > (demux,\"outbound => 1\")", "incoming frames only"),
+    ] {
+        let output = fyke(&["run", "--check", graph]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{graph}: {said}");
+        assert!(said.contains(reason) && said.contains('^'), "{graph}: {said}");
+    }
+    for graph in [
+        "(device,eth0) > (filter,outbound)",
+        "(device,xdp:eth0) > (accept,direction=in) > (filter,inbound)",
+        "[(device,xdp:eth0) | (device,eth1)] > (filter,outbound)",
+    ] {
+        out(&["run", "--check", graph]);
+    }
+}
+
+#[test]
 fn toml_is_the_same_graph() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("graph.toml");

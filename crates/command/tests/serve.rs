@@ -118,7 +118,11 @@ fn one_reader_is_paused_and_started_by_its_number() {
     let beside = dump(&["-w", "/dev/null", "udp"]);
     send(100, 60);
     paused.settle(100);
-    service.ctl(&["pause", "1"]);
+    let mut pause = Command::new(FYKE);
+    pause.args(["ctl", "--pid", &service.child.id().to_string(), "pause", "1"]);
+    let output = pause.env("FYKE_RUNTIME_DIR", runtime()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("it gets no frames until `fyke ctl start 1`"), "{said}");
     send(100, 60);
     beside.settle(200);
     service.ctl(&["start", "1"]);

@@ -194,6 +194,8 @@ fn what_the_host_needs_is_refused() {
         refuse dump -i xdp:far -i near
         refuse dump -i far --take
         refuse dump -i xdp:far outbound
+        refuse dump -i xdp:far -Q out
+        refuse dump -i xdp:far -y RAW
         refuse dump -i xdp:none
         refuse dump -i xdp:far:7
         ip addr add 10.9.0.1/24 dev far
@@ -215,17 +217,32 @@ fn what_the_host_needs_is_refused() {
         ip link set far nomaster
         ip link set far down
         refuse dump -i xdp:far
+        ip link set far up
+        set +e
+        setpriv --bounding-set=-bpf,-sys_admin,-perfmon "$FYKE" dump -i xdp:far 2> denied; echo $? >> status
+        set -e
+        "$FYKE" dump -i xdp:far -y EN10MB -L > links
     "#;
     let Some(()) = run(folder, script) else { return };
     let status: String = read(folder, "status").split_whitespace().collect();
     let refused = read(folder, "refused");
-    assert_eq!(status, "222221111111", "{refused}");
+    assert_eq!(status, "222222211111111", "{refused}");
+    let denied = read(folder, "denied");
+    for part in ["far: frames cannot be taken at the driver: ", "CAP_BPF", "copies of them: -i far"]
+    {
+        assert!(denied.contains(part), "{part}: {denied}");
+    }
+    let links = read(folder, "links");
+    assert!(links.contains("EN10MB (Ethernet)"), "{links}");
     let reasons = [
         "the name of the interface is missing",
         "\"one\" is not the number of a queue",
         "cannot be captured together",
         "--take: it is for -i xdp:IF",
         "incoming frames only",
+        "-Q out: -i xdp:far captures incoming frames only",
+        "both directions with -i far",
+        "xdp:far does not offer link type RAW; xdp:far offers EN10MB (Ethernet)",
         "no such interface",
         "far has no queue 7",
         "far has the address 10.9.0.1",
@@ -283,6 +300,47 @@ fn queues_are_captured_together_or_one() {
     let [seen, accepted, ..] = sum(folder, "log2");
     assert_eq!(seen, accepted);
     assert!(read(folder, "log2").contains("queue 1;"), "{}", read(folder, "log2"));
+}
+
+/// One thread reads all queues, and frames are in the order of time: both queues have many when they are read.
+#[test]
+fn the_frames_of_several_queues_are_in_the_order_of_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let flow = |port| Packet::ethernet().ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(port, 9).build();
+    let flows: Vec<_> = (4_000..4_200).map(flow).collect();
+    std::fs::write(folder.join("flows.pcap"), pcap::file(1, &flows)).unwrap();
+    let script = r#"
+        ip link del near
+        ip link add near numtxqueues 2 numrxqueues 2 type veth peer name far numtxqueues 2 numrxqueues 2
+        for end in near far; do
+            sysctl -qw net.ipv6.conf.$end.disable_ipv6=1
+            ip link set $end up
+        done
+        "$FYKE" dump -i xdp:far -w out.pcap 2> log &
+        taker=$!
+        listens log
+        kill -STOP $taker
+        for round in $(seq 10); do send flows.pcap; done
+        kill -CONT $taker
+        saw_all() { "$FYKE" ctl --pid $taker stats | grep -q " 2000 seen"; }
+        wait_for saw_all
+        ethtool -S far > queues
+        ends $taker
+    "#;
+    let Some(()) = run(folder, script) else { return };
+    let queues = read(folder, "queues");
+    for queue in [0, 1] {
+        let name = format!("rx_queue_{queue}_xdp_redirect:");
+        let mut words = queues.split_whitespace().skip_while(|word| *word != name).skip(1);
+        let count: u64 = words.next().and_then(|count| count.parse().ok()).unwrap_or(0);
+        assert!(count > 100, "{name} {queues}");
+    }
+    assert_eq!(sum(folder, "log"), [2_000, 2_000, 0, 0], "{}", read(folder, "log"));
+    let (_, frames) = pcap::read(&folder.join("out.pcap"), 5_000).unwrap();
+    let times: Vec<u64> = frames.iter().map(|frame| frame.timestamp_ns).collect();
+    let wrong = times.windows(2).filter(|pair| pair[0] > pair[1]).count();
+    assert_eq!((times.len(), wrong), (2_000, 0), "frames out of order");
 }
 
 /// A queue that is new while a capture runs: its frames go to the host, are counted as lost, and the user is told.

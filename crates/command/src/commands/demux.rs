@@ -42,7 +42,7 @@ pub fn run(mut args: DemuxArgs) -> Result<(), Failure> {
     let (snaplen, stats) = (args.source.snaplen, args.stats);
     let interfaces: Vec<_> = engine.interfaces().cloned().collect();
     let files = args.source.read.clone();
-    let live = share(args, rules, handle.clone(), &interfaces, kept);
+    let live = share(args, rules, handle.clone(), &interfaces, kept, entered.limits());
     let server = if no_control { None } else { serve(&live, entered.sockets, is_live) };
     let stop = stop_on_signals()?;
     let drops = unseen.clone();

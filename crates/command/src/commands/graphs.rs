@@ -326,6 +326,7 @@ fn check_shared(args: &DumpArgs) -> Result<(), Failure> {
 pub fn dump(args: &DumpArgs, dissector: Option<&Path>) -> Result<String, Failure> {
     check_dump(args)?;
     check_shared(args)?;
+    super::xdp::check_direction(args)?;
     // Those of a killed capture are put in force later: a filter less lets the kernel reject nothing before.
     let text = match &args.resumed {
         Some(_) => String::new(),

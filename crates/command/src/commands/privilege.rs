@@ -315,6 +315,11 @@ pub fn read_only(args: &PrivilegeArgs, file: &Path, needs: &Needs) -> Result<(),
     Ok(())
 }
 
+/// True if the message of an edit that was refused has the system's error for a right that is missing.
+pub fn is_denied(message: &str) -> bool {
+    ["(os error 13)", "(os error 1)"].iter().any(|at| message.contains(at))
+}
+
 impl Entered {
     /// Describes the users that may connect to the control socket, to be printed after the `fyke ctl` command. Empty if
     /// only the user that started this process may connect.

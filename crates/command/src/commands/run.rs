@@ -10,7 +10,7 @@ use super::graphs::{check_files, wrong_change, wrong_edit, wrong_graph};
 use super::graphs::{
     classes, is_unfit, open_plan, report_passed_over, rotates, say_clamped, say_unfit,
 };
-use super::privilege::{Doors, Needs, Privileges, Sockets};
+use super::privilege::{Doors, Needs, Privileges, Sockets, is_denied};
 use super::served::{Served, Texts};
 use super::signals::{report_on_signal, stop_on_signals};
 use super::space::{Kernel, check_rules, owned_rules, say_rules};
@@ -378,8 +378,7 @@ impl Graphs {
     /// The error of an edit, with the missing privilege where that is the cause.
     fn refusal(&self, error: &EditError) -> String {
         let message = error.to_string();
-        let denied = ["(os error 13)", "(os error 1)"].iter().any(|at| message.contains(at));
-        match self.limits.as_ref().filter(|_| denied) {
+        match self.limits.as_ref().filter(|_| is_denied(&message)) {
             Some(_) if message.contains("serve:") => format!(
                 "{message}\nthis fyke has given up the right to reach services: name the service in a graph when it \
                  starts: fyke run '(device, serve:NAME) > …'"

@@ -5,11 +5,11 @@
 //! kernel they pass a superset, so the host may lack a rejected frame while an edit takes effect.
 
 use super::Failure;
-use crate::cli::SourceArgs;
+use crate::cli::{Direction, DumpArgs, SourceArgs};
 use anyhow::anyhow;
 use fyke_capture::{DriverFilter, Redirect, Redirected, Source, XdpOptions, XdpSource};
 use fyke_graph::node::{Class, MakeError, Settings};
-use fyke_kernel::prefilter::DropperMode;
+use fyke_kernel::prefilter::{DropError, DropperMode};
 use fyke_kernel::redirect::{FilterPlace, Redirector, host_needs};
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -73,6 +73,23 @@ pub fn check_shared(args: &SourceArgs, options: &[(bool, &str, &str)]) -> Result
     )))
 }
 
+/// Refuses `-Q out` for such a source.
+///
+/// # Errors
+/// If both are given.
+pub fn check_direction(args: &DumpArgs) -> Result<(), Failure> {
+    let names = &args.source.interface;
+    let found = names.iter().find_map(|name| Some((name, name.strip_prefix(PREFIX)?)));
+    let Some((name, of)) = found.filter(|_| args.direction == Some(Direction::Out)) else {
+        return Ok(());
+    };
+    let interface = of.split(':').next().unwrap_or(of);
+    Err(Failure::Usage(format!(
+        "-Q out: -i {name} captures incoming frames only, so it would write nothing; omit it, or capture frames of both \
+         directions with -i {interface}"
+    )))
+}
+
 /// Refusal of such a source beside others, after its name.
 pub const ALONE: &str = "it cannot be captured together with other interfaces or queues; -i xdp:IF captures all \
                          queues of IF (with --workers N, N threads share its frames)";
@@ -89,7 +106,8 @@ fn check(settings: &Settings) -> Result<(), MakeError> {
             "is for `xdp:IF`: other captures leave the host its frames",
         ));
     }
-    if parsed.is_some() && settings.text("link").is_some() {
+    let is_other = |link: &str| !link.eq_ignore_ascii_case("EN10MB");
+    if parsed.is_some() && settings.text("link").is_some_and(is_other) {
         return Err(MakeError::new("link", "frames of `xdp:IF` have link type EN10MB"));
     }
     fyke_serve::client::device().check.map_or(Ok(()), |check| check(settings))
@@ -122,7 +140,15 @@ fn open(options: &XdpOptions, take: bool) -> anyhow::Result<XdpSource> {
     }
     let (mut mode, mut tells_tags) = (DropperMode::Native, false);
     let source = XdpSource::open(options, || {
-        let program = Redirector::attach(interface, options.queue)?;
+        let program = Redirector::attach(interface, options.queue);
+        let program = program.map_err(|error| match error {
+            DropError::Open(error) if error.is_unavailable() => anyhow!(
+                "{interface}: frames cannot be taken at the driver: {}; or capture copies of them: -i {interface}",
+                error.brief()
+            ),
+            DropError::Open(error) => anyhow!("{interface}: {}", error.brief()),
+            other => other.into(),
+        })?;
         (mode, tells_tags) = (program.mode(), program.tells_tags());
         anyhow::Ok(Box::new(Program(program)) as Box<dyn Redirect>)
     })?;

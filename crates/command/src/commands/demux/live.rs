@@ -6,6 +6,7 @@
 
 use super::super::description;
 use super::super::graphs::{self, DEMUX, Rules, check_files, rule_of, wrong_change};
+use super::super::privilege::is_denied;
 use super::super::served::{Served, Texts, final_counts_at_demux, removed_at_demux};
 use crate::cli::DemuxArgs;
 use fyke_capture::Interface;
@@ -18,6 +19,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The expressions of one run, shared between the packet loop and the control socket.
 pub struct Expressions {
     args: DemuxArgs,
+    /// Files that edits may open.
+    limits: Option<String>,
     book: Mutex<Book>,
 }
 
@@ -31,19 +34,20 @@ struct Book {
     ids: Vec<u64>,
 }
 
-/// Shares the expressions of a graph over these interfaces.
+/// Shares the expressions of a graph over these interfaces; `limits` describes the files that edits may open.
 pub fn share(
     args: DemuxArgs,
     rules: Rules,
     handle: GraphHandle,
     interfaces: &[Interface],
     kept: Option<Kept>,
+    limits: Option<String>,
 ) -> Arc<Live> {
     let description = description(interfaces, args.source.read.is_none());
     let texts: Vec<_> = (0..rules.list.len()).map(|at| text_of(&rules, at)).collect();
     let book = Mutex::new(Book { ids: (1..=texts.len() as u64).collect(), rules });
     let list = texts.iter().map(String::as_str);
-    Served::new(Expressions { args, book }, list, handle, description, kept)
+    Served::new(Expressions { args, limits, book }, list, handle, description, kept)
 }
 
 impl Expressions {
@@ -115,7 +119,13 @@ impl Texts for Expressions {
             let old = graph_of(&self.lock().rules).map_err(|error| wrong(error.message()))?;
             check_files([&old].into_iter(), [&graph].into_iter()).map_err(wrong)?;
         }
-        served.handle.set(&graph).map_err(|error| wrong(graphs::refused(error).message()))?;
+        served.handle.set(&graph).map_err(|error| {
+            let message = graphs::refused(error).message();
+            match self.limits.as_ref().filter(|_| is_denied(&message)) {
+                Some(why) => wrong(format!("{message}\n{why}")),
+                None => wrong(message),
+            }
+        })?;
         let ids: Vec<_> = after.keys().copied().collect();
         let old = std::mem::replace(&mut *self.lock(), Book { rules, ids });
         let texts = old.rules.list.iter().zip(&old.ids);

@@ -1,6 +1,6 @@
 //! Lists of what an interface offers: link types and time stamp types; and the list of the interfaces.
 
-use super::super::{Failure, interface};
+use super::super::{Failure, interface, xdp};
 use crate::cli::SourceArgs;
 use fyke_frame::LinkType;
 use std::io::Write;
@@ -24,14 +24,23 @@ impl Offered {
             ));
         }
         let interface = interface(args)?;
+        let at_driver = xdp::parse(&interface).transpose();
+        let at_driver =
+            at_driver.map_err(|why| Failure::Usage(format!("-i {interface}: {why}")))?;
+        let name = at_driver.map_or(interface.as_str(), |(name, _)| name).to_owned();
         let available = fyke_capture::interfaces_available()?;
-        match available.into_iter().find(|one| one.name == interface) {
+        match available.into_iter().find(|one| one.name == name) {
             Some(found) => {
                 let (link, netmask) = (found.link, found.netmask);
-                Ok(Offered { interface, links: found.links(), link, netmask })
+                // Other interfaces are refused when they are opened at the driver.
+                let links = match at_driver {
+                    Some(_) => vec![LinkType::EN10MB],
+                    None => found.links(),
+                };
+                Ok(Offered { interface, links, link, netmask })
             }
             None => Err(Failure::Running(anyhow::anyhow!(
-                "there is no interface {interface}; -D lists the interfaces"
+                "there is no interface {name}; -D lists the interfaces"
             ))),
         }
     }

@@ -91,14 +91,16 @@ impl Live {
             let message = format!("there is no reader {id}; the readers are: {readers}");
             return Response::Error { message };
         };
-        let note =
-            if is_paused { "it gets no frames until `fyke ctl start`" } else { "it gets frames" };
+        let note = match is_paused {
+            true => format!("it gets no frames until `fyke ctl start {id}`"),
+            false => "it gets frames".to_owned(),
+        };
         match paused {
             Ok(edited) => Response::Ok {
                 epoch: edited.epoch,
                 ids: Vec::new(),
                 latency_ns: u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX),
-                notes: vec![note.to_owned()],
+                notes: vec![note],
             },
             Err(refused) => Response::Error { message: refused.to_string() },
         }

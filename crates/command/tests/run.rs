@@ -81,7 +81,7 @@ fn the_check_tells_where_each_filter_and_rule_runs() {
     }
     let own = out(&["run", "--check", "(device,eth0) > (bloom,\"port=80\",own=y) > (filter,udp)"]);
     assert!(own.contains("\nbloom: its rules in user space only: own=y\n"), "{own}");
-    assert!(own.ends_with("filter: in the kernel, too, if it can filter there\n"), "{own}");
+    assert!(own.ends_with("bpf: in the kernel, too, if it can filter there\n"), "{own}");
 }
 
 #[test]

@@ -566,7 +566,7 @@ fn an_interface_that_is_made_again_is_compared_again() {
     let mut running = start(folder.path(), &["--every", "1s", "-w", "r.csv"]);
     send(100, 100);
     running.settle(200);
-    // An interval ends, whose reading has these frames.
+    // An interval ends; its reading has these frames.
     std::thread::sleep(Duration::from_millis(1_200));
     tool("ip link del v0");
     for name in ["v0", "v1"] {

@@ -202,7 +202,7 @@ impl RuntimeDir {
         Err(refused)
     }
 
-    /// Removes the locks whose names begin so and which no process has any more: it was killed.
+    /// Removes the locks with such a begin of the name that no process has any more: it was killed.
     pub fn remove_unlocked(prefix: &str) {
         for dir in RuntimeDir::candidates() {
             let entries = std::fs::read_dir(&dir.path).into_iter().flatten().flatten();
@@ -374,7 +374,7 @@ mod tests {
         let (left, held) = (base.path().join("rules-1.lock"), base.path().join("rules-2.lock"));
         fs::write(&left, "").unwrap();
         let lock = NameLock::take(held.clone()).unwrap().unwrap();
-        [&left, &held].map(|path| remove_if_unlocked(path));
+        [&left, &held].into_iter().for_each(|path| remove_if_unlocked(path));
         assert!(!left.exists() && held.exists());
         drop(lock);
     }

@@ -275,7 +275,8 @@ impl Stage {
         }
     }
 
-    /// Makes the kernel's texts those of the list, and lets them decide, in one step. Everything is lowered before the kernel's lock is taken.
+    /// Makes the kernel's texts those of the list, and lets them decide, in one step. Everything is lowered before the
+    /// kernel's lock is taken.
     fn fill(&self, state: &mut State, texts: &Listing) -> Result<(), GroupError> {
         let mut group = Group::new(state, texts);
         group.changes.extend(state.open.map(OwnedChange::Remove));
@@ -418,7 +419,8 @@ impl Superset for KernelStage {
 }
 
 impl KernelStage {
-    /// Fills the kernel on a thread of its own. If the texts change meanwhile, the thread continues with the difference.
+    /// Fills the kernel on a thread of its own. If the texts change meanwhile, the thread continues with the
+    /// difference.
     fn fill_later(&self, state: &mut State, texts: Listing) {
         (state.filling, state.waiting, state.reason) = (true, Some(texts), None);
         if !state.begun || state.has_filler {

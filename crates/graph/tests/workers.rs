@@ -234,7 +234,7 @@ fn every_snapshot_has_the_counts_of_filters() {
     assert!(handle.snapshot().node("f").unwrap().filters.is_some(), "the last one");
 }
 
-/// A node whose counts take longer than the thread that distributes frames waits for them.
+/// A node with counts that take longer than the thread that distributes frames waits for them.
 struct Slow;
 
 impl Node for Slow {

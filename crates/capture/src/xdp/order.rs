@@ -3,7 +3,7 @@
 //! The kernel shows a frame to this process at the end of a run of the driver's poll, so a frame of one queue may come
 //! later than younger ones of another. A frame therefore waits until every other queue has a later one, or until it has
 //! waited for [`WINDOW_NS`]. Within the window the order is exact; a queue that is later than that delays no other, and
-//! neither does one that is idle beside a queue with so many frames that the kernel would run out of memory for more.
+//! neither does an idle one delay a queue of which a quarter of the frames wait: the kernel needs memory for more.
 //!
 //! Cost: O(log queues) for each frame. The frames stay in the memory that they arrived in.
 
@@ -71,8 +71,8 @@ impl QueueOrder {
         }
     }
 
-    /// Takes the packets of the next batch, oldest first: those that none can precede any more at this time. A queue with
-    /// `most` packets waits for no other.
+    /// Takes the packets of the next batch, oldest first: those that no packet can precede any more at this time. A
+    /// queue with `most` packets does not wait.
     pub fn take(&mut self, now_ns: u64, most: usize, to: &mut Vec<Received>) {
         let is_full = self.0.iter().any(|waiting| waiting.packets >= most);
         let until_ns = if is_full { u64::MAX } else { now_ns.saturating_sub(WINDOW_NS) };

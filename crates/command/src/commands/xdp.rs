@@ -85,8 +85,8 @@ pub fn check_direction(args: &DumpArgs) -> Result<(), Failure> {
     };
     let interface = of.split(':').next().unwrap_or(of);
     Err(Failure::Usage(format!(
-        "-Q out: -i {name} captures incoming frames only, so it would write nothing; omit it, or capture frames of both \
-         directions with -i {interface}"
+        "-Q out: -i {name} captures incoming frames only, so it would write nothing; omit it, or capture frames of \
+         both directions with -i {interface}"
     )))
 }
 

@@ -1,7 +1,7 @@
-//! Checks of nodes that get the frames of `xdp:IF` only: such frames are Ethernet and incoming. What contradicts that is
-//! refused before anything is opened, so `fyke run --check` refuses it, too.
+//! Checks of nodes that get the frames of `xdp:IF` only: such frames are Ethernet and incoming. What contradicts that
+//! is refused before anything is opened, so `fyke run --check` refuses it, too.
 //!
-//! Nodes whose interfaces are known only when they are open get their check then. Cost: O(nodes + edges).
+//! Nodes after other sources get this check when the interfaces are open. Cost: O(nodes + edges).
 
 use super::{Builder, Plan, PlanNode, blame};
 use crate::language::TextError;

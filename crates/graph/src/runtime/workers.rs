@@ -88,7 +88,7 @@ struct Asking {
     began: Instant,
     done: SyncSender<Shown>,
     answers: Receiver<Shown>,
-    /// Workers that are yet to be asked.
+    /// Workers that do not have the request yet.
     unasked: Vec<usize>,
     /// Number of answers that are awaited from the others.
     left: usize,
@@ -331,8 +331,8 @@ impl Crew {
         Some(sum)
     }
 
-    /// Asks the workers that have not ended for all counts; `None` until all have answered. A busy worker is asked once,
-    /// however often this is called: its answer takes time, too.
+    /// Requests all counts from the workers that have not ended; `None` until all have answered. A busy worker gets one
+    /// request, however often this is called: its answer takes time, too.
     fn ask(&mut self) -> Option<Vec<Option<Counted>>> {
         // The thread of the engine reads no frames of rings, so it may wait for workers that do. Without rings it waits
         // a moment once, and reads frames until the answers are there.

@@ -51,6 +51,9 @@ fn main() -> ExitCode {
     if let Some(helper) = fyke_privilege::helper::current().filter(|helper| !helper.end()) {
         note!("fyke: the helper process {} does not end (`kill -KILL` as root)", helper.pid());
     }
+    if let Some(loader) = fyke_kernel::loader::current().filter(|loader| !loader.end()) {
+        note!("fyke: the process {} does not end (`kill -KILL` as root)", loader.pid());
+    }
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Pipe) => ExitCode::SUCCESS,

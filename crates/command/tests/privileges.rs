@@ -370,7 +370,7 @@ fn a_helper_that_hangs_does_not_keep_the_command() {
     let folder = tempfile::tempdir().unwrap();
     let script = r#"
         begin log dump -i lo udp
-        helper=$(cat /proc/$pid/task/$pid/children | tr -d ' ')
+        helper=$(pgrep -P $pid -x fyke-helper)
         kill -STOP $helper; kill -INT $pid; from=$(date +%s%N)
         for try in $(seq 400); do kill -0 $pid 2> /dev/null || break; sleep 0.05; done
         kill -KILL $pid 2> /dev/null && echo hangs >> log

@@ -18,6 +18,9 @@ const TEXTS: usize = 1_000;
 /// Frames before a pause of [`PAUSE`]: some 50,000 a second.
 const BURST: usize = 10;
 const PAUSE: Duration = Duration::from_micros(200);
+/// Edits before a rest in which the texts of the moment become a generated program.
+const STRETCH: usize = 125;
+const REST: Duration = Duration::from_millis(700);
 
 fn now_ns() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos();
@@ -57,6 +60,9 @@ fn edit(client: &mut Client) -> Vec<(u64, u64)> {
             panic!("the text {number} cannot be removed");
         };
         windows.push((begin, now_ns()));
+        if number % STRETCH == STRETCH - 1 {
+            std::thread::sleep(REST);
+        }
     }
     windows
 }
@@ -153,4 +159,83 @@ fn edits_beside_an_added_text_reject_none_of_its_frames() {
     assert!(running.end().success(), "{}", running.said());
     let sum = running.sum();
     assert_eq!((sum.accepted, sum.rejected, sum.lost), (sent, 0, 0), "{}", running.said());
+}
+
+/// A text that is added later becomes part of a generated program, by a process that keeps the right to load one. The
+/// sums stay exact while programs take each other's place, and after that process was killed.
+#[test]
+fn later_texts_become_a_program_and_stay_interpreted_without_its_loader() {
+    if !inside("later_texts_become_a_program_and_stay_interpreted_without_its_loader") {
+        return;
+    }
+    veth();
+    let words = ["dump", "-i", "v1", "-w", "/dev/null", "udp port 5001"];
+    let mut running = Running::start(Command::new(FYKE).args(words).stdout(Stdio::null()));
+    running.hear("listening on");
+    let stats = running.ctl(&["stats"]);
+    if ["no clang", "CAP_BPF", "privilege"].iter().any(|why| stats.contains(why)) {
+        return println!("skipped: {stats}");
+    }
+    if !cfg!(target_arch = "x86_64") {
+        return println!("skipped: programs are generated on x86-64 only");
+    }
+    let generated = "its program is generated from them";
+    assert!(stats.contains(generated), "{stats}");
+    let loader = loader_of(running.child.id()).expect("a loader");
+    let ended = AtomicBool::new(false);
+    let sent = std::thread::scope(|threads| {
+        let sender = threads.spawn(|| send_until(&ended));
+        for round in 0..4 {
+            running.ctl(&["add", &format!("udp port 5002 and len < {}", 100 + round)]);
+            assert!(!running.ctl(&["stats"]).contains(generated), "it cannot be there yet");
+            running.wait_for(generated);
+        }
+        kill(&loader);
+        running.ctl(&["add", "udp port 5003"]);
+        running.wait_for("the process that loads programs has ended");
+        ended.store(true, Ordering::Relaxed);
+        sender.join().unwrap()
+    });
+    running.settle(sent);
+    running.signal("INT");
+    assert!(running.end().success(), "{}", running.said());
+    let sum = running.sum();
+    assert_eq!((sum.seen, sum.accepted + sum.rejected, sum.lost), (sent, sent, 0));
+    assert!(sum.accepted > sent / 2, "the first text and a part of the others: {}", running.said());
+}
+
+/// However a capture ends, its loader ends, too.
+#[test]
+fn the_loader_of_a_killed_capture_ends() {
+    if !inside("the_loader_of_a_killed_capture_ends") {
+        return;
+    }
+    veth();
+    for signal in ["INT", "KILL"] {
+        let words = ["dump", "-i", "v1", "-w", "/dev/null", "udp port 5001"];
+        let mut running = Running::start(Command::new(FYKE).args(words).stdout(Stdio::null()));
+        running.hear("listening on");
+        let Some(loader) = loader_of(running.child.id()) else {
+            return println!("skipped: {}", running.ctl(&["stats"]));
+        };
+        running.signal(signal);
+        let _status = running.end();
+        let began = std::time::Instant::now();
+        while Path::new(&format!("/proc/{loader}/exe")).read_link().is_ok() {
+            assert!(began.elapsed() < Duration::from_secs(20), "the loader stays after {signal}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// The process that loads programs for a capture.
+fn loader_of(capture: u32) -> Option<String> {
+    let capture = capture.to_string();
+    let found = Command::new("pgrep").args(["-P", &capture, "-x", "fyke-loader"]).output().unwrap();
+    let pid = String::from_utf8(found.stdout).unwrap().trim().to_owned();
+    (!pid.is_empty()).then_some(pid)
+}
+
+fn kill(pid: &str) {
+    assert!(Command::new("kill").args(["-KILL", pid]).status().unwrap().success());
 }

@@ -20,7 +20,7 @@ use fyke_frame::LinkType;
 pub use fyke_kernel::ByHand;
 use fyke_kernel::{
     AttachError, CountReader, Form, KernelEditError, KernelPassId, KernelPasses, OpenError,
-    PacketSocket, Sharing, Space, Tallies,
+    PacketSocket, Sharing, Snapshot, Space, Tallies,
 };
 use link::{LinkFilters, Pending};
 use std::collections::BTreeMap;
@@ -338,6 +338,23 @@ impl KernelFilters {
     /// Calls `look` with the space of the first link type.
     pub fn space<T>(&self, look: impl FnOnce(&Space) -> T) -> T {
         look(&self.lock().links[0].space)
+    }
+
+    /// Calls `edit` with the space of the first link type.
+    pub(crate) fn space_mut<T>(&self, edit: impl FnOnce(&mut Space) -> T) -> T {
+        edit(&mut self.lock().links[0].space)
+    }
+
+    /// Copies the passes of the first link type for a generated program; `None` for sockets of a cooked capture, and
+    /// with a sample, which such a program does not take.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub(crate) fn snapshot(&self) -> std::io::Result<Option<Snapshot>> {
+        let writer = self.lock();
+        let space = &writer.links[0].space;
+        let is_possible = writer.sample == 0 && !space.is_cooked();
+        is_possible.then(|| space.snapshot()).transpose()
     }
 
     /// Edits passes of the first link type by hand, as calls of a client do: one edit, all of it or nothing. They are

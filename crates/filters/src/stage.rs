@@ -6,9 +6,12 @@
 //! | short texts | added to the kernel's before readers see them; equal forms share a table | removed texts leave it |
 //! | long texts ([`LONG`]) | the kernel passes everything: one more text accepts all | a thread fills, then closes |
 //! | the texts of the start, up to 1 MiB | – | become a program that runs faster than the interpreter |
+//! | texts that came later | the interpreter runs them | become such a program after 0.3 s without edits ([`generated`]) |
 //! | texts that the kernel refuses | as for long ones | it stays open and tells the reason |
 //!
 //! Frames that the kernel rejects are counted there ([`KernelStage::rejected`]).
+
+mod generated;
 
 use crate::error::GroupError;
 use crate::kernel::{ByHand, KernelFilters, LoweredGroup, SocketError};
@@ -17,7 +20,9 @@ use crate::texts::Change;
 use fyke_filter::Options;
 use fyke_frame::LinkType;
 use fyke_kernel::direct::Access;
-use fyke_kernel::{CountReader, Form, OpenError, Options as ProgramOptions, Sharing};
+use fyke_kernel::loader::{self, Held};
+use fyke_kernel::{CountReader, Form, OpenError, Options as ProgramOptions, Sharing, Space};
+use generated::Generator;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -41,6 +46,8 @@ struct Stage {
     counts: CountReader,
     /// True with a program that selects sockets: it evaluates the texts, and sockets take its decision over.
     distributes: bool,
+    /// The maps in the process that may load programs once this one may not.
+    held: Option<Held>,
     state: Mutex<State>,
 }
 
@@ -68,6 +75,7 @@ struct State {
     begun: bool,
     /// The texts that the thread takes next.
     waiting: Option<Listing>,
+    generator: Generator,
 }
 
 impl KernelStage {
@@ -113,7 +121,10 @@ impl KernelStage {
         let kernel = KernelFilters::open_with(reading, program)?;
         let counts = kernel.count_reader();
         let distributes = program.distributes;
-        Ok(KernelStage(Arc::new(Stage { kernel, counts, distributes, state: Mutex::default() })))
+        let is_generated = !distributes && program.driver.is_none();
+        let held = is_generated.then(|| kernel.space(Space::hold)).flatten();
+        let state = Mutex::default();
+        Ok(KernelStage(Arc::new(Stage { kernel, counts, distributes, held, state })))
     }
 
     /// Has the kernel filter the frames of a packet socket. Before the capture [begins](Superset::begin), while there
@@ -124,6 +135,34 @@ impl KernelStage {
     pub fn attach(&self, socket: BorrowedFd<'_>, link: LinkType) -> Result<(), SocketError> {
         self.0.prepare(&mut self.0.lock(), link);
         self.0.kernel.attach(socket, link)
+    }
+
+    /// Lets texts that come while the capture runs become a generated program, too. `attach` calls
+    /// [`attach`](Self::attach) for every socket that has a program, or tells the reason why one does not take it.
+    pub fn generate_later(&self, attach: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
+        self.0.lock().generator.allow(Arc::new(attach));
+    }
+
+    /// Leaves texts that come while the capture runs to the interpreter, for this reason.
+    pub fn interpret_later(&self, why: &str) {
+        self.0.lock().generator.forbid(why.to_owned());
+    }
+
+    /// Describes the program that evaluates the texts; `None` while every frame passes.
+    pub fn program(&self) -> Option<String> {
+        self.texts()?;
+        let (is_generated, interpreted) =
+            self.0.kernel.space(|space| (space.is_specialised(), space.view().interpreted()));
+        let text = match (is_generated, interpreted) {
+            (true, 0) => return Some("its program is generated from them".to_owned()),
+            (true, 1) => "its program is generated, with one later pass interpreted".to_owned(),
+            (true, more) => {
+                format!("its program is generated, with {more} later passes interpreted")
+            }
+            (false, _) => "its program interprets them".to_owned(),
+        };
+        let state = self.0.lock();
+        Some(state.generator.why().map_or(text.clone(), |why| format!("{text}: {why}")))
     }
 
     /// Has a tap give the frames that it passes to the filter, in place of [`attach`](Self::attach).
@@ -271,7 +310,10 @@ impl Stage {
         }
         if !state.ids.is_empty() && !self.distributes {
             // The interpreter, which runs without it, has the same verdicts.
-            let _interpreted = self.kernel.specialise(link);
+            let specialised = self.kernel.specialise(link);
+            if specialised.is_ok() {
+                state.generator.settle(self.kernel.space(|space| space.view().edit_count()));
+            }
         }
     }
 
@@ -350,15 +392,39 @@ impl Superset for KernelStage {
     fn begin(&self) {
         let state = &mut *self.0.lock();
         state.begun = true;
-        // The texts that come from now on are interpreted, and the set after the kernel counts them.
+        // The texts that come from now on are interpreted at first, and the set after the kernel counts them.
         self.0.kernel.set_sharing(Sharing::Soon);
         if let Some(texts) = state.waiting.take() {
             self.fill_later(state, texts);
+        }
+        if self.0.held.is_none() && loader::current().is_some() {
+            state
+                .generator
+                .forbid("the process that loads programs has not taken it over".to_owned());
         }
     }
 
     fn widen(&self, added: &[(u64, &str)], unfiltered: bool) {
         let state = &mut *self.0.lock();
+        self.widened(state, added, unfiltered);
+        generated::after_edit(&self.0, state);
+    }
+
+    fn narrow(&self, texts: &dyn Fn() -> Listing, removed: &[u64]) {
+        let state = &mut *self.0.lock();
+        self.narrowed(state, texts, removed);
+        generated::after_edit(&self.0, state);
+    }
+
+    fn open_for_good(&self, reason: &'static str) {
+        let state = &mut *self.0.lock();
+        self.0.open(state);
+        (state.for_good, state.reason) = (true, Some(reason.to_owned()));
+    }
+}
+
+impl KernelStage {
+    fn widened(&self, state: &mut State, added: &[(u64, &str)], unfiltered: bool) {
         state.edits += 1;
         if state.for_good || state.open.is_some() || state.ids.is_empty() {
             // Everything passes already.
@@ -376,8 +442,7 @@ impl Superset for KernelStage {
         }
     }
 
-    fn narrow(&self, texts: &dyn Fn() -> Listing, removed: &[u64]) {
-        let state = &mut *self.0.lock();
+    fn narrowed(&self, state: &mut State, texts: &dyn Fn() -> Listing, removed: &[u64]) {
         (state.filling, state.waiting) = (false, None);
         if state.for_good {
             return;
@@ -411,14 +476,6 @@ impl Superset for KernelStage {
         }
     }
 
-    fn open_for_good(&self, reason: &'static str) {
-        let state = &mut *self.0.lock();
-        self.0.open(state);
-        (state.for_good, state.reason) = (true, Some(reason.to_owned()));
-    }
-}
-
-impl KernelStage {
     /// Fills the kernel on a thread of its own. If the texts change meanwhile, the thread continues with the
     /// difference.
     fn fill_later(&self, state: &mut State, texts: Listing) {
@@ -430,6 +487,7 @@ impl KernelStage {
         let fill = move || {
             crate::user::lower_own_priority();
             while stage.fill_some() {}
+            generated::after_edit(&stage, &mut stage.lock());
         };
         match std::thread::Builder::new().name("fyke-fill".into()).spawn(fill) {
             Ok(_) => state.has_filler = true,

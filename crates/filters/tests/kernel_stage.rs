@@ -9,7 +9,7 @@ use fyke_testkit::skip::unless_missing;
 use rustix::net::{AddressFamily, SocketType, socket};
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// A set of live texts with the kernel before it, or `None` with a printed reason.
@@ -54,6 +54,65 @@ fn long_texts_of_the_start_become_a_program() {
     assert_eq!(accepted(&set, &frames), [true, false, true, false]);
     set.add("udp port 8").unwrap();
     settles(&set, &stage, &frames);
+}
+
+/// Texts that come and go while the capture runs: generated programs take each other's place, and at every moment the
+/// kernel passes what the set accepts.
+#[test]
+fn later_texts_become_programs_that_pass_a_superset_during_edits() {
+    let reading = Options { live: true, ..Options::default() };
+    let stage = KernelStage::open(reading, u32::MAX);
+    let Some(stage) = unless_missing(stage, OpenError::is_unavailable) else { return };
+    if !cfg!(target_arch = "x86_64") {
+        return println!("skipped: programs are generated on x86-64 only");
+    }
+    let socket = Arc::new(socket(AddressFamily::PACKET, SocketType::RAW, None).unwrap());
+    let (programs, to) = (Arc::new(AtomicUsize::new(0)), Arc::clone(&socket));
+    let set = FilterSet::new(reading);
+    set.add_superset(Arc::new(stage.clone()));
+    stage.attach(socket.as_fd(), LinkType::EN10MB).unwrap();
+    stage.begin();
+    let counted = Arc::clone(&programs);
+    let other = stage.clone();
+    stage.generate_later(move || {
+        let is_generated = other.kernel().space(Space::is_specialised);
+        counted.fetch_add(usize::from(is_generated), Ordering::Relaxed);
+        other.attach(to.as_fd(), LinkType::EN10MB).map_err(|error| error.to_string())
+    });
+    let (mut random, frames) = (Random::new(9), (0..16).map(udp).collect::<Vec<_>>());
+    let mut ids = vec![set.add("udp dst port 3").unwrap()];
+    for step in 0..600 {
+        match random.below(3) {
+            0 if ids.len() > 1 => set.remove(ids.swap_remove(random.below(ids.len()))).unwrap(),
+            _ if ids.len() < 12 => {
+                let port = random.below(16);
+                let text = ["udp dst port", "udp port", "udp and port"][random.below(3)];
+                ids.push(set.add(&format!("{text} {port}")).unwrap());
+            }
+            _ => {}
+        }
+        // A generation begins in the longer pauses, and edits meet it at different moments.
+        let pause = if step % 60 == 59 { 330 + 4 * step as u64 / 60 } else { random.below(2) as u64 };
+        std::thread::sleep(Duration::from_millis(pause));
+        let after = accepted(&set, &frames);
+        for (index, frame) in frames.iter().enumerate() {
+            assert!(passed(&stage, frame) || !after[index], "port {index} {:?}", stage.program());
+        }
+    }
+    let began = Instant::now();
+    while stage.program().as_deref() != Some("its program is generated from them") {
+        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", stage.program());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    settles(&set, &stage, &frames);
+    // The interpreter has the same verdicts for the same passes.
+    for frame in &frames {
+        let interpreted = |space: &Space| space.test_run_interpreted(frame, 1).unwrap().returned;
+        assert_eq!(stage.kernel().space(interpreted) != 0, passed(&stage, frame));
+    }
+    let programs = programs.load(Ordering::Relaxed);
+    println!("{programs} programs");
+    assert!(programs >= 3, "{programs} programs");
 }
 
 /// Texts of one form that come while the capture runs are rows of a table: a frame costs one look-up for all.

@@ -86,6 +86,11 @@ pub trait LowerFilter: Superset + SocketFilter {
     /// The form in which it runs, and why not in a faster one.
     fn form(&self) -> String;
 
+    /// Describes the program that evaluates the texts, where there are several kinds; `None` while it passes everything.
+    fn program(&self) -> Option<String> {
+        None
+    }
+
     /// Number of frames that it rejected at each interface, if there are several; `None` where they are not counted.
     fn rejected_at(&self) -> Vec<(&str, Option<u64>)> {
         Vec::new()
@@ -227,6 +232,23 @@ pub fn in_words(placements: &[Placement]) -> Option<String> {
         }
     };
     Some(text + &rejected(placements))
+}
+
+/// Describes the programs that evaluate the texts; `None` if there is only one kind. Interfaces are named where they
+/// differ.
+pub fn programs_in_words(placements: &[Placement]) -> Option<String> {
+    let filtering = placements.iter().filter(|placement| placement.why_not_lower().is_none());
+    let programs: Vec<_> = filtering
+        .filter_map(|placement| {
+            Some((placement.names.join(", "), placement.lower.as_ref().ok()?.program()?))
+        })
+        .collect();
+    let (_, first) = programs.first()?;
+    if programs.iter().all(|(_, text)| text == first) {
+        return Some(first.clone());
+    }
+    let named: Vec<_> = programs.iter().map(|(names, text)| format!("{names}: {text}")).collect();
+    Some(named.join("; "))
 }
 
 /// Describes how many frames were rejected at each of several interfaces.

@@ -373,6 +373,11 @@ impl Program {
         Ok(Program { descriptor: load(kind, code)?, kind })
     }
 
+    /// A program that another process has loaded.
+    pub(crate) fn of(descriptor: OwnedFd, kind: Kind) -> Program {
+        Program { descriptor, kind }
+    }
+
     /// Runs the program on a frame, `repeat` times.
     ///
     /// # Errors

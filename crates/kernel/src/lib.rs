@@ -19,6 +19,7 @@
 //! | [`prefilter`] | Deri's pre-filter in the kernel: arrays, the tap of a socket, XDP | a few stores per rule |
 //! | [`redirect`] | frames at XDP to AF_XDP sockets | |
 //! | [`tier`] | passes that have been stable for a while become generated eBPF | 0.1 to 30 ms, in the background |
+//! | [`loader`] | a process that keeps the right to load such programs when this one gives it up | a forked process |
 //! | [`sync`] | makes the lists equal to those of a pass set | O(passes) compared, O(change) written |
 //! | `collapse` | selects the passes of a set that become rows | O(passes) |
 //! | `code` | texts as classic BPF, for conditions that passes cannot express | 3 ns per instruction |
@@ -49,6 +50,7 @@ pub mod error;
 mod facts;
 pub mod family;
 pub mod layout;
+pub mod loader;
 pub mod notify;
 pub mod options;
 pub mod passes;

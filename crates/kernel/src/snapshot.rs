@@ -35,7 +35,44 @@ pub struct Specialised {
     pub(crate) covered: Vec<Covered>,
 }
 
+impl OwnedMaps {
+    pub(crate) fn lend(&self) -> Maps<'_> {
+        Maps {
+            passes: self.passes.as_fd(),
+            rows: self.rows.as_fd(),
+            tallies: self.tallies.as_fd(),
+            processors: self.processors,
+            tiers: self.tiers.as_fd(),
+        }
+    }
+}
+
 impl Specialised {
+    pub(crate) fn new(program: Program, access: Access, covered: Vec<Covered>) -> Specialised {
+        Specialised { program, access, covered }
+    }
+
+    /// Generates and loads the program of passes that can be generated.
+    pub(crate) fn make(
+        covered: Vec<Covered>,
+        maps: Maps<'_>,
+        access: Access,
+        count_rejected: bool,
+        short: (u32, u32),
+    ) -> Result<Specialised, ProgramError> {
+        let made = |access| {
+            let code = specialise::write(&covered, maps, access, count_rejected, short)?;
+            Program::load(Kind::SocketFilter, &code)
+        };
+        let (program, access) = match made(access) {
+            Err(ProgramError::Refused { .. }) if access != Access::Copied => {
+                (made(Access::Copied)?, Access::Copied)
+            }
+            made => (made?, access),
+        };
+        Ok(Specialised { program, access, covered })
+    }
+
     /// Number of passes that the program covers.
     pub fn covered(&self) -> usize {
         self.covered.len()
@@ -72,23 +109,6 @@ impl Snapshot {
     /// The kernel refuses; the interpreter continues to run.
     pub fn specialise_with(self, access: Access) -> Result<Specialised, ProgramError> {
         let covered = specialise::choose(self.passes);
-        let maps = Maps {
-            passes: self.maps.passes.as_fd(),
-            rows: self.maps.rows.as_fd(),
-            tallies: self.maps.tallies.as_fd(),
-            processors: self.maps.processors,
-            tiers: self.maps.tiers.as_fd(),
-        };
-        let made = |access| {
-            let code = specialise::write(&covered, maps, access, self.count_rejected, self.short)?;
-            Program::load(Kind::SocketFilter, &code)
-        };
-        let (program, access) = match made(access) {
-            Err(ProgramError::Refused { .. }) if access != Access::Copied => {
-                (made(Access::Copied)?, Access::Copied)
-            }
-            made => (made?, access),
-        };
-        Ok(Specialised { program, access, covered })
+        Specialised::make(covered, self.maps.lend(), access, self.count_rejected, self.short)
     }
 }

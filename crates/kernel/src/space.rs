@@ -12,6 +12,7 @@ use crate::layout::{
     BUDGET_LIMIT, COOKED_BYTES, COUNT_CAPPED, COUNT_EMPTY, COUNT_REJECTED, COUNTERS,
     FIRST_PASS_COUNTER,
 };
+use crate::loader::{self, Held};
 use crate::options::{self, Form, Options};
 use crate::passes::KernelPasses;
 use crate::snapshot::{OwnedMaps, Snapshot, Specialised};
@@ -354,6 +355,20 @@ impl Space {
     /// # Errors
     /// No descriptor is left.
     pub fn snapshot(&self) -> io::Result<Snapshot> {
+        let maps = self.maps()?;
+        let count_rejected = self.passes.counts_rejected();
+        let short = self.passes.short();
+        Ok(Snapshot { passes: self.passes.covered_now(), maps, count_rejected, short })
+    }
+
+    /// Hands the maps over to the loader of this process, which can then generate programs of later snapshots; `None`
+    /// if there is no loader, or it is sealed.
+    pub fn hold(&self) -> Option<Held> {
+        let loader = loader::current().filter(|loader| !loader.is_sealed())?;
+        loader.hold(&self.maps().ok()?, Access::best()).ok()
+    }
+
+    fn maps(&self) -> io::Result<OwnedMaps> {
         let own = |name| -> io::Result<OwnedFd> {
             let gone = || io::Error::other(format!("no map {name}"));
             match self.ebpf.map(name).ok_or_else(gone)? {
@@ -361,16 +376,13 @@ impl Space {
                 _ => Err(gone()),
             }
         };
-        let maps = OwnedMaps {
+        Ok(OwnedMaps {
             passes: own("passes")?,
             rows: own("rows")?,
             tallies: self.tallies.try_clone()?,
             processors: self.counters.processors as u32,
             tiers: own("tiers")?,
-        };
-        let count_rejected = self.passes.counts_rejected();
-        let short = self.passes.short();
-        Ok(Snapshot { passes: self.passes.covered_now(), maps, count_rejected, short })
+        })
     }
 
     /// Makes [`Space::attach`] and [`Space::test_run`] use the specialised program from now on. Passes that were edited
@@ -410,6 +422,16 @@ impl Space {
         self.specialised.is_some()
     }
 
+    /// True if a specialised program is in use, or may still run on a socket.
+    pub fn is_covered(&self) -> bool {
+        self.passes.is_covered()
+    }
+
+    /// True if its sockets deliver no link header; their texts are interpreted.
+    pub fn is_cooked(&self) -> bool {
+        self.passes.is_cooked()
+    }
+
     /// Descriptors of the memory of passes, rows and counters, and the number of processors, for [`crate::share`].
     pub(crate) fn lent_maps(&self) -> io::Result<([OwnedFd; 3], usize)> {
         let own = |name| match self.ebpf.map(name) {
@@ -442,8 +464,9 @@ impl Space {
         Ok(())
     }
 
-    /// Resets the tier after all sockets have dropped the specialised program and a grace period has passed.
-    pub(crate) fn uncover(&mut self) {
+    /// Resets the tier after all sockets have dropped the specialised program and a grace period has passed
+    /// ([`sys::wait_for_readers`]); [`adopt`](Self::adopt) is possible then.
+    pub fn uncover(&mut self) {
         self.passes.uncover();
     }
 

@@ -34,9 +34,9 @@ use std::mem::offset_of;
 use std::os::fd::BorrowedFd;
 
 /// Most bytes of a frame that are copied.
-const HEAD_LIMIT: u32 = 128;
+pub(crate) const HEAD_LIMIT: u32 = 128;
 /// Most instructions of all passes, so that jump offsets do not overflow.
-const INSTRUCTION_LIMIT: usize = 600;
+pub(crate) const INSTRUCTION_LIMIT: usize = 600;
 /// Most loads in place. Each checks its address, which costs as much as two loads from the stack. If there are more,
 /// the bytes are copied to the stack first, eight at once.
 const MOST_LOADS: u32 = 6;

@@ -40,6 +40,8 @@ pub struct Rules {
     pub sends_frames: bool,
     /// Allows the process to make memory executable, for programs compiled to machine code.
     pub makes_code: bool,
+    /// Allows the process to load eBPF programs, and no other operation of bpf(2); it needs the capability, too.
+    pub loads_programs: bool,
 }
 
 impl Rules {

@@ -248,6 +248,25 @@ pub(crate) fn keep_packet_sockets() -> Result<(), UserError> {
     keep(now.permitted & CapabilitySet::NET_RAW)
 }
 
+/// Capabilities that a process needs to load programs for sockets which read frames in place (Linux 5.8).
+const LOADING: CapabilitySet = CapabilitySet::BPF.union(CapabilitySet::PERFMON);
+
+/// True if this thread may load eBPF programs.
+pub fn may_load_programs() -> bool {
+    let now = rustix::thread::capabilities(None);
+    now.is_ok_and(|now| now.effective.contains(CapabilitySet::BPF))
+}
+
+/// Drops all capabilities but those that load eBPF programs for sockets.
+///
+/// # Errors
+/// When the system refuses.
+pub fn keep_loading_programs() -> Result<(), UserError> {
+    let now = rustix::thread::capabilities(None);
+    let now = now.map_err(|error| UserError::Capabilities(error.into()))?;
+    keep(now.permitted & LOADING)
+}
+
 fn keep(kept: CapabilitySet) -> Result<(), UserError> {
     let inheritable = CapabilitySet::empty();
     let sets = CapabilitySets { effective: kept, permitted: kept, inheritable };

@@ -1,8 +1,8 @@
 //! Drop of privileges: a command gives up rights once its sockets and files are open.
 //!
 //! ```text
-//! prepare: choose the user ─▶ helper ─▶ open sockets and files ─▶ enter: check rotation ─▶ root's control socket
-//!   ─▶ seal the helper ─▶ change user, drop capabilities ─▶ the user's control socket ─▶ sandbox ─▶ threads, frames
+//! prepare: choose the user ─▶ helper, loader ─▶ open sockets and files ─▶ enter: check rotation ─▶ root's control socket
+//!   ─▶ seal both ─▶ change user, drop capabilities ─▶ the user's control socket ─▶ sandbox ─▶ threads, frames
 //! ```
 //!
 //! | started by | becomes |
@@ -20,6 +20,7 @@ use anyhow::Context;
 use fyke_capture::{PacketSockets, Rotation};
 use fyke_control::Listening;
 use fyke_graph::Plan;
+use fyke_kernel::loader;
 use fyke_privilege::helper;
 use fyke_privilege::runner;
 use fyke_privilege::sandbox::{Enforced, Rules, Sandbox};
@@ -221,6 +222,7 @@ impl Privileges {
         }
         if with_helper && (sandbox || !matches!(becomes, Becomes::Itself)) {
             helper::start(&PacketSockets).context("cannot start the helper process")?;
+            loader::start().context("cannot start the process that loads programs")?;
         }
         Ok(Privileges { becomes, sandbox, when_open: None })
     }
@@ -263,6 +265,10 @@ impl Privileges {
         if let Some(helper) = helper::current() {
             let sealed = helper.seal().context("the helper process cannot confine itself");
             sealed.map_err(without_sandbox)?;
+        }
+        if let Some(loader) = loader::current() {
+            // Without it, the filters of later edits are interpreted; their verdicts are the same.
+            let _interpreted = loader.seal();
         }
         let user = match &self.becomes {
             Becomes::User(user) => Some(user.name.clone()),

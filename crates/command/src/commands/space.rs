@@ -47,7 +47,10 @@ pub struct Kernel {
 pub fn placement(handle: &GraphHandle) -> Option<String> {
     let placed = fyke_graph::placement::in_words(&handle.placements());
     let rings = handle.placements().into_iter().filter_map(|one| one.rings_in_words());
-    let texts: Vec<_> = placed.into_iter().chain(rings).chain(handle.left_out()).collect();
+    let placements = handle.placements();
+    let programs = fyke_graph::placement::programs_in_words(&placements);
+    let texts = placed.into_iter().chain(programs).chain(rings).chain(handle.left_out());
+    let texts: Vec<_> = texts.collect();
     (!texts.is_empty()).then(|| texts.join("; "))
 }
 
@@ -137,7 +140,7 @@ impl Space for Kernel {
         }
         let why_not = match LINKS.contains(&interface.link) {
             true => match open(interface, reading) {
-                Ok(stage) => return Ok(Arc::new(Ebpf::new(stage, interface))),
+                Ok(stage) => return Ok(Ebpf::generating(stage, interface)),
                 Err(error) => refused(&interface.name, &error),
             },
             false => format!("it does not filter frames of link type {}", interface.link),
@@ -235,6 +238,26 @@ impl Ebpf {
             by_class: selects(interface),
             attached: Mutex::default(),
         }
+    }
+
+    /// The same, with generated programs of texts that come while the capture runs.
+    fn generating(stage: KernelStage, interface: &Interface) -> Arc<Ebpf> {
+        let ebpf = Arc::new(Ebpf::new(stage, interface));
+        let attached = Arc::downgrade(&ebpf);
+        ebpf.stage
+            .generate_later(move || attached.upgrade().map_or(Ok(()), |it| it.attach_again()));
+        ebpf
+    }
+
+    /// Attaches the program of the moment to all sockets that have one.
+    fn attach_again(&self) -> Result<(), String> {
+        let attached = self.lock();
+        let sockets = attached.sockets.iter().filter(|(_, has)| *has);
+        for socket in sockets.filter_map(|(socket, _)| socket.upgrade()) {
+            let taken = socket.attach_with(|socket| self.stage.attach(socket, self.link));
+            taken.map_err(|error| error.to_string())?;
+        }
+        Ok(())
     }
 
     fn lock(&self) -> MutexGuard<'_, Attached> {
@@ -337,6 +360,8 @@ impl LowerFilter for Ebpf {
     }
 
     fn run_after(&self, tap: &Arc<dyn RulesTap>) -> Result<(), String> {
+        // A tap takes programs while there is the right to change maps.
+        self.stage.interpret_later("a Bloom pre-filter runs before it");
         self.tap.set(Arc::clone(tap)).map_err(|_known| "it has other rules already".to_owned())
     }
 
@@ -347,6 +372,11 @@ impl LowerFilter for Ebpf {
 
     fn form(&self) -> String {
         "eBPF".to_owned()
+    }
+
+    fn program(&self) -> Option<String> {
+        // The others are no choice between a generated program and the interpreter.
+        (self.driver.get().is_none() && !self.by_class).then(|| self.stage.program()).flatten()
     }
 
     fn count_maps(&self) -> Vec<BorrowedFd<'_>> {

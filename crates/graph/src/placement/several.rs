@@ -93,6 +93,11 @@ impl LowerFilter for Several {
         })
     }
 
+    fn program(&self) -> Option<String> {
+        let text = self.in_words(|filter| filter.program().unwrap_or_default());
+        (!text.is_empty()).then_some(text)
+    }
+
     fn rejected_at(&self) -> Vec<(&str, Option<u64>)> {
         self.0.iter().map(|(name, filter)| (name.as_str(), filter.rejected())).collect()
     }

@@ -162,6 +162,8 @@ const FCNTL: &[c_long] = &[
 
 /// TCGETS2, which libc does not name everywhere.
 const TCGETS2: c_long = 0x802c_542a;
+/// `BPF_PROG_LOAD`, an operation of bpf(2).
+const PROGRAM_LOAD: c_long = 5;
 /// PR_SET_VMA, with which the C library names its memory mappings.
 const PR_SET_VMA: c_long = 0x5356_4d41;
 
@@ -322,6 +324,9 @@ fn list(rules: &Rules) -> Result<List, SandboxError> {
             let level = when(1, Eq, libc::SOL_PACKET as c_long)?;
             add(&mut list, libc::SYS_setsockopt, [vec![level, when(2, Eq, option)?]])?;
         }
+    }
+    if rules.loads_programs {
+        add_values(&mut list, libc::SYS_bpf, 0, &[PROGRAM_LOAD])?;
     }
     if !rules.connects_to.is_empty() {
         add_connections(&mut list)?;

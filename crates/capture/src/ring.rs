@@ -614,10 +614,10 @@ impl Source for RingSource {
             self.ends = Some(Instant::now() + LAST_BLOCK / 2);
         } else if self.ends.is_none() && !self.ended {
             if let Some((_, gate)) = &self.filter {
-                gate.close();
+                gate.stop();
             }
             if let Some(gate) = self.shared.as_ref().and_then(|shared| shared.gate.as_ref()) {
-                gate.close();
+                gate.stop();
             }
             // If this fails, the kernel delivers more packets, and the deadline ends the capture.
             let _ = self.socket.show_nothing();

@@ -89,7 +89,15 @@ impl Gate {
         Arc::clone(&self.0)
     }
 
-    pub(crate) fn close(&self) {
+    /// Makes the socket deliver nothing and closes the gate, with no moment between in which the socket has a program
+    /// that cannot be replaced.
+    pub(crate) fn stop(&self) {
+        let mut socket = self.0.lock();
+        // If this fails, the kernel delivers more frames, and the deadline of the stop ends the capture.
+        let _ = socket.take().map(|socket| socket.show_nothing());
+    }
+
+    fn close(&self) {
         *self.0.lock() = None;
     }
 }

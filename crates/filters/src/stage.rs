@@ -155,9 +155,9 @@ impl KernelStage {
             self.0.kernel.space(|space| (space.is_specialised(), space.view().interpreted()));
         let text = match (is_generated, interpreted) {
             (true, 0) => return Some("its program is generated from them".to_owned()),
-            (true, 1) => "its program is generated, with one later pass interpreted".to_owned(),
+            (true, 1) => "its program is generated, with one pass interpreted".to_owned(),
             (true, more) => {
-                format!("its program is generated, with {more} later passes interpreted")
+                format!("its program is generated, with {more} passes interpreted")
             }
             (false, _) => "its program interprets them".to_owned(),
         };

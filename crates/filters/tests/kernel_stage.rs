@@ -91,19 +91,18 @@ fn later_texts_become_programs_that_pass_a_superset_during_edits() {
             }
             _ => {}
         }
-        // A generation begins in the longer pauses, and edits meet it at different moments.
-        let pause = if step % 60 == 59 { 330 + 4 * step as u64 / 60 } else { random.below(2) as u64 };
+        // Edits meet a generation, which begins 0.3 s after the last one, at different moments.
+        let pause = if step % 60 == 59 { 300 + step as u64 / 20 } else { random.below(2) as u64 };
         std::thread::sleep(Duration::from_millis(pause));
+        if step % 120 == 119 {
+            is_generated(&stage);
+        }
         let after = accepted(&set, &frames);
         for (index, frame) in frames.iter().enumerate() {
             assert!(passed(&stage, frame) || !after[index], "port {index} {:?}", stage.program());
         }
     }
-    let began = Instant::now();
-    while stage.program().as_deref() != Some("its program is generated from them") {
-        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", stage.program());
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    is_generated(&stage);
     settles(&set, &stage, &frames);
     // The interpreter has the same verdicts for the same passes.
     for frame in &frames {
@@ -133,6 +132,15 @@ fn later_texts_of_one_form_share_a_table() {
         settles(&set, &stage, &frames);
     }
     assert_eq!(single(), 1);
+}
+
+/// Waits until a generated program evaluates all texts.
+fn is_generated(stage: &KernelStage) {
+    let began = Instant::now();
+    while stage.program().as_deref() != Some("its program is generated from them") {
+        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", stage.program());
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// A UDP datagram to a port.

@@ -75,7 +75,11 @@ fn serves() {
     }
     assert_eq!(open(), 4 + 4, "it keeps no program");
     drop(held);
-    assert_eq!(open(), 4, "maps that are not needed any more are closed");
+    let began = Instant::now();
+    while open() != 4 {
+        assert!(began.elapsed() < Duration::from_secs(20), "maps that are not needed stay open");
+        std::thread::sleep(Duration::from_millis(2));
+    }
     assert!(loader.end());
     assert!(!Path::new(&format!("/proc/{pid}")).exists());
 }

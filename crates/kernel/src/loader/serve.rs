@@ -168,13 +168,19 @@ mod tests {
 
     /// A sealed loader with the maps of a space, without the process around it.
     fn serving() -> Option<(crate::Space, Serving)> {
-        let space = unless_missing(crate::Space::open(Options::default()), OpenError::is_unavailable)?;
+        let space =
+            unless_missing(crate::Space::open(Options::default()), OpenError::is_unavailable)?;
         let maps = space.snapshot().unwrap().maps;
         let held = vec![Some(Space { maps, access: Access::best() })];
         Some((space, Serving { held, sealed: true, rests_until: None }))
     }
 
-    fn ask(serving: &mut Serving, number: u32, counter: u32, one: Instruction) -> Result<Specialised, String> {
+    fn ask(
+        serving: &mut Serving,
+        number: u32,
+        counter: u32,
+        one: Instruction,
+    ) -> Result<Specialised, String> {
         let covered = Covered { id: KernelPassId(1), version: 0, counter, instructions: vec![one] };
         let request = Request::specialise(number, true, (0, 0), &[covered]);
         let Request::Specialise { passes, .. } = request else { unreachable!() };
@@ -196,10 +202,15 @@ mod tests {
         let of_code = Instruction { command: crate::layout::OP_CODE, ..Instruction::default() };
         for one in [no_opcode, too_many, too_far, far_rows, of_code] {
             let refused = ask(&mut serving, 0, 9, one).unwrap_err();
-            assert!(refused.contains("an instruction is none") || refused.contains("no code"), "{refused}");
+            assert!(
+                refused.contains("an instruction is none") || refused.contains("no code"),
+                "{refused}"
+            );
         }
         assert!(ask(&mut serving, 1, 9, good).unwrap_err().contains("no such maps"));
-        assert!(ask(&mut serving, 0, COUNTERS as u32, good).unwrap_err().contains("a counter is none"));
+        assert!(
+            ask(&mut serving, 0, COUNTERS as u32, good).unwrap_err().contains("a counter is none")
+        );
         let fd = || space.snapshot().unwrap().maps.passes;
         let late = serving.hold(1, Access::Copied, vec![fd(), fd(), fd(), fd()]).unwrap_err();
         assert!(late.contains("before the seal only"), "{late}");
@@ -215,13 +226,15 @@ mod tests {
         let Some((_space, mut serving)) = serving() else { return };
         let (mut random, mut programs) = (Random::new(11), 0);
         for _ in 0..3_000 {
-            let mut one = Instruction { command: random.below(1 << 16) as u32, ..Instruction::default() };
+            let mut one =
+                Instruction { command: random.below(1 << 16) as u32, ..Instruction::default() };
             if random.below(4) == 0 {
                 one.command = OP_ROWS;
             }
             one.command |= (random.below(140) as u32) << fyke_pass::layout::OFFSET_SHIFT;
             for word in &mut one.params {
-                *word = [0, 0, 14, 7, 0xffff, u32::MAX, random.below(1 << 21) as u32][random.below(7)];
+                *word =
+                    [0, 0, 14, 7, 0xffff, u32::MAX, random.below(1 << 21) as u32][random.below(7)];
             }
             match ask(&mut serving, 0, 9, one) {
                 Ok(_) => programs += 1,

@@ -257,6 +257,12 @@ pub(super) fn send(
     retried(|| sendmsg(channel, &[IoSlice::new(bytes)], &mut rights, SendFlags::NOSIGNAL)).map(drop)
 }
 
+/// Sends a message if there is room for it at once.
+pub(super) fn tell(channel: BorrowedFd<'_>, bytes: &[u8]) -> Result<(), Errno> {
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    rustix::net::send(channel, bytes, flags).map(drop)
+}
+
 /// Receives a message with the descriptors that came with it, at most as many as there are maps; the kernel closes
 /// others. A length of zero means the end.
 pub(super) fn receive(

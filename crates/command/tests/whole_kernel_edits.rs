@@ -204,7 +204,7 @@ fn later_texts_become_a_program_and_stay_interpreted_without_its_loader() {
     assert!(sum.accepted > sent / 2, "the first text and a part of the others: {}", running.said());
 }
 
-/// However a capture ends, its loader ends, too.
+/// The loader ends with its capture, after SIGKILL of that, too.
 #[test]
 fn the_loader_of_a_killed_capture_ends() {
     if !inside("the_loader_of_a_killed_capture_ends") {

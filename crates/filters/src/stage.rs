@@ -6,7 +6,7 @@
 //! | short texts | added to the kernel's before readers see them; equal forms share a table | removed texts leave it |
 //! | long texts ([`LONG`]) | the kernel passes everything: one more text accepts all | a thread fills, then closes |
 //! | the texts of the start, up to 1 MiB | – | become a program that runs faster than the interpreter |
-//! | texts that came later | the interpreter runs them | become such a program after 0.3 s without edits ([`generated`]) |
+//! | texts that came later | are interpreted | become such a program after 0.3 s without edits ([`generated`]) |
 //! | texts that the kernel refuses | as for long ones | it stays open and tells the reason |
 //!
 //! Frames that the kernel rejects are counted there ([`KernelStage::rejected`]).

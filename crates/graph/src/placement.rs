@@ -86,7 +86,7 @@ pub trait LowerFilter: Superset + SocketFilter {
     /// The form in which it runs, and why not in a faster one.
     fn form(&self) -> String;
 
-    /// Describes the program that evaluates the texts, where there are several kinds; `None` while it passes everything.
+    /// Describes the program that evaluates the texts, if there are several kinds; `None` while it passes all.
     fn program(&self) -> Option<String> {
         None
     }

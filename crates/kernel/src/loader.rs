@@ -17,7 +17,7 @@
 //! generates code from as [`crate::specialise`] always does. Such a program reads the first [`HEAD_LIMIT`] bytes of a
 //! frame, counts, and accepts or rejects, which the parent can do by the interpreter anyway. A request has at most
 //! [`LIVE_WORDS`] passes and [`INSTRUCTION_LIMIT`] instructions; after each the loader rests ([`REST`]). It opens no
-//! file, and of bpf(2) its sandbox has the loading of programs only. It ends when its parent ends, even if the parent is
+//! file, and of bpf(2) its sandbox has the loading of programs only. It ends when its parent ends, even if that is
 //! killed: it reads end of file. Cost: a forked process that sleeps; generating is as in the process itself.
 //!
 //! Source: Provos, Friedl and Honeyman, Preventing privilege escalation (USENIX Security 2003).
@@ -40,7 +40,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use wire::{Answer, Request};
 
-/// Most spaces whose maps are held.
+/// Most spaces with held maps.
 pub const MAX_HELD: usize = 64;
 /// Pause of the loader after each program, so that a hostile parent cannot keep a processor busy with it.
 pub const REST: Duration = Duration::from_millis(100);
@@ -83,7 +83,7 @@ pub enum LoaderError {
     #[error("{0}")]
     Refused(String),
     /// The system refuses.
-    #[error("the process that loads programs cannot be asked: {0}")]
+    #[error("the process that loads programs cannot be reached: {0}")]
     System(#[from] io::Error),
 }
 

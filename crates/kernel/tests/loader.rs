@@ -1,5 +1,5 @@
-//! Tests of the process that loads programs, from its parent's side. It is forked, which needs a process with one thread,
-//! so this file has its own `main` and no test harness; every case runs in its own process. Needs root.
+//! Tests of the process that loads programs, from its parent's side. It is forked, which needs a process with one
+//! thread, so this file has its own `main` and no test harness; every case runs in its own process. Needs root.
 
 use fyke_kernel::loader::{self, LoaderError};
 use fyke_kernel::{OpenError, Options, Space};
@@ -84,7 +84,7 @@ fn serves() {
     assert!(!Path::new(&format!("/proc/{pid}")).exists());
 }
 
-/// A loader that was killed is reported, and the interpreter goes on.
+/// A loader that was killed is reported, and the interpreter continues.
 fn is_killed() {
     let loader = loader::start().unwrap().unwrap();
     let space = space();

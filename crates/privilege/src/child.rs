@@ -1,8 +1,8 @@
 //! A small process with one end of a socket pair and no other descriptor, for work that the process must not do itself.
 //!
-//! It is forked, so it needs no program file and no rights to one. It ignores the signals that stop a capture, cannot be
-//! traced by other processes of its user, and ends when its function returns: the function reads end of file once the
-//! parent has ended, however it ended. What it may do is up to the function ([`crate::sandbox`], [`crate::user`]).
+//! It is forked, so it needs no program file and no rights to one. It ignores the signals that stop a capture, cannot
+//! be traced by other processes of its user, and ends when its function returns: the function reads end of file once
+//! the parent has ended, even if it was killed. The function limits its rights ([`crate::sandbox`], [`crate::user`]).
 
 use crate::{sys, user};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};

@@ -1,8 +1,8 @@
 //! Drop of privileges: a command gives up rights once its sockets and files are open.
 //!
 //! ```text
-//! prepare: choose the user ─▶ helper, loader ─▶ open sockets and files ─▶ enter: check rotation ─▶ root's control socket
-//!   ─▶ seal both ─▶ change user, drop capabilities ─▶ the user's control socket ─▶ sandbox ─▶ threads, frames
+//! prepare: choose the user ─▶ helper, loader ─▶ open sockets and files ─▶ enter: check rotation
+//!   ─▶ root's control socket ─▶ seal both ─▶ change user, drop capabilities ─▶ the user's control socket ─▶ sandbox ─▶ threads, frames
 //! ```
 //!
 //! | started by | becomes |

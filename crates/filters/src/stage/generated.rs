@@ -10,7 +10,7 @@
 //! |---|---|
 //! | verdicts | those of the passes in force: a pass that was edited since the copy is interpreted after the program |
 //! | counts | both count into memory that stays; a frame is counted by one of them |
-//! | a refusal | the interpreter goes on, and [`KernelStage::program`](super::KernelStage::program) tells the reason |
+//! | a refusal | the interpreter continues; [`KernelStage::program`](super::KernelStage::program) tells why |
 //!
 //! A thread of low priority does it, without a lock while it generates. Programs take at most one part in [`SHARE`] of
 //! its time, so a text that is edited all the time stays interpreted beside the program of the others.
@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 
 /// Time without an edit after which a program is generated.
 pub(super) const QUIET: Duration = Duration::from_millis(300);
-/// The pause after a program is at least so many times as long as the program took.
+/// Shortest pause after a program, in times of what the program took.
 const SHARE: u32 = 20;
 
 /// Puts the program of the moment on all sockets that have one.

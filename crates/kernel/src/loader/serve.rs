@@ -219,8 +219,8 @@ mod tests {
         assert!(serving.seal().unwrap_err().contains("sealed already"));
     }
 
-    /// Whatever words an instruction has, it is refused or becomes a program that the kernel takes: the generator does
-    /// not fail, and no program is refused by the verifier.
+    /// Instructions of random words are refused, or become programs that the kernel takes: the generator does not fail,
+    /// and the verifier refuses none.
     #[test]
     fn random_instructions_are_refused_or_become_programs() {
         let Some((_space, mut serving)) = serving() else { return };

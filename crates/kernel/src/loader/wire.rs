@@ -73,7 +73,7 @@ impl Wanted {
 pub(super) struct Answer {
     /// Number of the held maps; of a seal, the number of spaces that are held.
     pub number: u32,
-    /// How the program reads frames.
+    /// Access of the program to frames.
     pub access: Access,
     /// Reason why there is none.
     pub refusal: Option<String>,

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! prepare: choose the user ─▶ helper, loader ─▶ open sockets and files ─▶ enter: check rotation
-//!   ─▶ root's control socket ─▶ seal both ─▶ change user, drop capabilities ─▶ the user's control socket ─▶ sandbox ─▶ threads, frames
+//!   ─▶ root's control socket ─▶ seal both ─▶ change user, drop capabilities
+//!   ─▶ the user's control socket ─▶ sandbox ─▶ threads, frames
 //! ```
 //!
 //! | started by | becomes |

@@ -343,6 +343,58 @@ fn a_sensor_finds_the_next_reader_of_a_service() {
     }
 }
 
+/// While a service is stopped, its reader can make no edit: nobody is told that the edit is refused, and it is in force
+/// once the service continues, before those that came later.
+#[test]
+fn an_edit_waits_for_a_stopped_service() {
+    if !inside("an_edit_waits_for_a_stopped_service") {
+        return;
+    }
+    let (_folder, path) = folder();
+    let Some((_broker, group)) = Group::start(&path) else { return };
+    let mut serve = Command::new(FYKE);
+    let mut service = Running::start(serve.args(["serve", "-i", "v1"]).stdout(Stdio::null()));
+    service.hear("serving v1");
+    let mut command = Command::new(FYKE);
+    command.args(["dump", "-i", "serve:v1", "-Z", "root", "-w"]).arg(path("reader.pcapng"));
+    let mut reader = Running::start(command.arg("udp port 7").stdout(Stdio::null()));
+    reader.hear("listening on serve:v1");
+    let mut sensor = group.sensor("one", &reader, &[]);
+    group.edited("anna", "add", &["udp port 5001"]);
+    service.signal("STOP");
+    let key = group.key("anna");
+    for text in ["udp port 5002", "udp port 5003"] {
+        let add = group.fleet("add", &["--key", key.to_str().unwrap(), "--wait", "0.1", text]);
+        let (told, _) = said(&add);
+        assert!(told.contains("one has not answered"), "{told}");
+    }
+    let lagging = until("the sensor waits", || {
+        group.sensors().into_iter().find(|it| it["trouble"].is_string())
+    });
+    let why = lagging["trouble"].as_str().unwrap();
+    assert!(why.contains("cannot make edits now") && why.contains("edits wait for it"), "{why}");
+    assert_eq!((&lagging["sequence"], &lagging["refused"]), (&1.into(), &0.into()), "{lagging}");
+    let pid = reader.child.id().to_string();
+    let mut add = Command::new(FYKE);
+    add.args(["ctl", "--pid", &pid, "add", "icmp"]).env("FYKE_RUNTIME_DIR", runtime());
+    let add = add.output().unwrap();
+    assert_eq!(add.status.code(), Some(1), "the text is right: {add:?}");
+    assert_eq!(texts(&reader), ["udp port 7", "udp port 5001"]);
+    service.signal("CONT");
+    let sensor_is = until("both edits are in force", || {
+        group.sensors().into_iter().find(|it| it["sequence"] == 3)
+    });
+    assert_eq!(
+        (&sensor_is["refused"], &sensor_is["trouble"]),
+        (&0.into(), &serde_json::Value::Null)
+    );
+    assert_eq!(texts(&reader), ["udp port 7", "udp port 5001", "udp port 5002", "udp port 5003"]);
+    for running in [&mut sensor, &mut reader, &mut service] {
+        running.signal("INT");
+        assert!(running.end().success(), "{}", running.said());
+    }
+}
+
 /// systemd reads the units; the command of the project is not installed where they name it.
 #[test]
 fn systemd_reads_the_units_of_recorders_and_sensors() {

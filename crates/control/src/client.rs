@@ -82,6 +82,9 @@ pub enum CallError {
     /// The running fyke refused the request; its text, possibly with several lines and a caret.
     #[error("{0}")]
     Refused(String),
+    /// The running fyke could not carry the request out, through no fault of the request; nothing has changed.
+    #[error("{0}")]
+    Failed(String),
     /// The request is longer than a line may be.
     #[error("the request has {given} bytes, the limit is {limit}")]
     TooLong {
@@ -228,8 +231,8 @@ impl Client {
         self.answer_limit = limit;
     }
 
-    /// Sends a request and waits for the answer. After an error other than `Refused` and `TooLong`
-    /// the connection cannot be used any more. For [`Request::Watch`] use [`Client::watch`].
+    /// Sends a request and waits for the answer. After an error other than `Refused`, `Failed` and
+    /// `TooLong` the connection cannot be used any more, but after `Silent` see [`Client::late_answer`]. For [`Request::Watch`] use [`Client::watch`].
     ///
     /// # Errors
     /// The fyke refuses the request, or the connection breaks.
@@ -242,8 +245,17 @@ impl Client {
             // A server that refuses a client sends the reason and closes, perhaps before it has
             // read the whole request.
             Err(e) if !means_closed(&e) => Err(e.into()),
-            _ => self.receive(self.answer_limit),
+            _ => self.receive(self.answer_limit, self.answer_limit),
         }
+    }
+
+    /// Waits for the answer to the last request after [`CallError::Silent`]. The connection keeps its order, so it can
+    /// be used again once this has returned something else than `Silent`.
+    ///
+    /// # Errors
+    /// As for [`Client::call`].
+    pub fn late_answer(&mut self, limit: Duration) -> Result<Response, CallError> {
+        self.receive(limit, self.answer_limit)
     }
 
     /// Gives this client a name for the log of edits. A fyke that keeps no names ignores it.
@@ -275,7 +287,7 @@ impl Client {
         }
         match write_line_with(&self.stream, &line, file, self.answer_limit) {
             Err(e) if !means_closed(&e) => Err(e.into()),
-            _ => self.receive(self.answer_limit),
+            _ => self.receive(self.answer_limit, self.answer_limit),
         }
     }
 
@@ -299,8 +311,9 @@ impl Client {
         self.target.as_ref().map(|target| target.pid)
     }
 
-    fn receive(&mut self, limit: Duration) -> Result<Response, CallError> {
-        let patience = Patience { first_byte: Some(limit), whole_line: limit };
+    /// Receives an answer: its first byte within `limit`, all of it within `whole`.
+    fn receive(&mut self, limit: Duration, whole: Duration) -> Result<Response, CallError> {
+        let patience = Patience { first_byte: Some(limit), whole_line: whole };
         let line = match self.reader.next(patience)? {
             Incoming::Line(line) => line,
             Incoming::Quiet => return Err(CallError::Silent { limit, pid: self.pid() }),
@@ -318,6 +331,7 @@ impl Client {
         };
         match Response::from_line(&line) {
             Ok(Response::Error { message }) => Err(CallError::Refused(message)),
+            Ok(Response::Failed { message }) => Err(CallError::Failed(message)),
             Ok(response) => Ok(response),
             Err(e) => Err(CallError::Unreadable(e.to_string())),
         }
@@ -338,7 +352,7 @@ impl Iterator for Watch {
         if self.done {
             return None;
         }
-        let item = match self.client.receive(self.client.answer_limit) {
+        let item = match self.client.receive(self.client.answer_limit, self.client.answer_limit) {
             Ok(Response::Stats(stats)) => Ok(stats),
             Ok(other) => Err(CallError::Unreadable(format!("expected counters, got {other:?}"))),
             Err(CallError::Closed | CallError::Ended { .. }) => {

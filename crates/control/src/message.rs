@@ -320,6 +320,12 @@ pub enum Response {
         /// The reason as text.
         message: String,
     },
+    /// The request is right, but could not be carried out and changed nothing: a service that the fyke needs for it does
+    /// not answer, for example.
+    Failed {
+        /// The reason as text.
+        message: String,
+    },
     /// The request was not carried out and changed nothing.
     Error {
         /// The reason as text; may have several lines, with a caret under the position.

@@ -15,6 +15,7 @@ use crate::runtime_dir::{RuntimeDir, RuntimeDirError};
 use crate::seats::{Seat, Seats};
 use crate::wire::{Incoming, LineReader, Patience, write_line};
 use fyke_privilege::helper;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::geteuid;
@@ -463,6 +464,13 @@ fn check_limits(request: &Request) -> Result<(), String> {
     }
 }
 
+/// True if the client has closed its end; not if it only sends no more.
+fn has_hung_up(stream: &UnixStream) -> bool {
+    let mut polled = [PollFd::new(stream, PollFlags::empty())];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut polled, Some(&at_once)).is_ok() && polled[0].revents().contains(PollFlags::HUP)
+}
+
 impl ClientThread {
     /// Serves requests until the client closes, breaks a rule, or does not read; an error ends it
     /// too.
@@ -514,10 +522,14 @@ impl ClientThread {
         Ok(None)
     }
 
-    /// Carries a request out and answers it. A long answer is made at low priority, one at a time.
+    /// Carries a request out and answers it; not an edit whose client has closed the connection. A long answer is made at low priority, one at a time.
     fn answer_to(&self, request: Request) -> io::Result<()> {
         let is_long = self.controlled.is_long(&request);
         let is_edit = is_edit(&request);
+        // A process that was stopped finds requests of clients that have given up: nobody would learn of the edit.
+        if is_edit && has_hung_up(&self.stream) {
+            return Err(ErrorKind::BrokenPipe.into());
+        }
         let made = || {
             let mut response = self.controlled.handle_from(request, &self.peer);
             if is_edit {

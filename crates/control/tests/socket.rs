@@ -4,11 +4,13 @@ mod common;
 
 use common::{Fake, serve};
 use fyke_control::{
-    CallError, Client, ConnectError, Request, Response, RuntimeDir, Server, StartError, list_in,
+    CallError, Client, ConnectError, Listening, Request, Response, RuntimeDir, Server, StartError,
+    list_in,
 };
 use std::collections::BTreeSet;
+use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -232,4 +234,28 @@ fn the_name_appears_when_the_socket_listens() {
     for folder in folders {
         assert_eq!(std::fs::read_dir(folder).unwrap().count(), 0, "nothing is left");
     }
+}
+
+/// A stopped process finds requests of clients that have given up: it carries none of their edits out.
+#[test]
+fn an_edit_of_a_client_that_has_gone_is_not_carried_out() {
+    let base = tempfile::tempdir().unwrap();
+    let dir = RuntimeDir::at(base.path().join("run"));
+    let socket = Listening::open_in(&dir).unwrap();
+    let send = || {
+        let mut stream = UnixStream::connect(socket.path()).unwrap();
+        stream.write_all(b"{\"request\":\"add\",\"text\":\"udp\"}\n").unwrap();
+        stream
+    };
+    let gone = send();
+    drop(gone);
+    // One that only sends no more waits for its answer.
+    let mut waits = send();
+    waits.shutdown(std::net::Shutdown::Write).unwrap();
+    let _server = Server::serve(vec![socket], Arc::new(Fake::default())).unwrap();
+    let mut answer = String::new();
+    waits.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("\"epoch\":1"), "{answer}");
+    let mut client = Client::connect_in(&[dir], None).unwrap();
+    assert_eq!(add(&mut client, "tcp"), (2, vec![2]));
 }

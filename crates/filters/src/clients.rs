@@ -3,7 +3,10 @@
 
 mod passes;
 
-use crate::{Author, Edit, EditRecord, Edited, Edits, GroupError, InForce, RecordedChange};
+use crate::{
+    Author, Edit, EditRecord, Edited, Edits, FilterError, GroupError, InForce, RecordedChange,
+    UndoError,
+};
 use fyke_control::{Change, EditAuthor, Label, LogEntry, LoggedChange, Peer, Request, Response};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -30,13 +33,17 @@ pub fn handle(
         Request::Delete { id } => (one(filters, Change::Delete { id }, author), None),
         Request::Edit { changes } => match edit(filters, &changes, author) {
             Ok(edited) => (Ok(edited), None),
+            Err(GroupError { error: FilterError::Space(message), .. }) => {
+                return Ok(Response::Failed { message });
+            }
             Err(GroupError { place, error }) => {
                 return Ok(Response::Refused { change: place, message: error.to_string() });
             }
         },
         Request::Undo { epoch } => match filters.undo(epoch, author) {
             Ok((of, edited)) => (Ok(edited), Some(of)),
-            Err(error) => (Err(error.to_string()), None),
+            Err(UndoError::Refused(error)) => (Err(refusal(error)), None),
+            Err(error) => (Err(Response::Error { message: error.to_string() }), None),
         },
         Request::Log { last } => return Ok(log(filters, last)),
         Request::Passes { calls, node } => {
@@ -53,7 +60,7 @@ pub fn handle(
             let notes = undone.into_iter().chain(notes(filters, &ids)).collect();
             Response::Ok { epoch, ids, latency_ns, notes }
         }
-        Err(message) => Response::Error { message },
+        Err(response) => response,
     })
 }
 
@@ -74,8 +81,16 @@ pub fn author(peer: &Peer) -> Author {
     Author::Client { uid: peer.uid, pid: peer.pid, program }
 }
 
-fn one(filters: &dyn Edits, change: Change, author: Author) -> Result<Edited, String> {
-    edit(filters, &[change], author).map_err(|refused| refused.error.to_string())
+fn one(filters: &dyn Edits, change: Change, author: Author) -> Result<Edited, Response> {
+    edit(filters, &[change], author).map_err(|refused| refusal(refused.error))
+}
+
+/// The answer to an edit that was not made: it is wrong, or could not be made now.
+fn refusal(error: FilterError) -> Response {
+    match error {
+        FilterError::Space(message) => Response::Failed { message },
+        other => Response::Error { message: other.to_string() },
+    }
 }
 
 fn edit(filters: &dyn Edits, changes: &[Change], author: Author) -> Result<Edited, GroupError> {

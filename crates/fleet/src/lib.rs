@@ -62,6 +62,7 @@ pub mod worker;
 mod again;
 mod alive;
 mod hex;
+mod open;
 mod pull;
 mod signed;
 

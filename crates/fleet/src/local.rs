@@ -7,14 +7,17 @@
 use crate::edit::FilterId;
 use crate::{Name, hex, message};
 use fyke_control::{
-    CallError, Change, Client, ConnectError, EditAuthor, EntryKind, Request, Response,
+    CallError, Change, Client, ConnectError, EditAuthor, EntryKind, Instance, Request, Response,
 };
 use ring::digest::{SHA256, digest};
 use std::collections::BTreeMap;
+use std::io;
 use std::time::Duration;
 
 /// Longest wait for an answer of the fyke beside the sensor.
 const LIMIT: Duration = Duration::from_secs(10);
+/// The same for the answer that a silent fyke still owes.
+const LATE: Duration = Duration::from_millis(100);
 /// Most characters of a group in the name of a filter, which has at most 64.
 const MAX_GROUP: usize = 40;
 
@@ -38,6 +41,8 @@ pub struct Held {
     pub filters: BTreeMap<FilterId, Vec<u64>>,
     /// The last sequence that a sensor applied; 0 for none, `None` if the log of the fyke does not reach back so far.
     pub applied: Option<u64>,
+    /// The epoch that it began, if the log has it.
+    pub epoch: Option<u64>,
 }
 
 /// Names of a group's filters and edits at a fyke.
@@ -96,6 +101,13 @@ pub enum LocalError {
     /// There is none, or it has ended.
     #[error("no fyke beside this sensor: {0}")]
     Gone(String),
+    /// It is there and does not answer: a request that it has not answered may be carried out later, before any other.
+    #[error("the fyke beside this sensor does not answer: {0}")]
+    Silent(String),
+    /// It answers that it cannot make the edit now, which has changed nothing; what it needs for it, such as a service,
+    /// does not answer.
+    #[error("the fyke beside this sensor cannot make edits now: {0}")]
+    Unable(String),
 }
 
 /// A fyke that filters frames.
@@ -103,25 +115,26 @@ pub trait Local: Send {
     /// Its description and counts.
     ///
     /// # Errors
-    /// It is gone.
+    /// It is gone, or silent.
     fn describe(&mut self) -> Result<message::Local, LocalError>;
 
     /// The filters of the group that it has, and the last edit of the group that was applied to it.
     ///
     /// # Errors
-    /// It does not tell, or is gone.
+    /// It does not tell, is gone, or silent.
     fn held(&mut self) -> Result<Held, LocalError>;
 
     /// Applies changes as one edit, which the log knows as the edit with this sequence: all of them or none.
     ///
     /// # Errors
-    /// It refuses them, or is gone.
+    /// It refuses them, is gone, or silent; what was sent to a silent one is carried out before later requests, or not
+    /// at all.
     fn edit(&mut self, sequence: u64, changes: Vec<Change>) -> Result<Edited, LocalError>;
 
     /// Evaluates frames of the past under a filter that is not in force.
     ///
     /// # Errors
-    /// It refuses the text, or is gone.
+    /// It refuses the text, is gone, or silent.
     fn try_filter(&mut self, text: &str, last: Option<u64>) -> Result<message::Tried, LocalError>;
 }
 
@@ -139,21 +152,52 @@ pub enum Beside {
 impl Beside {
     /// The process id to connect to; `None` for the only live capture.
     fn pid(&self) -> Result<Option<u32>, String> {
-        let source = match self {
-            Beside::Only => return Ok(None),
-            Beside::Process(pid) => return Ok(Some(*pid)),
-            Beside::Source(source) => source,
-        };
-        let all = fyke_control::list();
-        let is_of = |one: &&fyke_control::Instance| {
-            one.description.as_ref().is_some_and(|it| it.source == *source)
-        };
-        let found: Vec<u32> = all.iter().filter(is_of).map(|one| one.pid).collect();
-        match found[..] {
-            [pid] => Ok(Some(pid)),
-            [] => Err(format!("no running fyke has the source {source}")),
-            _ => Err(format!("{} running fykes have the source {source}", found.len())),
+        match self {
+            Beside::Process(pid) => Ok(Some(*pid)),
+            Beside::Only => only(&fyke_control::list()),
+            Beside::Source(source) => of_source(&fyke_control::list(), source).map(Some),
         }
+    }
+}
+
+/// True for `fyke serve`: its texts are those of its readers, and a sensor is beside one of these.
+fn is_service(one: &Instance) -> bool {
+    let words = one.description.as_ref().map(|it| &it.command_line);
+    words.and_then(|words| words.get(1)).is_some_and(|command| command == "serve")
+}
+
+/// The only live capture that is no service; `None`: there is none, or several.
+fn only(all: &[Instance]) -> Result<Option<u32>, String> {
+    // One that does not answer may be a live capture.
+    let is_live = |one: &&Instance| one.description.as_ref().is_none_or(|it| it.live);
+    let live: Vec<&Instance> = all.iter().filter(is_live).collect();
+    let captures: Vec<&Instance> = live.iter().filter(|one| !is_service(one)).copied().collect();
+    match (&captures[..], &live[..]) {
+        ([one], _) => Ok(Some(one.pid)),
+        ([], [_, ..]) => Err(
+            "only a service runs on its machine, which has no filters of its own; start a reader, such as \
+             `fyke dump -i serve:NAME`"
+                .to_owned(),
+        ),
+        _ => Ok(None),
+    }
+}
+
+/// The only fyke with this source that is no service.
+fn of_source(all: &[Instance], source: &str) -> Result<u32, String> {
+    let is_of =
+        |one: &&Instance| one.description.as_ref().is_some_and(|it| it.source == *source);
+    let found: Vec<&Instance> = all.iter().filter(is_of).collect();
+    let captures: Vec<u32> =
+        found.iter().filter(|one| !is_service(one)).map(|one| one.pid).collect();
+    match (&captures[..], &found[..]) {
+        (&[pid], _) => Ok(pid),
+        ([], []) => Err(format!("no running fyke has the source {source}")),
+        ([], _) => Err(format!(
+            "only a service captures {source}, which has no filters of its own; name the source of a reader, such as \
+             serve:{source}"
+        )),
+        (several, _) => Err(format!("{} running fykes have the source {source}", several.len())),
     }
 }
 
@@ -163,6 +207,9 @@ pub struct Controlled {
     beside: Beside,
     names: Names,
     client: Option<Client>,
+    /// True while the fyke has not answered the last request. The connection stays, because a request in it is carried
+    /// out before those that follow.
+    owes: bool,
     /// True once it is known that its texts are no graphs.
     checked: bool,
 }
@@ -170,10 +217,31 @@ pub struct Controlled {
 impl Controlled {
     /// A fyke with filters of a group.
     pub fn new(beside: Beside, group: &Name) -> Controlled {
-        Controlled { beside, names: Names::new(group), client: None, checked: false }
+        Controlled { beside, names: Names::new(group), client: None, owes: false, checked: false }
+    }
+
+    /// Waits a moment for the answer that a silent fyke owes; what it is shows in the list and the log of the fyke.
+    fn settle(&mut self) -> Result<(), LocalError> {
+        let Some(client) = self.client.as_mut().filter(|_| self.owes) else { return Ok(()) };
+        match client.late_answer(LATE) {
+            Ok(_) | Err(CallError::Refused(_) | CallError::Failed(_)) => self.owes = false,
+            Err(error @ CallError::Silent { .. }) => {
+                return Err(LocalError::Silent(error.to_string()));
+            }
+            Err(error) => {
+                self.forget();
+                return Err(LocalError::Gone(error.to_string()));
+            }
+        }
+        Ok(())
+    }
+
+    fn forget(&mut self) {
+        (self.client, self.owes, self.checked) = (None, false, false);
     }
 
     fn call(&mut self, request: Request) -> Result<Response, LocalError> {
+        self.settle()?;
         let client = match &mut self.client {
             Some(client) => client,
             None => {
@@ -190,9 +258,19 @@ impl Controlled {
             }
             Ok(response) => Ok(response),
             Err(CallError::Refused(message)) => Err(refused(message)),
+            Err(CallError::Failed(message)) => Err(LocalError::Unable(message)),
             Err(error @ CallError::TooLong { .. }) => Err(refused(error.to_string())),
+            Err(error @ CallError::Silent { .. }) => {
+                self.owes = true;
+                Err(LocalError::Silent(error.to_string()))
+            }
+            // It takes no more bytes; a request without its end is not carried out.
+            Err(CallError::Socket(error)) if is_late(&error) => {
+                self.forget();
+                Err(LocalError::Silent("it does not read its requests".to_owned()))
+            }
             Err(error) => {
-                (self.client, self.checked) = (None, false);
+                self.forget();
                 Err(LocalError::Gone(error.to_string()))
             }
         }
@@ -224,6 +302,10 @@ impl Controlled {
             _ => Err(unexpected()),
         }
     }
+}
+
+fn is_late(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
 fn refused(message: String) -> LocalError {
@@ -291,12 +373,16 @@ impl Local for Controlled {
             return Err(unexpected());
         };
         let sequences = entries.iter().filter_map(|entry| match &entry.author {
-            EditAuthor::Client { program: Some(program), .. } => self.names.edit_of(program),
+            EditAuthor::Client { program: Some(program), .. } => {
+                Some((self.names.edit_of(program)?, entry.epoch))
+            }
             _ => None,
         });
+        let epochs: BTreeMap<u64, u64> = sequences.collect();
         // A filter of the group was added by an edit of its sequence, or by a later one.
-        let last = sequences.chain(filters.keys().map(|id| id.sequence)).max();
-        Ok(Held { filters, applied: last.or((forgotten == 0).then_some(0)) })
+        let last = epochs.keys().copied().chain(filters.keys().map(|id| id.sequence)).max();
+        let epoch = last.and_then(|last| epochs.get(&last).copied());
+        Ok(Held { filters, applied: last.or((forgotten == 0).then_some(0)), epoch })
     }
 
     fn edit(&mut self, sequence: u64, changes: Vec<Change>) -> Result<Edited, LocalError> {
@@ -306,7 +392,7 @@ impl Local for Controlled {
         }
         let program = self.names.edit(sequence);
         match self.call(Request::Hello { program }) {
-            Ok(_) | Err(LocalError::Refused { .. }) => {}
+            Ok(_) | Err(LocalError::Refused { .. } | LocalError::Unable(_)) => {}
             Err(gone) => return Err(gone),
         }
         let added = changes.iter().filter(|change| matches!(change, Change::Add { .. })).count();
@@ -355,6 +441,28 @@ mod tests {
             let other = Names::new(&Name::new(&format!("{}b", &group[1..])).unwrap());
             assert_eq!((other.filter_of(&name), other.edit_of(&names.edit(12))), (None, None));
         }
+    }
+
+    fn running(pid: u32, command: &str, source: &str) -> Instance {
+        let mut description = fyke_control::Description::of_this_process(source, "EN10MB");
+        description.command_line = vec!["fyke".into(), command.into()];
+        Instance { pid, socket: "/run/x".into(), description: Some(description) }
+    }
+
+    #[test]
+    fn a_service_is_no_capture_of_a_sensor() {
+        let (service, dump) = (running(1, "serve", "v1"), running(2, "dump", "v1"));
+        let reader = running(3, "dump", "serve:v1");
+        let both = [service.clone(), dump.clone()];
+        assert_eq!((of_source(&both, "v1"), only(&both)), (Ok(2), Ok(Some(2))));
+        let read = [service.clone(), reader];
+        assert_eq!((of_source(&read, "serve:v1"), only(&read)), (Ok(3), Ok(Some(3))));
+        for why in [of_source(&read, "v1").unwrap_err(), only(&[service]).unwrap_err()] {
+            assert!(why.contains("no filters of its own"), "{why}");
+        }
+        let several = [dump.clone(), dump];
+        assert!(of_source(&several, "v1").unwrap_err().starts_with("2 running fykes"));
+        assert_eq!((only(&several), only(&[])), (Ok(None), Ok(None)));
     }
 
     #[test]

@@ -21,9 +21,9 @@ pub struct Entry {
     pub unix_ms: u64,
     /// The last sequence that it has answered.
     pub sequence: u64,
-    /// Number of edits that it has refused.
+    /// Number of edits that it refuses, without those that it has taken since, or that a later edit supersedes.
     pub refused: u64,
-    /// The fyke beside it; `None` while there is none.
+    /// The fyke beside it; `None` while there is none, or it does not answer.
     pub fyke: Option<Local>,
     /// Reason why it does not follow the group at the moment.
     #[serde(default, skip_serializing_if = "Option::is_none")]

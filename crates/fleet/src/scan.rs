@@ -168,6 +168,11 @@ impl Scan {
         &self.id
     }
 
+    /// Its group.
+    pub fn group(&self) -> &str {
+        self.queue.group().as_str()
+    }
+
     /// Its graph.
     pub fn graph(&self) -> &str {
         &self.graph

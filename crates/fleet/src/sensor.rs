@@ -2,7 +2,8 @@
 //!
 //! The edits are read in their order; each has one answer ([`Outcome`]). After an outage, or at the start, many edits
 //! are put in force as one, and the answers name the last of them. If the fyke beside the sensor ends, the filters of
-//! the group are put in force again at the next one.
+//! the group are put in force again at the next one. A fyke that is silent, such as a stopped one, may carry out later
+//! what it was sent; the sensor reads no further edits until it speaks, then looks what is in force there, and answers.
 //!
 //! Invariant: a sequence that the fyke has applied is not applied to it again, by whichever run of the sensor it was
 //! ([`Held::applied`](crate::local::Held)); a repeated `clear` would remove what local users have added since.
@@ -13,8 +14,9 @@ use crate::edit::{Accepted, Change, Edit, FilterId, Labels};
 use crate::keys::Trusted;
 use crate::local::{Edited, Held, Local, LocalError, Names};
 use crate::message::{Answer, Answers, Ask, Entry, Outcome, Tried};
+use crate::open::Open;
 use crate::state::{State, has};
-use crate::{snapshot, unix_ms};
+use crate::{message, snapshot, unix_ms};
 use async_nats::jetstream::kv::{CreateErrorKind, UpdateErrorKind};
 use futures_util::StreamExt;
 use fyke_control::Change as LocalChange;
@@ -31,6 +33,8 @@ const SILENT: Duration = Duration::from_secs(5);
 const TOGETHER: usize = 16;
 /// Most filters that are left out one after the other because the fyke refuses them.
 const MAX_LEFT_OUT: usize = 100;
+/// Time between two attempts at a fyke that cannot make edits; each may take it 10 s.
+const AGAIN: Duration = Duration::from_secs(5);
 /// Most edits of one reading.
 const READING: u64 = 4_096;
 /// Answers of one message.
@@ -100,11 +104,20 @@ pub struct Sensor<L> {
     is_new: bool,
     /// The last sequence that was applied to it.
     applied: u64,
+    /// The local epoch that it began, if it was read from the log of the fyke.
+    began: Option<u64>,
     /// False if `applied` is not known: no edit before the last one of the group clears it then.
     is_known: bool,
     /// Filters that the fyke refused, with its reasons.
     refused_filters: BTreeMap<FilterId, String>,
-    refused: u64,
+    /// Edits without a final outcome, and refused ones.
+    open: Open,
+    /// The reason while the fyke does not answer, or cannot make edits: those that follow are not read meanwhile.
+    silent: Option<String>,
+    /// The time of the next attempt at a fyke that cannot make edits.
+    again: Option<Instant>,
+    /// The last description of the fyke.
+    described: Option<message::Local>,
     waiting: Vec<Answer>,
     trouble: Option<String>,
     notes: Box<dyn FnMut(String) + Send>,
@@ -132,9 +145,13 @@ impl<L: Local> Sensor<L> {
             is_beside: false,
             is_new: false,
             applied: 0,
+            began: None,
             is_known: true,
             refused_filters: BTreeMap::new(),
-            refused: 0,
+            open: Open::default(),
+            silent: None,
+            again: None,
+            described: None,
             waiting: Vec::new(),
             trouble: None,
             notes: Box::new(notes),
@@ -203,6 +220,9 @@ impl<L: Local> Sensor<L> {
 
     /// Reads the next edits after a sign that there is one; the broker may store it a moment later.
     async fn follow(&mut self) {
+        if self.silent.is_some() {
+            return;
+        }
         let start = Instant::now();
         let mut pause = Duration::from_micros(200);
         let known = self.state.sequence;
@@ -225,7 +245,7 @@ impl<L: Local> Sensor<L> {
 
     /// Compares with the stream, and reads what is missing.
     async fn catch_up(&mut self) {
-        loop {
+        while self.silent.is_none() {
             let last = match self.broker.last().await {
                 Ok(last) => last,
                 Err(error) => return self.is_in_trouble(error.to_string()),
@@ -252,7 +272,12 @@ impl<L: Local> Sensor<L> {
             && !self.plan().changes.is_empty()
         {
             // Such as a filter of an author that an earlier run of the sensor trusted.
-            let _noted = self.put_in_force(self.state.sequence, true);
+            let reached = self.put_in_force(self.state.sequence, true);
+            let _noted = reached.map_err(|error| self.is_unreached(&error));
+        }
+        if let Some(why) = &self.silent {
+            self.trouble = Some(format!("{why}; edits wait for it"));
+            return self.send_answers().await;
         }
         if !self.is_known {
             (self.is_known, self.applied) = (true, self.state.sequence);
@@ -283,7 +308,7 @@ impl<L: Local> Sensor<L> {
             self.state.sequence = sequence;
             let outcome = match fits {
                 Err(message) => {
-                    self.refused += 1;
+                    self.open.refuse(sequence);
                     (self.notes)(format!("edit {sequence} refused: {message}"));
                     Outcome::Refused { message, is_void: true }
                 }
@@ -295,17 +320,74 @@ impl<L: Local> Sensor<L> {
                     together.push(sequence);
                     continue;
                 }
-                Ok(_) => self.put_in_force(sequence, false),
+                Ok(_) => {
+                    self.settle(sequence, [sequence], false);
+                    if self.silent.is_some() {
+                        // Those that follow are read again once it answers.
+                        return;
+                    }
+                    continue;
+                }
             };
             self.answer(Answer { sequence, outcome });
         }
-        let Some(last) = together.pop() else { return };
-        let outcome = self.put_in_force(last, true);
-        for sequence in together {
-            let outcome = self.refused_of(sequence).unwrap_or(Outcome::Superseded { by: last });
+        if let Some(last) = together.last().copied() {
+            self.settle(last, together, true);
+        }
+    }
+
+    /// Puts the filters of the group after an edit in force, and answers it, those that come into force with it, and all
+    /// that are open.
+    fn settle(&mut self, last: u64, edits: impl IntoIterator<Item = u64>, leaves_out: bool) {
+        self.open.begin(edits);
+        match self.put_in_force(last, leaves_out) {
+            Ok(outcome) => {
+                for sequence in self.open.take() {
+                    let by = Outcome::Superseded { by: last };
+                    let outcome = match sequence == last {
+                        true => outcome.clone(),
+                        false => self.refused_of(sequence).unwrap_or(by),
+                    };
+                    if let Outcome::Refused { .. } = outcome {
+                        self.open.refuse(sequence);
+                    }
+                    self.answer(Answer { sequence, outcome });
+                }
+                if outcome.is_in_force() {
+                    self.forget_refusals(last);
+                }
+            }
+            Err(error) => self.is_unreached(&error),
+        }
+    }
+
+    /// Forgets what was refused before an edit that is in force, but for filters that the group still has.
+    fn forget_refusals(&mut self, by: u64) {
+        let filters = &self.state.filters;
+        self.refused_filters.retain(|id, _| filters.contains_key(id));
+        let refused = &self.refused_filters;
+        self.open.supersede(by, |sequence| refused.keys().any(|id| id.sequence == sequence));
+    }
+
+    /// After a call to a fyke that is silent or not there.
+    fn is_unreached(&mut self, error: &LocalError) {
+        if let LocalError::Silent(_) | LocalError::Unable(_) = error {
+            if self.silent.is_none() {
+                (self.notes)(format!("{error}; edits wait for it"));
+            }
+            self.silent = Some(error.to_string());
+            let is_unable = matches!(error, LocalError::Unable(_));
+            self.again = is_unable.then(|| Instant::now() + AGAIN);
+            return;
+        }
+        (self.silent, self.again) = (None, None);
+        self.has_ended();
+        let message = error.to_string();
+        for sequence in self.open.tell() {
+            (self.notes)(format!("edit {sequence} is not in force here: {message}"));
+            let outcome = Outcome::Refused { message: message.clone(), is_void: false };
             self.answer(Answer { sequence, outcome });
         }
-        self.answer(Answer { sequence: last, outcome });
     }
 
     /// The outcome of an edit with a filter that the fyke refused.
@@ -317,10 +399,11 @@ impl<L: Local> Sensor<L> {
 
     /// Makes the fyke beside the sensor have the filters of the group, and no others after a `clear` that it has not
     /// applied yet. `leaves_out`: filters that it refuses are left out; else it has all or nothing of the change.
-    fn put_in_force(&mut self, sequence: u64, leaves_out: bool) -> Outcome {
+    /// An error: the fyke is silent or not there.
+    fn put_in_force(&mut self, sequence: u64, leaves_out: bool) -> Result<Outcome, LocalError> {
         let is_new = self.fyke.is_none();
-        if is_new && let Err(error) = self.meet() {
-            return self.is_refused(sequence, &error);
+        if is_new {
+            self.meet()?;
         }
         let leaves_out = leaves_out || is_new;
         let mut compared = false;
@@ -333,15 +416,13 @@ impl<L: Local> Sensor<L> {
                     self.applied = self.applied.max(sequence);
                     let (epoch, frame, latency_ns) =
                         (edited.epoch, edited.frame, edited.latency_ns);
+                    self.began = Some(epoch);
                     let in_force = Outcome::InForce { epoch, frame, latency_ns };
-                    return self.refused_of(sequence).unwrap_or(in_force);
+                    return Ok(self.refused_of(sequence).unwrap_or(in_force));
                 }
                 Err(error) => error,
             };
-            let LocalError::Refused { change, message } = &error else {
-                self.has_ended();
-                return self.is_refused(sequence, &error);
-            };
+            let LocalError::Refused { change, message } = &error else { return Err(error) };
             // A local user may have removed a filter of the group, or another sensor of it added one.
             if !std::mem::replace(&mut compared, true) && self.has_changed() {
                 continue;
@@ -359,17 +440,17 @@ impl<L: Local> Sensor<L> {
                     self.refused_filters.extend(all);
                     // A part of it, such as its `clear`, does not come into force by a later edit.
                     self.applied = self.applied.max(sequence);
-                    return self.is_refused(sequence, &error);
+                    return Ok(self.is_refused(sequence, &error));
                 }
             }
         }
         let why = format!("the fyke refuses more than {MAX_LEFT_OUT} filters of the group");
-        self.is_refused(sequence, &LocalError::Refused { change: None, message: why })
+        Ok(self.is_refused(sequence, &LocalError::Refused { change: None, message: why }))
     }
 
     /// Counts and reports an edit that is not in force.
     fn is_refused(&mut self, sequence: u64, error: &LocalError) -> Outcome {
-        self.refused += 1;
+        self.open.refuse(sequence);
         let message = error.to_string();
         (self.notes)(format!("edit {sequence} is not in force here: {message}"));
         Outcome::Refused { message, is_void: false }
@@ -415,7 +496,8 @@ impl<L: Local> Sensor<L> {
             return self.local.edit(sequence, std::mem::take(&mut plan.changes));
         }
         let local = self.local.describe()?;
-        Ok(Edited { epoch: local.epoch, frame: local.seen, ..Edited::default() })
+        let began = self.began.filter(|_| sequence == self.applied);
+        Ok(Edited { epoch: began.unwrap_or(local.epoch), frame: local.seen, ..Edited::default() })
     }
 
     /// Reads what the fyke has of the group again; true if it is not what it was.
@@ -438,6 +520,7 @@ impl<L: Local> Sensor<L> {
         (self.fyke, self.is_beside) = (Some((local.pid, local.started_unix_ms)), true);
         self.in_force = held.filters;
         (self.applied, self.is_known) = (held.applied.unwrap_or_default(), held.applied.is_some());
+        self.began = held.epoch;
         (self.notes)(format!("beside the fyke with process id {}, {}", local.pid, local.source));
         if !self.is_known {
             (self.notes)(
@@ -450,21 +533,42 @@ impl<L: Local> Sensor<L> {
         Ok(())
     }
 
-    /// Puts the filters in force again if the fyke is another one than before, or was not there.
+    /// Puts the filters in force again if the fyke is another one than before, was not there, or has been silent in
+    /// the middle of an edit.
     fn check_local(&mut self) {
-        let found = self.local.describe();
-        let found = found.ok().map(|local| (local.pid, local.started_unix_ms));
-        if found == self.fyke {
+        self.described = None;
+        let found = match self.local.describe() {
+            Ok(local) => {
+                let found = (local.pid, local.started_unix_ms);
+                self.described = Some(local);
+                found
+            }
+            Err(error) => return self.is_unreached(&error),
+        };
+        let is_late = |again: Instant| Instant::now() < again;
+        if self.fyke == Some(found) && self.again.is_some_and(is_late) {
+            return;
+        }
+        let was_silent = self.silent.take().is_some();
+        if was_silent && self.again.take().is_none() {
+            (self.notes)("the fyke beside this sensor answers again".to_owned());
+        }
+        if self.fyke == Some(found) && self.open.is_empty() {
             return;
         }
         self.fyke = None;
-        if found.is_none() {
-            return self.has_ended();
-        }
         let sequence = self.state.sequence;
-        if self.meet().is_ok() && sequence > 0 && sequence >= self.applied {
-            let outcome = self.put_in_force(sequence, true);
-            self.answer(Answer { sequence, outcome });
+        match self.meet() {
+            Err(error) => self.is_unreached(&error),
+            Ok(()) if sequence > 0 && sequence >= self.applied => {
+                self.settle(sequence, [sequence], true);
+            }
+            Ok(()) => {
+                let by = self.applied;
+                for sequence in self.open.take() {
+                    self.answer(Answer { sequence, outcome: Outcome::Superseded { by } });
+                }
+            }
         }
     }
 
@@ -503,10 +607,11 @@ impl<L: Local> Sensor<L> {
 
     fn entry(&mut self) -> Entry {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        let fyke = self.local.describe().ok();
-        if fyke.is_none() {
-            self.has_ended();
-        }
+        // A silent one has been asked just before.
+        let fyke = match self.silent {
+            Some(_) => self.described.clone(),
+            None => self.local.describe().map_err(|error| self.is_unreached(&error)).ok(),
+        };
         Entry {
             name: self.options.name.to_string(),
             instance: self.instance.clone(),
@@ -514,8 +619,8 @@ impl<L: Local> Sensor<L> {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             labels: self.options.labels.clone(),
             unix_ms: unix_ms(),
-            sequence: self.state.sequence,
-            refused: self.refused,
+            sequence: self.open.answered(self.state.sequence),
+            refused: self.open.refused(),
             fyke,
             trouble: self.trouble.clone(),
         }
@@ -614,7 +719,7 @@ impl<L: Local> Sensor<L> {
         let tried = self.local.try_filter(&text, last).unwrap_or_else(|error| {
             let is_refused = matches!(error, LocalError::Refused { .. });
             if !is_refused {
-                self.has_ended();
+                self.is_unreached(&error);
             }
             Tried { failed: Some(error.to_string()), is_refused, ..Tried::default() }
         });

@@ -34,6 +34,11 @@ struct Kept {
     log: Option<Vec<u64>>,
     /// The sensor ends just after its next edit.
     ends_sensor: bool,
+    is_gone: bool,
+    /// It answers nothing, and keeps the first edit that it gets.
+    is_stopped: bool,
+    /// That edit, which it carries out before it answers anything.
+    late: Option<(u64, Vec<LocalChange>)>,
 }
 
 impl Kept {
@@ -41,6 +46,50 @@ impl Kept {
     fn with_own(pid: u32, log: Option<Vec<u64>>) -> Kept {
         let filters = BTreeMap::from([(1, "own".to_owned())]);
         Kept { pid, filters, ids: 1, log, ..Kept::default() }
+    }
+
+    fn check(&self) -> Result<(), LocalError> {
+        match (self.is_stopped, self.is_gone) {
+            (true, _) => Err(LocalError::Silent("it is stopped".to_owned())),
+            (_, true) => Err(LocalError::Gone("it has ended".to_owned())),
+            (false, false) => Ok(()),
+        }
+    }
+
+    /// Makes an edit; returns the ids of what it adds.
+    fn edit(&mut self, sequence: u64, changes: Vec<LocalChange>) -> Vec<Vec<u64>> {
+        let mut ids = Vec::new();
+        for change in changes {
+            match change {
+                LocalChange::Set { .. } => {
+                    self.filters.clear();
+                    self.names.clear();
+                }
+                LocalChange::Delete { id } => {
+                    self.filters.remove(&id).expect("it is there");
+                    self.names.remove(&id);
+                }
+                LocalChange::Add { text, name, .. } => {
+                    self.ids += 1;
+                    let id = self.ids;
+                    self.filters.insert(id, text);
+                    self.names.extend(name.map(|name| (id, name)));
+                    ids.push(vec![id]);
+                }
+            }
+        }
+        let list = self.filters.values().cloned().collect();
+        self.epochs.push(list);
+        self.log.get_or_insert_default().push(sequence);
+        ids
+    }
+
+    /// Continues a stopped one.
+    fn carry_on(&mut self) {
+        self.is_stopped = false;
+        if let Some((sequence, changes)) = self.late.take() {
+            self.edit(sequence, changes);
+        }
     }
 
     fn texts(&self) -> Vec<&str> {
@@ -53,21 +102,31 @@ struct Fake(Arc<Mutex<Kept>>);
 impl Local for Fake {
     fn describe(&mut self) -> Result<message::Local, LocalError> {
         let kept = self.0.lock().unwrap();
+        kept.check()?;
         let (pid, epoch) = (kept.pid, kept.epochs.len() as u64);
         Ok(message::Local { pid, epoch, ..message::Local::default() })
     }
 
     fn held(&mut self) -> Result<Held, LocalError> {
         let (kept, names) = (self.0.lock().unwrap(), Names::new(&Name::new("edge").unwrap()));
+        kept.check()?;
         let of_group = |(id, name): (&u64, &String)| Some((names.filter_of(name)?, vec![*id]));
         let filters: BTreeMap<_, _> = kept.names.iter().filter_map(of_group).collect();
         let logged = kept.log.iter().flatten().copied();
         let last = logged.chain(filters.keys().map(|id| id.sequence)).max();
-        Ok(Held { filters, applied: last.or(kept.log.is_some().then_some(0)) })
+        let logged: &[u64] = kept.log.as_deref().unwrap_or_default();
+        let place = logged.iter().rposition(|sequence| Some(*sequence) == last);
+        // The log has every edit.
+        let epoch = place.map(|place| place as u64 + 1);
+        Ok(Held { filters, applied: last.or(kept.log.is_some().then_some(0)), epoch })
     }
 
     fn edit(&mut self, sequence: u64, changes: Vec<LocalChange>) -> Result<Edited, LocalError> {
         let mut kept = self.0.lock().unwrap();
+        if kept.is_stopped {
+            kept.late.get_or_insert((sequence, changes.clone()));
+        }
+        kept.check()?;
         let is_wrong = |change: &LocalChange| match change {
             LocalChange::Add { text, .. } => text.contains("wrong"),
             _ => false,
@@ -75,29 +134,7 @@ impl Local for Fake {
         if let Some(at) = changes.iter().position(is_wrong) {
             return Err(LocalError::Refused { change: Some(at), message: "a wrong text".into() });
         }
-        let mut ids = Vec::new();
-        for change in changes {
-            match change {
-                LocalChange::Set { .. } => {
-                    kept.filters.clear();
-                    kept.names.clear();
-                }
-                LocalChange::Delete { id } => {
-                    kept.filters.remove(&id).expect("it is there");
-                    kept.names.remove(&id);
-                }
-                LocalChange::Add { text, name, .. } => {
-                    kept.ids += 1;
-                    let id = kept.ids;
-                    kept.filters.insert(id, text);
-                    kept.names.extend(name.map(|name| (id, name)));
-                    ids.push(vec![id]);
-                }
-            }
-        }
-        let list = kept.filters.values().cloned().collect();
-        kept.epochs.push(list);
-        kept.log.get_or_insert_default().push(sequence);
+        let ids = kept.edit(sequence, changes);
         let ends_sensor = std::mem::take(&mut kept.ends_sensor);
         drop(kept);
         assert!(!ends_sensor, "the sensor ends here, as this test wants it");
@@ -240,6 +277,7 @@ async fn no_edit_is_lost_while_the_broker_is_killed() {
 struct Group {
     author: Author,
     options: Options,
+    port: u16,
     operator: Operator,
     _server: NatsServer,
     _folder: tempfile::TempDir,
@@ -259,7 +297,7 @@ impl Group {
         let edge = Name::new("edge").unwrap();
         let broker = Broker::connect(&options, edge, "operator").await.unwrap();
         let operator = Operator::new(broker, trusted).await.unwrap();
-        Group { author, options, operator, _server: server, _folder: folder }
+        Group { author, options, port, operator, _server: server, _folder: folder }
     }
 
     /// Starts a sensor, and waits until it is listed.
@@ -364,6 +402,110 @@ async fn one_wrong_filter_does_not_keep_the_others_out() {
     has(&kept, &["tcp"]).await;
     group.edit(&[add("arp")]).await;
     has(&kept, &["tcp", "arp"]).await;
+}
+
+/// All answers of a sensor, in their order, once the last edit is answered as it shall be.
+async fn told(group: &Group, sensor: &str, last: (u64, &Outcome)) -> Vec<(u64, Outcome)> {
+    let start = Instant::now();
+    loop {
+        let all = answers(group.port).await.into_iter();
+        let own = all.filter(|((name, _), _)| name == sensor);
+        let told: Vec<(u64, Outcome)> = own
+            .flat_map(|((_, sequence), outcomes)| {
+                outcomes.into_iter().map(move |it| (sequence, it))
+            })
+            .collect();
+        if told.iter().any(|(sequence, outcome)| (*sequence, outcome) == last) {
+            return told;
+        }
+        assert!(start.elapsed() < LIMIT, "{told:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Waits for an entry of a sensor.
+async fn entry(group: &Group, is_wanted: impl Fn(&message::Entry) -> bool) -> message::Entry {
+    let start = Instant::now();
+    loop {
+        let all = group.operator.sensors().await.unwrap();
+        if let Some(found) = all.iter().find(|entry| is_wanted(entry)) {
+            return found.clone();
+        }
+        assert!(start.elapsed() < LIMIT, "{all:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+fn in_force(epoch: u64) -> Outcome {
+    Outcome::InForce { epoch, frame: 0, latency_ns: 0 }
+}
+
+/// A stopped fyke carries an edit out when it continues: until then the sensor lags, then every edit has its true
+/// outcome, and those that came later are in force after it, once.
+#[tokio::test]
+async fn an_edit_at_a_silent_fyke_waits_for_its_outcome() {
+    if !NatsServer::is_installed() {
+        println!("skipped: nats-server is not installed");
+        return;
+    }
+    let mut group = Group::start().await;
+    let kept = Arc::new(Mutex::new(Kept::with_own(1, Some(Vec::new()))));
+    let sensor = group.sensor("a", &kept).await;
+    group.edit(&[add("udp")]).await;
+    kept.lock().unwrap().is_stopped = true;
+    let report = group.edit(&[Change::Clear, add("tcp")]).await;
+    assert_eq!(report.sensors["a"], None, "neither in force nor refused");
+    let report = group.edit(&[add("arp")]).await;
+    assert_eq!(report.sensors["a"], None, "it waits for the one before");
+    let lagging = entry(&group, |entry| entry.trouble.is_some()).await;
+    assert_eq!((lagging.sequence, lagging.refused), (1, 0), "{lagging:?}");
+    assert!(lagging.trouble.unwrap().contains("does not answer"));
+    kept.lock().unwrap().carry_on();
+    kept.lock().unwrap().filters.insert(90, "local".to_owned());
+    has(&kept, &["tcp", "arp", "local"]).await;
+    let told = told(&group, "a", (3, &in_force(3))).await;
+    assert_eq!(told, [(1, in_force(1)), (2, in_force(2)), (3, in_force(3))]);
+    entry(&group, |entry| entry.sequence == 3 && entry.trouble.is_none()).await;
+
+    // The sensor ends while the fyke is stopped; the next run finds what was carried out.
+    kept.lock().unwrap().is_stopped = true;
+    group.edit(&[Change::Clear, add("icmp")]).await;
+    sensor.abort();
+    assert!(sensor.await.unwrap_err().is_cancelled());
+    kept.lock().unwrap().carry_on();
+    kept.lock().unwrap().filters.insert(91, "later".to_owned());
+    let _next = group.sensor("b", &kept).await;
+    assert_eq!(kept.lock().unwrap().texts(), ["icmp", "later"]);
+    assert_eq!(kept.lock().unwrap().epochs.len(), 4, "it made no edit");
+}
+
+/// What was refused for want of a fyke is answered again once there is one, and a refusal of a filter goes with the
+/// filter.
+#[tokio::test]
+async fn refusals_that_no_longer_hold_are_not_listed() {
+    if !NatsServer::is_installed() {
+        println!("skipped: nats-server is not installed");
+        return;
+    }
+    let mut group = Group::start().await;
+    let kept = Arc::new(Mutex::new(Kept::with_own(1, Some(Vec::new()))));
+    let _sensor = group.sensor("a", &kept).await;
+    group.edit(&[add("wrong")]).await;
+    group.edit(&[add("udp")]).await;
+    entry(&group, |entry| entry.sequence == 2 && entry.refused == 1).await;
+    group.edit(&[Change::Delete { id: "1".parse().unwrap() }]).await;
+    entry(&group, |entry| entry.sequence == 3 && entry.refused == 0).await;
+    kept.lock().unwrap().is_gone = true;
+    for text in ["tcp", "arp"] {
+        let report = group.edit(&[add(text)]).await;
+        let refused = matches!(report.sensors["a"], Some((Outcome::Refused { .. }, _)));
+        assert!(refused, "{report:?}");
+    }
+    entry(&group, |entry| entry.sequence == 5 && entry.refused == 2).await;
+    *kept.lock().unwrap() = Kept::with_own(2, Some(Vec::new()));
+    entry(&group, |entry| entry.sequence == 5 && entry.refused == 0).await;
+    let told = told(&group, "a", (5, &in_force(1))).await;
+    assert!(told.contains(&(4, Outcome::Superseded { by: 5 })), "{told:?}");
 }
 
 /// Prints the times of edits until all sensors have answered.

@@ -29,10 +29,11 @@ pub struct SensorArgs {
     /// A label that edits can ask for; may be repeated
     #[arg(long = "label", value_name = "NAME=VALUE", value_parser = label)]
     pub labels: Vec<(String, String)>,
-    /// The fyke with this process id; without it, the only live capture
+    /// The fyke with this process id; without it, the only live capture that is no `fyke serve`
     #[arg(long, value_name = "PID", conflicts_with = "beside")]
     pub pid: Option<u32>,
-    /// The only fyke with this source, such as eth0 or serve:eth0; the next one, if it is started again
+    /// The only fyke with this source, such as eth0 or serve:eth0; the next one, if it is started again. `fyke serve`
+    /// is not meant: it has no filters of its own, but its readers (serve:eth0) have
     #[arg(long, value_name = "SOURCE")]
     pub beside: Option<String>,
 }

@@ -279,6 +279,9 @@ fn write_response(
     if let Response::Error { message } | Response::Refused { message, .. } = response {
         return Err(Failure::Usage(message.clone()));
     }
+    if let Response::Failed { message } = response {
+        return Err(Failure::Running(anyhow::anyhow!(message.clone())));
+    }
     if shown.json {
         writeln!(out, "{}", serde_json::to_string(&Answer { response, target })?)?;
         return Ok(());
@@ -298,7 +301,7 @@ fn write_response(
         Response::Rejected(rejected) => past::rejected(out, rejected)?,
         Response::Frames(frames) => past::with_bytes(out, frames)?,
         Response::Description(description) => writeln!(out, "{}", one_line(&description.source))?,
-        Response::Error { .. } | Response::Refused { .. } => {}
+        Response::Error { .. } | Response::Failed { .. } | Response::Refused { .. } => {}
     }
     Ok(())
 }

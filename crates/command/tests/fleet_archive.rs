@@ -275,6 +275,29 @@ fn rules_are_judged_over_an_archive(group: &Group, root: &Path) {
     assert!(worker.end().success(), "{}", worker.said());
 }
 
+/// A file is no folder of a worker; a scan without workers tells so; a file that is named again counts once.
+fn mistakes_are_told(group: &Group, root: &Path) {
+    let mut worker = Command::new(FYKE);
+    worker.args(["worker", "--group", "archive", "--trust"]).arg(group.0.join("authors"));
+    let refused = worker.arg("--root").arg(root.join("a/1.pcap")).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("it is a file; give the folder"), "{said}");
+
+    let mut scan = group.scan("anna");
+    scan.args(["-r", "a/1.pcap", "-r", "./a/1.pcap", "-r", "a/2.pcap", "udp port 53"]);
+    let mut scan = Running::start(scan.stdout(Stdio::piped()));
+    scan.hear("a/1.pcap is named more than once");
+    scan.hear("no worker of the group archive does a job of this scan");
+    let mut worker = group.worker("late", root);
+    assert!(scan.end().success(), "{}", scan.said());
+    assert_eq!(scan.said().matches("no worker").count(), 1, "{}", scan.said());
+    let told: Value = serde_json::from_slice(&common::rest(&mut scan)).unwrap();
+    assert_eq!((&told["done"], filter_of(&told)), (&2.into(), [3 + 2, 3, 2]), "{told}");
+    worker.signal("INT");
+    assert!(worker.end().success(), "{}", worker.said());
+}
+
 #[test]
 fn the_sums_of_an_archive_are_exact() {
     if !inside("the_sums_of_an_archive_are_exact") {
@@ -293,4 +316,5 @@ fn the_sums_of_an_archive_are_exact() {
     what_is_wrong_is_named(&group, &path("root"));
     refused_jobs_are_left_to_others(&group, &path("root"));
     rules_are_judged_over_an_archive(&group, &path("root"));
+    mistakes_are_told(&group, &path("root"));
 }

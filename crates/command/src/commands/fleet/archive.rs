@@ -17,7 +17,7 @@ use fyke_fleet::worker::{Judge, Judged, Worker};
 use fyke_graph::language::quoted;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -40,7 +40,7 @@ pub fn worker(args: &WorkerArgs) -> Result<(), Failure> {
         format!("{host}:{}", std::process::id())
     });
     let shown = args.root.display();
-    let root = File::open(&args.root).with_context(|| format!("--root {shown}"))?;
+    let root = folder(&args.root)?;
     let processors = || std::thread::available_parallelism().map_or(1, usize::from);
     let at_once = args.at_once.map_or_else(processors, usize::from);
     let worker = Worker {
@@ -65,6 +65,18 @@ pub fn worker(args: &WorkerArgs) -> Result<(), Failure> {
     })?;
     note!("fyke: {} files done, {} failed", done.files, done.failed);
     Ok(())
+}
+
+/// Opens the folder of a worker.
+fn folder(path: &Path) -> Result<File, Failure> {
+    let shown = path.display();
+    let root = File::open(path).with_context(|| format!("--root {shown}"))?;
+    match root.metadata().with_context(|| format!("--root {shown}"))?.is_dir() {
+        true => Ok(root),
+        false => Err(Failure::Usage(format!(
+            "--root {shown}: it is a file; give the folder below which the capture files are"
+        ))),
+    }
 }
 
 /// Runs graphs by this program again, in a process with its sandbox.
@@ -241,8 +253,30 @@ fn wanted(args: &ScanArgs) -> Result<Wanted, Failure> {
         Some(rest) => rest.to_owned(),
         None => path,
     });
+    let files = each_once(files);
     let rules = if args.rules.is_empty() { None } else { Some(alerts::read(&args.rules)?) };
-    Ok(Wanted { author: Author::read(key)?, graph, files: files.collect(), rules })
+    Ok(Wanted { author: Author::read(key)?, graph, files, rules })
+}
+
+/// The files in their order, each once; tells of those that were named again, which would be counted again.
+fn each_once(files: impl Iterator<Item = String>) -> Vec<String> {
+    let mut known = HashSet::new();
+    let mut again = Vec::new();
+    let mut once = Vec::new();
+    for path in files {
+        match known.insert(path.clone()) {
+            true => once.push(path),
+            false => again.push(path),
+        }
+    }
+    if let Some(first) = again.first() {
+        let count = again.len();
+        let line = format!(
+            "{first} is named more than once ({count} repetitions in all): each file counts once"
+        );
+        note!("fyke: {}", one_line(&line));
+    }
+    once
 }
 
 /// The lines of a list of files.

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 /// Time between two looks for refusals.
 const LOOK: Duration = Duration::from_millis(500);
+/// Time without any result, refusal or begun job after which the lack of workers is told.
+const UNATTENDED: Duration = Duration::from_secs(5);
 /// Most refusals that are named.
 const NAMED: usize = 100;
 
@@ -35,6 +37,14 @@ pub fn line(refusal: &Refusal, messages: &str, key: Option<&str>) -> String {
     one_line(&format!("worker {worker} {what}: {reason}{advice}")).into_owned()
 }
 
+/// The line about a scan of which no worker does a job.
+fn unattended(group: &str) -> String {
+    format!(
+        "no worker of the group {group} does a job of this scan; if none runs, start one: fyke worker --group {group} \
+         --trust FILE --root DIR"
+    )
+}
+
 /// A refusal as JSON.
 pub fn json(refusal: &Refusal) -> Value {
     let Refusal { worker, author, reason, .. } = refusal;
@@ -51,6 +61,8 @@ pub struct Refusals {
     /// Since when there is no result.
     idle: Option<Instant>,
     is_refused: bool,
+    /// True once the lack of workers has been told.
+    is_unattended: bool,
     looked: Instant,
 }
 
@@ -63,6 +75,7 @@ impl Refusals {
             named: Vec::new(),
             idle: None,
             is_refused: false,
+            is_unattended: false,
             looked: Instant::now(),
         }
     }
@@ -84,6 +97,11 @@ impl Refusals {
                 note!("fyke: {}", line(&refusal, "jobs", self.key.as_deref()));
                 self.named.push(refusal);
             }
+        }
+        let is_silent = idle.elapsed() >= UNATTENDED && self.named.is_empty();
+        if is_silent && !self.is_unattended && !scan.is_worked_on().await? {
+            self.is_unattended = true;
+            note!("fyke: {}", unattended(scan.group()));
         }
         let has_waited = self.patience.is_some_and(|patience| idle.elapsed() >= patience);
         Ok(has_waited && self.is_refused && !scan.is_worked_on().await?)

@@ -78,7 +78,7 @@ pub use shared::{Chunk, Filled, SharedSource};
 pub use sink::{
     Account, Clients, Compression, FileIdentity, Format, InterfaceLosses, InterfaceSink, Output,
     PRIVATE, Rotation, Sink, SinkStats, WriteError, WriteOptions, client_address, create_file,
-    create_output, write_to,
+    create_output, frames_before, write_to,
 };
 pub use socket::FilterSocket;
 pub use source::{

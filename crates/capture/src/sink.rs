@@ -19,7 +19,7 @@ mod rotate;
 mod tests;
 mod writer;
 
-pub use continued::FileIdentity;
+pub use continued::{FileIdentity, frames_before};
 pub use interface::{InterfaceLosses, InterfaceSink};
 pub use listener::{Clients, address as client_address};
 pub use output::Output;

@@ -79,6 +79,36 @@ fn a_killed_capture_is_taken_up() {
     taken_up("dropped.pcapng", "nobody");
 }
 
+/// `-c` counts the frames that the file has from before the kill.
+#[test]
+fn a_number_of_frames_is_that_of_the_whole_file() {
+    if !inside("a_number_of_frames_is_that_of_the_whole_file") {
+        return;
+    }
+    veth();
+    let (_folder, path) = folder();
+    for name in ["out.pcapng", "out.pcap"] {
+        let file = path(name);
+        let mut first = capture(&file, "root", &["-c", "30", "udp port 5001"]);
+        let mut pid = first.child.id().to_string();
+        for frames in [10, 20] {
+            send(20, 20);
+            first.settle(20);
+            first.signal("KILL");
+            first.end();
+            assert_eq!(frames_of(&file), frames, "{name}");
+            let mut command = Command::new(FYKE);
+            first = Running::start(command.args(["resume", &pid]).stdout(Stdio::null()));
+            first.hear(&format!("the file has {frames} of the 30 frames of -c"));
+            first.hear("listening on");
+            pid = first.child.id().to_string();
+        }
+        send(40, 20);
+        assert!(first.end().success(), "{}", first.said());
+        assert_eq!(frames_of(&file), 30, "{name}");
+    }
+}
+
 #[test]
 fn what_was_replaced_or_damaged_is_refused() {
     if !inside("what_was_replaced_or_damaged_is_refused") {

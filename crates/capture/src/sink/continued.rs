@@ -15,6 +15,8 @@ use std::path::Path;
 use std::str::FromStr;
 use std::time::UNIX_EPOCH;
 
+/// Block of a frame in pcapng, the only one that we write.
+const ENHANCED_PACKET: u32 = 6;
 /// Most bytes of one record; longer ones are damaged.
 const MAX_RECORD: u64 = 1 << 26;
 
@@ -59,6 +61,44 @@ impl FromStr for FileIdentity {
     }
 }
 
+/// The complete records of a file.
+struct Whole {
+    /// Their end.
+    end: u64,
+    /// Frames among them.
+    frames: u64,
+}
+
+/// Number of frames in the complete records of a file that would be continued. Reads the headers of all records.
+///
+/// # Errors
+/// It is another file, or damaged before its end.
+pub fn frames_before(path: &Path, expected: FileIdentity) -> io::Result<u64> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let (file, len) = checked(path, expected, flags)?;
+    Ok(read(&file, len, Format::of(path))?.0.frames)
+}
+
+/// Opens a file that has this identity; also returns its length.
+fn checked(path: &Path, expected: FileIdentity, flags: OFlags) -> io::Result<(File, u64)> {
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    let found = file.metadata()?;
+    if FileIdentity::of(&found) != Some(expected) {
+        let why = "another file has taken the place of the one that the capture had open";
+        return Err(io::Error::new(ErrorKind::InvalidInput, why));
+    }
+    Ok((file, found.len()))
+}
+
+/// Reads a file up to its last complete record.
+fn read(file: &File, len: u64, format: Format) -> io::Result<(Whole, Option<Pcap>)> {
+    let mut reader = BufReader::new(file);
+    match format {
+        Format::Pcapng => Ok((blocks(&mut reader, len)?, None)),
+        Format::Pcap => records(&mut reader, len),
+    }
+}
+
 /// Opens a file to continue it; also returns the properties of a pcap file that has its header.
 pub(super) fn open(
     path: &Path,
@@ -72,19 +112,10 @@ pub(super) fn open(
 fn opened(path: &Path, expected: FileIdentity, format: Format) -> io::Result<(File, Option<Pcap>)> {
     // A FIFO would block.
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
-    let found = file.metadata()?;
-    if FileIdentity::of(&found) != Some(expected) {
-        let why = "another file has taken the place of the one that the capture had open";
-        return Err(io::Error::new(ErrorKind::InvalidInput, why));
-    }
-    let mut reader = BufReader::new(&file);
-    let (whole, pcap) = match format {
-        Format::Pcapng => (blocks(&mut reader, found.len())?, None),
-        Format::Pcap => records(&mut reader, found.len())?,
-    };
-    file.set_len(whole)?;
-    (&file).seek(SeekFrom::Start(whole))?;
+    let (file, len) = checked(path, expected, flags)?;
+    let (whole, pcap) = read(&file, len, format)?;
+    file.set_len(whole.end)?;
+    (&file).seek(SeekFrom::Start(whole.end))?;
     Ok((file, pcap))
 }
 
@@ -98,9 +129,9 @@ fn word(reader: &mut impl Read) -> io::Result<u32> {
     Ok(u32::from_ne_bytes(bytes))
 }
 
-/// Returns the end of the last complete block of a pcapng file of this machine's byte order.
-fn blocks<R: Read + Seek>(reader: &mut BufReader<R>, len: u64) -> io::Result<u64> {
-    let mut at = 0;
+/// Returns the complete blocks of a pcapng file of this machine's byte order.
+fn blocks<R: Read + Seek>(reader: &mut BufReader<R>, len: u64) -> io::Result<Whole> {
+    let (mut at, mut frames) = (0, 0);
     while len - at >= 12 {
         let (kind, size) = (word(reader)?, u64::from(word(reader)?));
         if at == 0 && kind != 0x0a0d_0d0a {
@@ -117,14 +148,18 @@ fn blocks<R: Read + Seek>(reader: &mut BufReader<R>, len: u64) -> io::Result<u64
             return Err(damaged(at, "the two lengths of a block are different"));
         }
         at += size;
+        frames += u64::from(kind == ENHANCED_PACKET);
     }
-    Ok(at)
+    Ok(Whole { end: at, frames })
 }
 
-/// Returns the end of the last complete record of a pcap file of this machine's byte order, and its properties.
-fn records<R: Read + Seek>(reader: &mut BufReader<R>, len: u64) -> io::Result<(u64, Option<Pcap>)> {
+/// Returns the complete records of a pcap file of this machine's byte order, and its properties.
+fn records<R: Read + Seek>(
+    reader: &mut BufReader<R>,
+    len: u64,
+) -> io::Result<(Whole, Option<Pcap>)> {
     if len < 24 {
-        return Ok((0, None));
+        return Ok((Whole { end: 0, frames: 0 }, None));
     }
     let magic = word(reader)?;
     let nanoseconds = match magic {
@@ -135,7 +170,7 @@ fn records<R: Read + Seek>(reader: &mut BufReader<R>, len: u64) -> io::Result<(u
     reader.seek_relative(12)?;
     let (snaplen, link) = (word(reader)?, word(reader)?);
     let link = u16::try_from(link).map_err(|_| damaged(20, "no link type"))?;
-    let mut at = 24;
+    let (mut at, mut frames) = (24, 0);
     while len - at >= 16 {
         reader.seek_relative(8)?;
         let size = u64::from(word(reader)?);
@@ -147,10 +182,12 @@ fn records<R: Read + Seek>(reader: &mut BufReader<R>, len: u64) -> io::Result<(u
         }
         reader.seek_relative(size as i64 + 4)?;
         at += 16 + size;
+        frames += 1;
     }
     // Makes a read error of the last bytes visible.
     reader.fill_buf()?;
-    Ok((at, Some(Pcap::of_file(LinkType(link), snaplen, nanoseconds))))
+    let pcap = Pcap::of_file(LinkType(link), snaplen, nanoseconds);
+    Ok((Whole { end: at, frames }, Some(pcap)))
 }
 
 #[cfg(test)]
@@ -195,8 +232,12 @@ mod tests {
             // pcap: nothing, the header, 3 records; pcapng: nothing, section, interface, 3 frames (and statistics).
             assert!(ends.len() >= 5, "{name}: {ends:?}");
             std::fs::write(&path, &whole[..whole.len() - 1]).unwrap();
+            let frames = frames_before(&path, identity(&path)).unwrap();
+            // The last record is that of a frame in pcap, and of statistics in pcapng.
+            assert!((2..=3).contains(&frames), "{name}: {frames}");
             written(&path, Some(identity(&path)), 2);
             let after = std::fs::read(&path).unwrap();
+            assert_eq!(frames_before(&path, identity(&path)).unwrap(), frames + 2, "{name}");
             let kept = *ends.range(..whole.len() as u64).next_back().unwrap() as usize;
             assert_eq!(after[..kept], whole[..kept], "{name}");
             assert!(after.len() > kept);
@@ -212,6 +253,7 @@ mod tests {
         std::os::unix::fs::symlink(&path, &link).unwrap();
         let refused = |path: &Path, own| open(path, own, Format::Pcapng).unwrap_err().to_string();
         refused(&link, own);
+        assert!(frames_before(&link, own).is_err());
         let other = FileIdentity { inode: own.inode + 1, ..own };
         assert!(refused(&path, other).contains("another file"), "{}", refused(&path, other));
         let later = FileIdentity { born_ns: own.born_ns + 1, ..own };

@@ -372,6 +372,11 @@ pub struct Found {
 }
 
 impl Found {
+    /// The capture file, and its identity.
+    pub fn output(&self) -> Option<(&Path, &str)> {
+        self.fixed.output.as_ref().map(|(path, identity)| (path.as_path(), &**identity))
+    }
+
     /// Removes its files. They are emptied before: this process may have dropped the rights to remove them.
     pub fn remove(&self) {
         self.slots.iter().for_each(|file| drop(file.set_len(0)));
@@ -493,7 +498,7 @@ impl Resumed {
 
     /// The file to continue, and its identity.
     pub fn output(&self) -> Option<(&Path, &str)> {
-        self.found.fixed.output.as_ref().map(|(path, identity)| (path.as_path(), &**identity))
+        self.found.output()
     }
 
     /// Puts the filters in force that were so last; those that have expired are left out.

@@ -44,6 +44,11 @@ pub trait FrameServer: Send + Sync + fmt::Debug {
         false
     }
 
+    /// The graph that decides in the process which frames this source gets, if it has one in place of texts.
+    fn graph(&self) -> Option<&str> {
+        None
+    }
+
     /// True if the process gives this source only some frames, whatever the texts say.
     fn is_restricted(&self) -> bool {
         false

@@ -485,6 +485,7 @@ impl SharedSource {
             filtered: served.rejected,
             filtered_uncounted: served.is_partial || cut_off,
             cut_off,
+            by_graph: self.server.as_ref().is_some_and(|server| server.peer.graph().is_some()),
             beyond_policy: self.server.as_ref().is_some_and(|server| server.peer.is_restricted()),
             ..SourceStats::default()
         }

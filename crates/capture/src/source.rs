@@ -309,6 +309,8 @@ pub struct SourceStats {
     pub clamped_times: u64,
     /// Frames that a filter in the kernel rejected ([`Source::set_filter`]); not part of `received`.
     pub filtered: u64,
+    /// True if a graph in a service rejects them, in place of texts.
+    pub by_graph: bool,
     /// True if a filter in the kernel has rejected frames without counting them; `filtered` lacks those.
     pub filtered_uncounted: bool,
     /// True if that is because the policy of a service does not tell how many frames are beyond it.
@@ -345,6 +347,7 @@ impl SourceStats {
             clamped_times: self.clamped_times + other.clamped_times,
             filtered: self.filtered + other.filtered,
             filtered_uncounted: self.filtered_uncounted | other.filtered_uncounted,
+            by_graph: self.by_graph | other.by_graph,
             beyond_policy: self.beyond_policy | other.beyond_policy,
             cuts: self.cuts + other.cuts,
             unseen_ms: self.unseen_ms + other.unseen_ms,

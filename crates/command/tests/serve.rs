@@ -80,6 +80,14 @@ fn a_graph_runs_in_the_service_and_what_a_reader_may_not_open_is_refused() {
     let sampled = dump(&["--serve-graph", graph, "-w", file.to_str().unwrap()]);
     let beside = dump(&["-w", "/dev/null", "udp port 5002"]);
     send(2000, 100);
+    sampled.settle(2000);
+    let shown = sampled.ctl(&["show"]);
+    assert!(
+        shown.contains(&format!("this graph decides there which frames arrive: {graph}")),
+        "{shown}"
+    );
+    let tried = sampled.ctl(&["try", "udp"]);
+    assert!(tried.contains("the graph in serve:v1 has rejected 1900 frames"), "{tried}");
     for (reader, accepted) in [(sampled, 100), (beside, 1000)] {
         reader.settle(2000);
         assert_eq!(stopped(reader), sum(2000, accepted));
@@ -90,13 +98,16 @@ fn a_graph_runs_in_the_service_and_what_a_reader_may_not_open_is_refused() {
         (graph.as_str(), "tofile opens more than memory (file)"),
         ("(filter, udp prot 5001)", "prot"),
         ("(limit, 1)", "ends the whole graph"),
+        ("(sampler, 100", "^"),
+        (" ", "the graph is empty"),
     ];
     for (graph, why) in tries {
         let mut refused = Command::new(FYKE);
         refused.args(["dump", "-i", "serve:v1", "--serve-graph", graph]);
         let output = refused.env("FYKE_RUNTIME_DIR", runtime()).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && said.contains(why), "{said}");
+        assert_eq!(output.status.code(), Some(2), "{graph}: {said}");
+        assert!(said.contains(why) && (said.contains('^') || graph == " "), "{said}");
     }
     assert!(!refused.exists());
     let mut pause = Command::new(FYKE);
@@ -458,8 +469,14 @@ fn a_policy_serves_other_users_and_is_read_again() {
         guest
     };
     let (mut one, mut other) = (guest("udp"), guest("udp port 5002"));
+    // No frame can be of both, and the service gives none.
+    let mut never = guest("tcp");
     send(100, 60);
     service.wait_for(" 100 seen ");
+    never.signal("INT");
+    assert!(never.end().success(), "{}", never.said());
+    let none = "0 seen by fyke = 0 accepted + 0 rejected + 0 lost";
+    assert!(never.said().contains(none), "{}", never.said());
     // The frames that the filter of the rule rejects are not told.
     one.signal("INT");
     assert!(one.end().success(), "{}", one.said());

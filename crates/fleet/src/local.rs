@@ -185,8 +185,7 @@ fn only(all: &[Instance]) -> Result<Option<u32>, String> {
 
 /// The only fyke with this source that is no service.
 fn of_source(all: &[Instance], source: &str) -> Result<u32, String> {
-    let is_of =
-        |one: &&Instance| one.description.as_ref().is_some_and(|it| it.source == *source);
+    let is_of = |one: &&Instance| one.description.as_ref().is_some_and(|it| it.source == *source);
     let found: Vec<&Instance> = all.iter().filter(is_of).collect();
     let captures: Vec<u32> =
         found.iter().filter(|one| !is_service(one)).map(|one| one.pid).collect();

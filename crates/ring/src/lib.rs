@@ -107,6 +107,11 @@ pub enum RingError {
         /// The expected value.
         expected: String,
     },
+    /// The received file is no shared memory, or its size can still change.
+    #[error(
+        "not a ring of frames: the file that came is no memory (memfd) that is sealed against shrinking"
+    )]
+    NotSealed,
     /// A frame is larger than the buffer accepts.
     #[error("the frame has {given} bytes, the limit of the buffer is {limit}")]
     TooLarge {

@@ -101,8 +101,7 @@ impl Memory {
         // SAFETY: the call only queries; the descriptor is open.
         let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
         if seals < 0 || seals & libc::F_SEAL_SHRINK == 0 {
-            let expected = "a set with F_SEAL_SHRINK".to_owned();
-            return Err(RingError::Foreign { what: "the seal", given: seals as u64, expected });
+            return Err(RingError::NotSealed);
         }
         let size = file.metadata().map_err(|error| RingError::call("fstat", error))?.len();
         let most = (MAX_WORDS * WORD) as u64;
@@ -238,5 +237,18 @@ fn owned(number: libc::c_int) -> io::Result<OwnedFd> {
         -1 => Err(io::Error::last_os_error()),
         // SAFETY: the kernel has just returned this descriptor, and nothing else owns it.
         number => Ok(unsafe { OwnedFd::from_raw_fd(number) }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_no_sealed_memory_is_named_so() {
+        let file = File::open("/dev/null").unwrap();
+        let said = Memory::open(file.into()).unwrap_err().to_string();
+        assert!(said.contains("sealed against shrinking"), "{said}");
+        assert!(!said.contains(char::is_numeric), "{said}");
     }
 }

@@ -20,7 +20,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -212,8 +211,8 @@ pub struct Connection {
     last: Mutex<Last>,
     /// Rings of further processes of the service, which continue where the ones before them ended.
     moved: Mutex<VecDeque<Moved>>,
-    /// True if a graph in the service decides, so that it takes no texts.
-    has_graph: AtomicBool,
+    /// The graph that decides in the service, which takes no texts then.
+    graph: OnceLock<String>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -252,9 +251,9 @@ impl Connection {
         let program = std::env::args().next().unwrap_or_default();
         let program = Path::new(&program).file_name().unwrap_or_default().to_string_lossy();
         let (calls, last) = (Mutex::new(Calls::new()), Mutex::default());
-        let (hello, has_graph) = (Hello::default(), AtomicBool::new(false));
+        let (hello, graph) = (Hello::default(), OnceLock::new());
         let moved = Mutex::default();
-        let mut new = Connection { socket, path, hello, calls, last, moved, has_graph };
+        let mut new = Connection { socket, path, hello, calls, last, moved, graph };
         let greeting =
             Request::Hello { versions: VERSIONS.to_vec(), program: program.into_owned() };
         match new.greet(&greeting, &[], None)? {
@@ -287,9 +286,10 @@ impl Connection {
     /// # Errors
     /// As for [`buffers`](Self::buffers).
     pub fn graph(&self, graph: &str, snaplen: u32) -> Result<Reader, ConnectError> {
-        let graph = Some(graph.to_owned());
-        let reader = self.open_buffers(&Request::Open { texts: Vec::new(), snaplen, graph })?;
-        self.has_graph.store(true, Ordering::Relaxed);
+        let text = Some(graph.to_owned());
+        let open = Request::Open { texts: Vec::new(), snaplen, graph: text };
+        let reader = self.open_buffers(&open)?;
+        let _first = self.graph.set(graph.to_owned());
         Ok(reader)
     }
 
@@ -557,7 +557,7 @@ impl Connection {
 
 impl FrameServer for Connection {
     fn edit(&self, removed: &[u64], added: &[(u64, &str)]) -> io::Result<()> {
-        if self.has_graph.load(Ordering::Relaxed) {
+        if self.graph.get().is_some() {
             let passes_all = added.iter().all(|(_, text)| text.is_empty());
             let why = "the graph of this reader decides in the service";
             return passes_all
@@ -607,6 +607,10 @@ impl FrameServer for Connection {
 
     fn is_cut(&self) -> bool {
         self.is_gone() && !self.is_over()
+    }
+
+    fn graph(&self) -> Option<&str> {
+        self.graph.get().map(String::as_str)
     }
 
     fn is_restricted(&self) -> bool {
@@ -681,8 +685,16 @@ fn open_device(settings: &Settings) -> Result<Box<dyn Source>, MakeError> {
     match connect_source(name, user, settings.text("graph")) {
         Ok(source) => Ok(Box::new(source)),
         Err(error @ ConnectError::Name(_)) => Err(MakeError::new("expression", error)),
+        Err(ConnectError::Refused { message, .. }) if is_of_a_text(&message) => {
+            Err(MakeError::new("graph", message))
+        }
         Err(error) => Err(MakeError::refused("expression", error)),
     }
+}
+
+/// True if a refusal is about a place of a text, which it shows with a caret.
+pub fn is_of_a_text(refusal: &str) -> bool {
+    refusal.lines().skip(1).any(|line| line.trim_start().starts_with('^'))
 }
 
 /// Connects to a service as the source `serve:NAME`, which runs `graph` for it if it is given.

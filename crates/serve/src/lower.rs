@@ -200,6 +200,10 @@ impl SocketFilter for Lower {
 impl LowerFilter for Lower {
     fn passes_all(&self) -> Option<String> {
         let state = self.lock();
+        let graph = state.server.as_ref().and_then(|server| server.graph());
+        if let Some(graph) = graph {
+            return Some(format!("this graph decides there which frames arrive: {graph}"));
+        }
         let refused = state.refused.as_ref().map(|why| format!("it refuses a text: {why}"));
         let all = || state.unfiltered.then(|| "no filter rejects a frame".to_owned());
         refused.or_else(|| state.for_good.map(str::to_owned)).or_else(all)

@@ -103,6 +103,11 @@ struct Filter {
 #[derive(Debug, Default)]
 pub struct Texts(BTreeMap<u64, Filter>);
 
+/// A text that accepts no frame, of which the language does not refuse that: no frame has so many bytes.
+const NOTHING: &str = "greater 2147483647";
+/// Begin of the refusal of a text that no frame can match.
+const NEVER: &str = "no frame can match this filter";
+
 /// A text that accepts the frames that both texts accept. Each must be a text alone, so that neither leaves its
 /// parentheses.
 fn both(filter: &Arc<str>, text: &str) -> Arc<str> {
@@ -124,7 +129,13 @@ impl Texts {
     }
 
     /// The texts after an edit.
-    fn after(&self, remove: &[u64], add: &[Text], terms: &Terms) -> Result<Texts, Refused> {
+    fn after(
+        &self,
+        remove: &[u64],
+        add: &[Text],
+        terms: &Terms,
+        evaluation: &Evaluation,
+    ) -> Result<Texts, Refused> {
         let (mut texts, limits) = (self.0.clone(), &terms.limits);
         for &given in remove {
             if texts.remove(&given).is_none() {
@@ -137,7 +148,7 @@ impl Texts {
             if given > limit {
                 return Err(Refused::TooLong { id: *id, given, limit });
             }
-            let both = both(&terms.group.filter, text);
+            let both = evaluation.both(&terms.group.filter, text);
             if texts.insert(*id, Filter { text: text.as_str().into(), both }).is_some() {
                 return Err(Refused::Twice { given: *id });
             }
@@ -167,6 +178,18 @@ impl Evaluation {
     /// Checks a text alone.
     fn check(&self, text: &str) -> Result<(), String> {
         self.inputs.check(text, &self.options).map_err(|refused| refused.error.to_string())
+    }
+
+    /// The text together with the filter of the policy. If no frame can be of both, such as `tcp` under `udp`, the reader
+    /// gets none: refused there, its text would be evaluated by the reader on every frame that the policy permits.
+    fn both(&self, filter: &Arc<str>, text: &str) -> Arc<str> {
+        let both = both(filter, text);
+        let has_both = !filter.is_empty() && !text.trim().is_empty();
+        let is_never = |text: &str| self.check(text).is_err_and(|why| why.contains(NEVER));
+        match has_both && is_never(&both) && !is_never(text) {
+            true => NOTHING.into(),
+            false => both,
+        }
     }
 }
 
@@ -308,7 +331,8 @@ impl Service {
         texts: &[Text],
     ) -> Result<(Descriptors, Texts), Refused> {
         let number = from.number;
-        let own = Texts::default().after(&[], texts, terms)?;
+        let evaluation = &self.made.get().ok_or(Refused::NotRunning)?.evaluation;
+        let own = Texts::default().after(&[], texts, terms, evaluation)?;
         let (made, mut table) = self.running()?;
         let most = made.interface.snaplen.min(terms.group.snaplen);
         let snaplen = if snaplen == 0 { most } else { snaplen.min(most) } as usize;
@@ -415,7 +439,7 @@ impl Service {
         terms: &Terms,
     ) -> Result<Edited, Refused> {
         let made = self.made.get().ok_or(Refused::NotRunning)?;
-        let after = texts.after(remove, add, terms)?;
+        let after = texts.after(remove, add, terms, &made.evaluation)?;
         for Text { text, .. } in add {
             made.evaluation.check(text).map_err(Refused::Text)?;
         }

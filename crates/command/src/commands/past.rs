@@ -48,7 +48,7 @@ pub struct Frames<'a> {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RejectedBefore {
     pub frames: u64,
-    /// The service, such as `serve:eth0`; `None` for the kernel.
+    /// The service, such as `serve:eth0` or `the graph in serve:eth0`; `None` for the kernel.
     pub service: Option<String>,
 }
 
@@ -56,24 +56,31 @@ pub struct RejectedBefore {
 const NO_FILTER: &str = "try and why are for graphs with one filter or one demultiplexer; name its frames with \
                          `fyke dump` otherwise";
 
+/// Begin of the name of a service in [`RejectedBefore`] in which a graph rejects frames, in place of texts.
+pub const GRAPH_IN: &str = "the graph in ";
+
 /// Begin of the names of interfaces that are services.
 const SERVICE: &str = "serve:";
 
 /// The frames that the kernel or a service has rejected before a graph; `None` if neither rejects any at the moment.
 pub fn rejected_before(handle: &GraphHandle) -> Option<RejectedBefore> {
+    let view = handle.view();
+    let by_graph = view.sources.iter().any(|source| source.stats.by_graph);
     let placements = handle.placements();
     let filters = placements.iter().any(|placement| placement.why_not_lower().is_none());
-    if !filters {
+    if !filters && !by_graph {
         return None;
     }
-    let view = handle.view();
     let mut interfaces = view.sources.iter().flat_map(|source| &source.interfaces);
     let is_service = |name: &str| name.starts_with(SERVICE);
     let first = view.sources.iter().flat_map(|source| &source.interfaces).next();
     let all = interfaces.all(|interface| is_service(&interface.name));
     Some(RejectedBefore {
         frames: view.sources.iter().map(|source| source.stats.filtered).sum(),
-        service: first.filter(|_| all).map(|interface| interface.name.clone()),
+        service: first.filter(|_| all).map(|interface| match by_graph {
+            true => format!("{GRAPH_IN}{}", interface.name),
+            false => interface.name.clone(),
+        }),
     })
 }
 

@@ -60,7 +60,13 @@ fn open_device(settings: &Settings) -> Result<Box<dyn Source>, MakeError> {
     let address: Address = rest.parse().map_err(|why: String| MakeError::new("expression", why))?;
     let files = Files { certificate, key, authorities };
     let source = RemoteSource::connect(kind, &address, &files, settings.text("graph"), reconnects);
-    Ok(Box::new(source.map_err(|error| MakeError::refused("expression", error))?))
+    Ok(Box::new(source.map_err(|error| {
+        let is_of_the_graph = fyke_serve::client::is_of_a_text(&error.to_string());
+        match settings.text("graph").is_some() && is_of_the_graph {
+            true => MakeError::new("graph", error),
+            false => MakeError::refused("expression", error),
+        }
+    })?))
 }
 
 /// Opens a source of this machine; names the options for another one if it is not here.

@@ -1,6 +1,7 @@
 //! Answers about frames of the past as text, for `fyke ctl try` and `why`.
 
 use super::super::one_line;
+use super::super::past::GRAPH_IN;
 use super::log::clock;
 use fyke_control::{Frames, Past, Reason, Rejected, ShownFrame, Tried, Verdict};
 use std::io::{self, Write};
@@ -107,12 +108,14 @@ fn in_kernel(out: &mut impl Write, past: &Past) -> io::Result<()> {
 
 /// Tells of frames that were rejected before they arrived at the filters, so that no filter can be tried on them.
 pub fn not_judged(rejected: u64, by: Option<&str>) -> String {
-    let (by, option) = match by {
-        Some(service) => (one_line(service), "--keep 30s"),
-        None => ("the kernel".into(), "--count-all"),
+    let (by, advice) = match by {
+        Some(graph) if graph.starts_with(GRAPH_IN) => {
+            (one_line(graph), "a reader without --serve-graph gets them")
+        }
+        Some(service) => (one_line(service), "`fyke dump --keep 30s` lets them arrive"),
+        None => ("the kernel".into(), "`fyke dump --count-all` lets them arrive"),
     };
     format!(
-        "{by} has rejected {rejected} frames since the start; they are not among these \
-         (`fyke dump {option}` lets them arrive)"
+        "{by} has rejected {rejected} frames since the start; they are not among these ({advice})"
     )
 }

@@ -18,6 +18,14 @@ pub fn text(text: &str, full: bool) -> Cow<'_, str> {
     if full { one_line(text) } else { shortened(text) }
 }
 
+/// The text of an entry, cut as [`text`] cuts it; the counts at the end of a reader's are never cut.
+fn entry(kind: EntryKind, of: &str, full: bool) -> Cow<'_, str> {
+    let parted = (kind == EntryKind::Reader && !full).then(|| of.rsplit_once("; ")).flatten();
+    let Some((names, counts)) = parted else { return text(of, full) };
+    let (texts, program) = names.rsplit_once("  (").unwrap_or((names, ""));
+    format!("{}  ({}; {}", shortened(texts), shortened(program), one_line(counts)).into()
+}
+
 /// Names new filters.
 pub fn ids(ids: &[u64]) -> String {
     match ids {
@@ -82,7 +90,7 @@ fn filter(
     let left = label.and_then(|label| label.expires_unix_ms).map(left).unwrap_or_default();
     let cut = label.and_then(|label| label.snaplen);
     let cut = cut.map(|bytes| format!(", at most {bytes} bytes each")).unwrap_or_default();
-    let shown = text(&filter.text, full);
+    let shown = entry(filter.kind, &filter.text, full);
     writeln!(out, "{name}{own}  {:>10} frames{cut}{left}  {shown}", filter.accepted)?;
     if filter.passes.len() > LISTED_PASSES && !full {
         let matched = filter.passes.iter().filter(|pass| pass.accepted > 0).count();
@@ -149,7 +157,8 @@ pub fn stats(out: &mut impl Write, stats: &Stats, full: bool) -> io::Result<()> 
         counts::listed(&stats.filters, full, |filter| (filter.kind, filter.accepted));
     for filter in listed {
         let name = counts::named(filter);
-        writeln!(out, "            {name}: {} {}", filter.accepted, text(&filter.text, full))?;
+        let shown = entry(filter.kind, &filter.text, full);
+        writeln!(out, "            {name}: {} {shown}", filter.accepted)?;
     }
     if let Some(more) = more {
         writeln!(out, "            {more}; --full lists them")?;
@@ -175,5 +184,22 @@ pub fn duration(ns: u64) -> String {
         0..1_000 => format!("{ns} ns"),
         1_000..1_000_000 => format!("{:.1} µs", ns as f64 / 1e3),
         _ => format!("{:.1} ms", ns as f64 / 1e6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_counts_of_a_reader_are_never_cut() {
+        let (texts, program) = ("port 1 or ".repeat(1_000), "p".repeat(1_000));
+        let who = "3 rejected, 4 unread, 5 lost)";
+        let of = format!("{texts}  (user 7, process 8, {program}; {who}");
+        let cut = entry(EntryKind::Reader, &of, false);
+        assert!(cut.ends_with(who) && cut.contains("(user 7, process 8, p"), "{cut}");
+        assert!(cut.len() < 1_000, "{cut}");
+        assert_eq!(entry(EntryKind::Reader, &of, true), of);
+        assert!(!entry(EntryKind::Filter, &of, false).contains(who));
     }
 }

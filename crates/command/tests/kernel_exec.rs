@@ -553,7 +553,13 @@ fn passes_are_edited_at_the_sockets_of_a_program() {
     let (status, said) = ctl(&["undo", "2"]);
     assert!(status == Some(2) && said.contains("epoch 2 edited passes by hand"), "{said}");
     assert!(ctl(&["log"]).1.contains(", 4 calls on passes"), "{}", ctl(&["log"]).1);
+    let stats = ctl(&["stats"]).1;
+    assert!(stats.contains("by hand: 200 passes edited by hand"), "{stats}");
+    // What the removed passes have accepted stays in the counts.
+    assert_eq!(ctl(&["pass", &format!("del {id}")]).0, Some(0));
     let said = stop(running);
-    assert!(said.contains("passes edited by hand: 200"), "{said}");
+    // Those of the pass and of the first text: with the text that is in force, all that were accepted.
+    assert!(said.contains("  frames of filters that have been removed: 410"), "{said}");
+    assert!(said.contains(": 100 udp port 7001") && said.contains(" 510 accepted"), "{said}");
     assert!(said.contains("0 packets dropped by kernel"), "{said}");
 }

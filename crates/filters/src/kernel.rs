@@ -53,6 +53,8 @@ pub struct KernelFilters {
     reading: Options,
     writer: Mutex<Writer>,
     epoch: AtomicU64,
+    /// Frames that removed passes had accepted, as far as they have been counted.
+    removed: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -107,7 +109,8 @@ impl KernelFilters {
             classes: BTreeMap::new(),
             sharing: Sharing::default(),
         };
-        Ok(KernelFilters { reading, writer: Mutex::new(writer), epoch: AtomicU64::new(0) })
+        let (epoch, removed) = (AtomicU64::new(0), AtomicU64::new(0));
+        Ok(KernelFilters { reading, writer: Mutex::new(writer), epoch, removed })
     }
 
     fn lock(&self) -> MutexGuard<'_, Writer> {
@@ -300,6 +303,19 @@ impl KernelFilters {
             sum.capped += one.capped;
         }
         sum
+    }
+
+    /// Frames that texts and passes had accepted that have been removed. Exact while no frames arrive; otherwise the
+    /// kernel counts on while the counts are read, and it is at most the true number.
+    pub fn removed(&self) -> u64 {
+        let writer = self.lock();
+        let left = |link: &LinkFilters| {
+            // In this order: a frame that arrives in between is counted as one of a pass that is there.
+            let accepted = link.space.tallies().accepted;
+            accepted.saturating_sub(link.counts().sum())
+        };
+        let now = writer.links.iter().map(left).sum();
+        self.removed.fetch_max(now, Ordering::Relaxed).max(now)
     }
 
     /// The texts with their current counts.

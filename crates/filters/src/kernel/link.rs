@@ -76,6 +76,14 @@ pub(super) struct LinkCounts {
     of_rows: HashMap<FilterId, u64>,
 }
 
+impl LinkCounts {
+    /// Frames that all passes accepted which are there.
+    pub fn sum(&self) -> u64 {
+        let rows = self.rows.iter().map(|rows| rows.accepted);
+        self.passes.values().chain(self.in_order.values()).copied().chain(rows).sum()
+    }
+}
+
 /// Forgets the classes of texts that are not added after all.
 fn forget(mirror: &mut Mirror, added: &[(u64, FilterId)]) {
     let filters: Vec<_> = added.iter().map(|(_, filter)| *filter).collect();

@@ -415,7 +415,14 @@ impl Editable for ExecFilter {
         // counts read before.
         let filters = texts.map(|filter| count(filter, EntryKind::Filter));
         let filters = filters.chain(by_hand.map(|filter| count(filter, EntryKind::Tracker)));
-        let filters = filters.collect();
+        let accepted = self.filters.removed();
+        let removed = (accepted > 0).then(|| FilterCount {
+            text: "frames of filters that have been removed".to_owned(),
+            kind: EntryKind::Removed,
+            accepted,
+            ..FilterCount::default()
+        });
+        let filters = filters.chain(removed).collect();
         Stats {
             epoch: self.filters.epoch(),
             uptime_ms: u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),

@@ -343,7 +343,7 @@ fn a_sensor_finds_the_next_reader_of_a_service() {
     }
 }
 
-/// While a service is stopped, its reader can make no edit: nobody is told that the edit is refused, and it is in force
+/// While a service is stopped, its reader can make no edit: the edit is not refused, and is in force
 /// once the service continues, before those that came later.
 #[test]
 fn an_edit_waits_for_a_stopped_service() {

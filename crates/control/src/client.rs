@@ -232,7 +232,8 @@ impl Client {
     }
 
     /// Sends a request and waits for the answer. After an error other than `Refused`, `Failed` and
-    /// `TooLong` the connection cannot be used any more, but after `Silent` see [`Client::late_answer`]. For [`Request::Watch`] use [`Client::watch`].
+    /// `TooLong` the connection cannot be used any more, but after `Silent` see [`Client::late_answer`]. For
+    /// [`Request::Watch`] use [`Client::watch`].
     ///
     /// # Errors
     /// The fyke refuses the request, or the connection breaks.

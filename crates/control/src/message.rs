@@ -320,8 +320,8 @@ pub enum Response {
         /// The reason as text.
         message: String,
     },
-    /// The request is right, but could not be carried out and changed nothing: a service that the fyke needs for it does
-    /// not answer, for example.
+    /// The request is right, but could not be carried out and changed nothing. For example, a service that the fyke
+    /// needs for it does not answer.
     Failed {
         /// The reason as text.
         message: String,

@@ -522,11 +522,12 @@ impl ClientThread {
         Ok(None)
     }
 
-    /// Carries a request out and answers it; not an edit whose client has closed the connection. A long answer is made at low priority, one at a time.
+    /// Carries a request out and answers it; not an edit after its client has closed the connection. A long
+    /// answer is made at low priority, one at a time.
     fn answer_to(&self, request: Request) -> io::Result<()> {
         let is_long = self.controlled.is_long(&request);
         let is_edit = is_edit(&request);
-        // A process that was stopped finds requests of clients that have given up: nobody would learn of the edit.
+        // A process that was stopped finds requests of clients that have given up, and do not learn of the edit.
         if is_edit && has_hung_up(&self.stream) {
             return Err(ErrorKind::BrokenPipe.into());
         }

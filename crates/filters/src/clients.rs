@@ -24,13 +24,16 @@ pub fn handle(
 ) -> Result<Response, Request> {
     let started = Instant::now();
     let author = peer.map(author).unwrap_or_default();
+    let of_one = |refused: GroupError| refusal(refused.error);
     let (edited, undone) = match request {
-        Request::Set { text } => (one(filters, Change::Set { text }, author), None),
+        Request::Set { text } => (one(filters, Change::Set { text }, author).map_err(of_one), None),
         Request::Add { text } => {
             let change = Change::Add { text, name: None, for_ms: None, snaplen: None };
-            (one(filters, change, author), None)
+            (one(filters, change, author).map_err(of_one), None)
         }
-        Request::Delete { id } => (one(filters, Change::Delete { id }, author), None),
+        Request::Delete { id } => {
+            (one(filters, Change::Delete { id }, author).map_err(of_one), None)
+        }
         Request::Edit { changes } => match edit(filters, &changes, author) {
             Ok(edited) => (Ok(edited), None),
             Err(GroupError { error: FilterError::Space(message), .. }) => {
@@ -81,8 +84,8 @@ pub fn author(peer: &Peer) -> Author {
     Author::Client { uid: peer.uid, pid: peer.pid, program }
 }
 
-fn one(filters: &dyn Edits, change: Change, author: Author) -> Result<Edited, Response> {
-    edit(filters, &[change], author).map_err(|refused| refusal(refused.error))
+fn one(filters: &dyn Edits, change: Change, author: Author) -> Result<Edited, GroupError> {
+    edit(filters, &[change], author)
 }
 
 /// The answer to an edit that was not made: it is wrong, or could not be made now.

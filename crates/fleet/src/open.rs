@@ -1,7 +1,7 @@
-//! The edits of a group whose outcome at a sensor is not final: the fyke beside it is silent, or not there.
+//! The edits of a group without a final outcome at a sensor: the fyke beside it is silent, or not there.
 //!
 //! An edit is *open* from its reading until the fyke has it in force or refuses it. A fyke that is not there refuses an
-//! edit for the moment only, and the answer says so; a silent one may carry out what it was sent, so there is no answer
+//! edit for the moment only, and the answer has that reason; a silent one may carry out what it was sent, so there is no answer
 //! before it speaks again. Each open edit has a final answer afterwards. Cost: a number per open or refused edit.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,9 +47,9 @@ impl Open {
         self.refused.insert(sequence);
     }
 
-    /// After an edit that is in force: refusals before it stand only if `stands`.
-    pub fn supersede(&mut self, by: u64, stands: impl Fn(u64) -> bool) {
-        self.refused.retain(|sequence| *sequence >= by || stands(*sequence));
+    /// After an edit that is in force: refusals before it stay only if `holds`.
+    pub fn supersede(&mut self, by: u64, holds: impl Fn(u64) -> bool) {
+        self.refused.retain(|sequence| *sequence >= by || holds(*sequence));
     }
 
     /// Number of standing refusals.

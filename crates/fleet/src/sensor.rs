@@ -336,8 +336,8 @@ impl<L: Local> Sensor<L> {
         }
     }
 
-    /// Puts the filters of the group after an edit in force, and answers it, those that come into force with it, and all
-    /// that are open.
+    /// Puts the filters of the group after an edit in force, and answers it, the edits that come into force with it, and
+    /// all open ones.
     fn settle(&mut self, last: u64, edits: impl IntoIterator<Item = u64>, leaves_out: bool) {
         self.open.begin(edits);
         match self.put_in_force(last, leaves_out) {
@@ -607,7 +607,7 @@ impl<L: Local> Sensor<L> {
 
     fn entry(&mut self) -> Entry {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        // A silent one has been asked just before.
+        // A silent one has got this request just before.
         let fyke = match self.silent {
             Some(_) => self.described.clone(),
             None => self.local.describe().map_err(|error| self.is_unreached(&error)).ok(),

@@ -103,7 +103,7 @@ struct Filter {
 #[derive(Debug, Default)]
 pub struct Texts(BTreeMap<u64, Filter>);
 
-/// A text that accepts no frame, of which the language does not refuse that: no frame has so many bytes.
+/// A text that accepts no frame, of which the language does not refuse that: frames are shorter.
 const NOTHING: &str = "greater 2147483647";
 /// Begin of the refusal of a text that no frame can match.
 const NEVER: &str = "no frame can match this filter";
@@ -180,8 +180,8 @@ impl Evaluation {
         self.inputs.check(text, &self.options).map_err(|refused| refused.error.to_string())
     }
 
-    /// The text together with the filter of the policy. If no frame can be of both, such as `tcp` under `udp`, the reader
-    /// gets none: refused there, its text would be evaluated by the reader on every frame that the policy permits.
+    /// The text together with the filter of the policy. If no frame can be of both, such as `tcp` under `udp`, the
+    /// reader gets none. Otherwise its text would be refused, and it would get every frame that the policy permits.
     fn both(&self, filter: &Arc<str>, text: &str) -> Arc<str> {
         let both = both(filter, text);
         let has_both = !filter.is_empty() && !text.trim().is_empty();

@@ -247,7 +247,8 @@ pub fn check_source(args: &SourceArgs) -> Result<(), Failure> {
             "--ring-user: it is for -i ring:PATH and -i serve:NAME; omit this option".to_owned()
         }
         _ if args.serve_graph.as_deref().is_some_and(|text| text.trim().is_empty()) => {
-            "--serve-graph: the graph is empty; give nodes, such as '(sampler, 100)', or omit this option".to_owned()
+            "--serve-graph: the graph is empty; give nodes, such as '(sampler, 100)', or omit it"
+                .to_owned()
         }
         _ if args.serve_graph.is_some() && !is_service => {
             "--serve-graph: it is for -i serve:NAME; omit this option".to_owned()

@@ -36,7 +36,7 @@ fn list() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Frames of `-c` that the file of the capture does not have yet; `None` if it has no file, or another one has taken its
+/// Frames of `-c` that the file of the capture does not have yet; `None` if it has no file, or another one is in its
 /// place.
 fn left(found: &Found, limit: u64) -> Option<u64> {
     let (path, identity) = found.output()?;

@@ -15,8 +15,8 @@ pub struct Past {
     /// those evaluated. Absent if the kernel rejects none at the moment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rejected_in_kernel: Option<u64>,
-    /// The service that has rejected these frames instead of the kernel, such as `serve:eth0`, or `the graph in serve:eth0` of a
-    /// reader with a graph there; absent if none has.
+    /// The service that has rejected these frames instead of the kernel, such as `serve:eth0`, or
+    /// `the graph in serve:eth0` of a reader with a graph there; absent if none has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rejected_by: Option<String>,
 }

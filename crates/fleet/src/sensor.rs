@@ -336,8 +336,8 @@ impl<L: Local> Sensor<L> {
         }
     }
 
-    /// Puts the filters of the group after an edit in force, and answers it, the edits that come into force with it, and
-    /// all open ones.
+    /// Puts the filters of the group after an edit in force, and answers it, the edits that come into force with it,
+    /// and all open ones.
     fn settle(&mut self, last: u64, edits: impl IntoIterator<Item = u64>, leaves_out: bool) {
         self.open.begin(edits);
         match self.put_in_force(last, leaves_out) {

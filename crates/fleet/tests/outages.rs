@@ -479,8 +479,8 @@ async fn an_edit_at_a_silent_fyke_waits_for_its_outcome() {
     assert_eq!(kept.lock().unwrap().epochs.len(), 4, "it made no edit");
 }
 
-/// An edit that was refused for want of a fyke is answered again once there is one, and a refusal of a filter goes with the
-/// filter.
+/// An edit that was refused for want of a fyke is answered again once there is one, and a refusal of a
+/// filter goes with the filter.
 #[tokio::test]
 async fn refusals_that_no_longer_hold_are_not_listed() {
     if !NatsServer::is_installed() {

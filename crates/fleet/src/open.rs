@@ -1,8 +1,9 @@
 //! The edits of a group without a final outcome at a sensor: the fyke beside it is silent, or not there.
 //!
-//! An edit is *open* from its reading until the fyke has it in force or refuses it. A fyke that is not there refuses an
-//! edit for the moment only, and the answer has that reason; a silent one may carry out what it was sent, so there is no
-//! answer before it speaks again. Each open edit has a final answer afterwards. Cost: a number per open or refused edit.
+//! An edit is *open* from its reading until the fyke has it in force or refuses it. A fyke that is not there refuses
+//! an edit for the moment only, and the answer has that reason; a silent one may carry out what it was sent, so there
+//! is no answer before it speaks again. Each open edit has a final answer afterwards. Cost: a number per open or
+//! refused edit.
 
 use std::collections::{BTreeMap, BTreeSet};
 

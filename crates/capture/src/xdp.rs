@@ -403,7 +403,7 @@ impl XdpSource {
             self.read(queue, room)?;
             let is_empty = self.sockets[queue].is_empty();
             let umem = &self.umem;
-            let arrival_ns = |part| umem.arrival_ns(part).unwrap_or(now_ns);
+            let arrival_ns = |part| umem.arrival(part).map_or(now_ns, |arrival| arrival.monotonic_ns);
             self.order.add(queue, self.received.drain(..), arrival_ns, is_empty);
         }
         let end = self.stopped || self.gone;

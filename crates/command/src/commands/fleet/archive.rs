@@ -180,10 +180,11 @@ pub fn scan(args: &ScanArgs) -> Result<(), Failure> {
         };
         Ok((scan, collected.failed, removed))
     });
-    let (scan, failed, removed) = ended?;
+    // After an error, too: the file has the rows that came before it.
     if let Some(rows) = rows {
         rows.finish()?;
     }
+    let (scan, failed, removed) = ended?;
     let mut out = output();
     show(&mut out, &scan, &failed, &refusals, args)?;
     out.flush()?;

@@ -367,16 +367,17 @@ impl Crew {
         loop {
             if let Some(&place) = asking.unasked.last() {
                 let order = Order::Show(Asked { place, done: asking.done.clone() });
-                let sent = self.workers[place].sender.as_ref().map(|sender| sender.try_send(order));
-                match sent {
-                    Some(Err(TrySendError::Full(_))) if left().is_zero() => return false,
-                    Some(Err(TrySendError::Full(_))) => {
-                        std::thread::sleep(PAUSE);
-                        continue;
+                if let Some(sender) = &self.workers[place].sender {
+                    match sender.try_send(order) {
+                        Err(TrySendError::Full(_)) if left().is_zero() => return false,
+                        Err(TrySendError::Full(_)) => {
+                            std::thread::sleep(PAUSE);
+                            continue;
+                        }
+                        Ok(()) => asking.left += 1,
+                        // It has ended; its last counts stay.
+                        Err(TrySendError::Disconnected(_)) => {}
                     }
-                    Some(Ok(())) => asking.left += 1,
-                    // It has ended; its last counts stay.
-                    Some(Err(TrySendError::Disconnected(_))) | None => {}
                 }
                 self.signs.ring(place);
                 asking.unasked.pop();

@@ -104,6 +104,8 @@ pub struct RingSource {
     notices: VecDeque<Notice>,
     /// Deadline of a source that was stopped.
     ends: Option<Instant>,
+    /// The error that has stopped it: it is returned after the frames that had arrived.
+    failure: Option<LiveError>,
     ended: bool,
     /// For the process after this one, if the capture is handed on.
     log: Option<Box<Log>>,
@@ -264,6 +266,7 @@ impl RingSource {
             gone: None,
             notices: VecDeque::new(),
             ends: None,
+            failure: None,
             ended: false,
             log,
         };
@@ -516,6 +519,12 @@ impl RingSource {
         LiveError::Damaged { interface: self.name.clone(), block, offset: at.0 }
     }
 
+    /// The end, or the error that has stopped the source.
+    fn end(&mut self) -> Result<Next<'_>, ReadError> {
+        self.ended = true;
+        self.failure.take().map_or(Ok(Next::End), |error| Err(error.into()))
+    }
+
     fn failed(&self, call: &'static str, source: io::Error) -> LiveError {
         LiveError::Call { interface: self.name.clone(), call, source }
     }
@@ -538,23 +547,26 @@ impl Source for RingSource {
             self.settle();
             // Frames keep arriving, and those after the stop are for the process after this one.
             if self.log.as_ref().is_some_and(|log| log.is_frozen) && self.is_drained() {
-                self.ended = true;
-                return Ok(Next::End);
+                return self.end();
             }
             self.retire();
             let ready = if self.current.is_some() { Ok(true) } else { self.take_block() };
             let prepared_before = self.current.as_ref().map_or(0, |current| current.block.prepared);
             let prepared = ready.and_then(|ready| self.prepare().map(|()| ready));
             match prepared {
-                Ok(false) if self.is_drained() => {
-                    self.ended = true;
-                    return Ok(Next::End);
-                }
+                Ok(false) if self.is_drained() => return self.end(),
                 Ok(false) => return Ok(Next::Idle),
                 Ok(true) => {}
+                Err(error @ LiveError::Call { .. }) if !self.is_drained() => {
+                    if self.failure.is_none() {
+                        self.failure = Some(error);
+                        self.stop();
+                    }
+                    std::thread::sleep(Duration::from_millis(1));
+                }
                 Err(error) => {
                     self.ended = true;
-                    return Err(error.into());
+                    return Err(self.failure.take().unwrap_or(error).into());
                 }
             }
             if let Some(block) = self.current.as_ref().map(|current| current.block)

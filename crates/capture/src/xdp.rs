@@ -71,6 +71,9 @@ const HELD: u32 = 4;
 /// is used: a clock that is not set (by phc2sys) is farther off, and one of International Atomic Time is by 37 s.
 pub const CLOCKS_AGREE_NS: u64 = 10_000_000;
 
+/// Difference from which on somebody has set the system's clock.
+const CLOCK_IS_SET_NS: u64 = 1_000_000;
+
 const NO_FREE_FRAME: usize = 0;
 const NO_SOCKET: usize = 1;
 const NOT_TAKEN: usize = 2;
@@ -188,6 +191,7 @@ pub struct XdpSource {
     received: Vec<Received>,
     /// Frames of several queues, in the order of time.
     order: QueueOrder,
+    clocks: Clocks,
     filter: Option<Arc<dyn SocketFilter>>,
     stats: SourceStats,
     state: LinkState,
@@ -247,6 +251,7 @@ impl XdpSource {
             lent: 0,
             received: Vec::with_capacity(BATCH_CAPACITY),
             order: QueueOrder::default(),
+            clocks: Clocks::default(),
             filter: None,
             stats: SourceStats::default(),
             state: LinkState::Up,
@@ -403,7 +408,8 @@ impl XdpSource {
             self.read(queue, room)?;
             let is_empty = self.sockets[queue].is_empty();
             let umem = &self.umem;
-            let arrival_ns = |part| umem.arrival(part).map_or(now_ns, |arrival| arrival.monotonic_ns);
+            let arrival_ns =
+                |part| umem.arrival(part).map_or(now_ns, |arrival| arrival.monotonic_ns);
             self.order.add(queue, self.received.drain(..), arrival_ns, is_empty);
         }
         let end = self.stopped || self.gone;
@@ -507,7 +513,7 @@ impl XdpSource {
     fn lend(&mut self) -> Next<'_> {
         let first_sequence = self.stats.delivered;
         let before = self.held.len();
-        let (now_ns, monotonic_ns) = (now_ns(), time::monotonic_ns());
+        let (now_ns, clocks) = (now_ns(), self.clocks.now());
         let packets = self.received.chunk_by_mut(|part, _| part.continues);
         for (parts, sequence) in packets.zip(first_sequence..) {
             let arrival = self.umem.arrival(parts[0]);
@@ -516,8 +522,7 @@ impl XdpSource {
             let long = (parts.len() > 1).then(|| self.umem.gathered(parts));
             self.long_bytes += long.as_ref().map_or(0, |bytes| bytes.len());
             let timestamp_ns = arrival.map_or(now_ns, |arrival| {
-                let age_ns = monotonic_ns.saturating_sub(arrival.monotonic_ns);
-                time_of(now_ns.saturating_sub(age_ns), arrival.device_ns)
+                time_of(arrival.monotonic_ns.saturating_add(clocks), arrival.device_ns)
             });
             self.held.push_back(View { place: parts[0], long, timestamp_ns, sequence, restored });
         }
@@ -586,6 +591,29 @@ fn direction(frame: &[u8], own: [u8; 6]) -> Direction {
 /// The device's time of a frame if its clock agrees with the system's, else the system's.
 fn time_of(system_ns: u64, device_ns: Option<u64>) -> u64 {
     device_ns.filter(|ns| ns.abs_diff(system_ns) <= CLOCKS_AGREE_NS).unwrap_or(system_ns)
+}
+
+/// What the system's clock is ahead of the monotonic one. Measured again and again it varies with the time between two
+/// readings, which would put frames out of order; both run equally fast, so it stays until somebody sets the clock.
+#[derive(Debug, Default)]
+struct Clocks(u64);
+
+impl Clocks {
+    /// Nanoseconds to add to the monotonic clock.
+    fn now(&mut self) -> u64 {
+        let (before_ns, system_ns) = (time::monotonic_ns(), now_ns());
+        self.adjust(before_ns, system_ns, time::monotonic_ns())
+    }
+
+    /// The same by three readings, of which the first and the last are of the monotonic clock.
+    fn adjust(&mut self, before_ns: u64, system_ns: u64, after_ns: u64) -> u64 {
+        let ahead_ns = system_ns.saturating_sub(before_ns);
+        let pause_ns = after_ns.saturating_sub(before_ns);
+        if self.0 == 0 || ahead_ns.abs_diff(self.0) > CLOCK_IS_SET_NS.saturating_add(pause_ns) {
+            self.0 = ahead_ns;
+        }
+        self.0
+    }
 }
 
 /// The time of the system, in nanoseconds since 1970.
@@ -734,6 +762,17 @@ mod tests {
         assert_eq!(frames_of_queue(32_768, 3), 2_048);
         assert_eq!(frames_of_queue(1, 1), 512);
         assert_eq!(frames_of_queue(u32::MAX, 1), 1 << 17);
+    }
+
+    #[test]
+    fn times_are_in_order_until_the_clock_is_set() {
+        let mut clocks = Clocks::default();
+        assert_eq!(clocks.adjust(1_000, 5_000_001_000, 1_050), 5_000_000_000);
+        // Read later than before; and after a long pause between the readings.
+        assert_eq!(clocks.adjust(2_000, 5_000_060_000, 2_050), 5_000_000_000);
+        assert_eq!(clocks.adjust(3_000, 5_009_000_000, 9_003_000), 5_000_000_000);
+        assert_eq!(clocks.adjust(4_000, 7_000_004_000, 4_050), 7_000_000_000);
+        assert_eq!(clocks.adjust(5_000, 6_000_005_000, 5_050), 6_000_000_000);
     }
 
     #[test]

@@ -389,6 +389,33 @@ fn a_helper_that_hangs_does_not_keep_the_command() {
     assert!(lasted_ms < 5000, "{lasted_ms} {log}");
 }
 
+/// Without the helper an interface cannot be captured again: the capture ends with this reason, after the frames that
+/// had arrived.
+#[test]
+fn a_helper_that_is_killed_is_named_when_it_is_needed() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = r#"
+        for workers in 1 2; do
+            ip link add v0 type veth peer name v1; ip link set v0 up; ip link set v1 up
+            begin log$workers dump -i v1 --workers $workers -w out.pcap udp
+            kill -KILL $(pgrep -P $pid -x fyke-helper)
+            "$FYKE" generate -i v0 --count 1000 --rate 100000 > /dev/null 2>> log$workers
+            ip link delete v0
+            for try in $(seq 400); do kill -0 $pid 2> /dev/null || break; sleep 0.05; done
+            wait $pid; echo "exit $?" >> log$workers
+        done
+    "#;
+    let Some(output) = in_namespace(folder.path(), script) else { return };
+    for workers in ["1", "2"] {
+        let log = read(folder.path(), &format!("log{workers}"));
+        assert!(
+            log.contains("look for the interface: the helper process has ended"),
+            "{log} {output:?}"
+        );
+        assert!(log.contains(" seen = 1000 accepted + ") && log.ends_with("exit 1\n"), "{log}");
+    }
+}
+
 /// A program file with the capability is enough; without it, the error shows how to set it.
 #[test]
 fn capabilities_are_named_when_missing_and_given_up_when_there() {

@@ -15,7 +15,7 @@ use std::io;
 use std::time::Duration;
 
 /// Longest wait for an answer of the fyke beside the sensor.
-const LIMIT: Duration = Duration::from_secs(10);
+const LIMIT: Duration = Duration::from_secs(3);
 /// The same for the answer that a silent fyke still owes.
 const LATE: Duration = Duration::from_millis(100);
 /// Most characters of a group in the name of a filter, which has at most 64.
@@ -223,7 +223,11 @@ impl Controlled {
     fn settle(&mut self) -> Result<(), LocalError> {
         let Some(client) = self.client.as_mut().filter(|_| self.owes) else { return Ok(()) };
         match client.late_answer(LATE) {
-            Ok(_) | Err(CallError::Refused(_) | CallError::Failed(_)) => self.owes = false,
+            Ok(_) | Err(CallError::Refused(_)) => self.owes = false,
+            Err(CallError::Failed(message)) => {
+                self.owes = false;
+                return Err(LocalError::Unable(message));
+            }
             Err(error @ CallError::Silent { .. }) => {
                 return Err(LocalError::Silent(error.to_string()));
             }

@@ -391,7 +391,6 @@ impl Helper {
             let mut bytes = [0u8; Answer::LEN];
             let receive = || wire::receive(&self.channel, &mut bytes);
             let (length, socket) = self.until(end, sockopt::Timeout::Recv, receive)?;
-            let gone = || io::Error::other("the helper process has ended");
             let answer = Answer::from_bytes(&bytes[..length]).ok_or_else(gone)?;
             if answer.sequence == request.sequence {
                 return match answer.error {
@@ -431,10 +430,16 @@ impl Helper {
             match call() {
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Err(silent()),
+                // Not as a pipe that a reader of output has closed, which ends a command without an error.
+                Err(Errno::PIPE | Errno::CONNRESET) => return Err(gone()),
                 other => return Ok(other?),
             }
         }
     }
+}
+
+fn gone() -> io::Error {
+    io::Error::other("the helper process has ended; start the capture again")
 }
 
 fn silent() -> io::Error {

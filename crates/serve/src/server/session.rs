@@ -15,6 +15,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// Most frames that a reader can tell that it read or lost: more are not true, and sums of several would overflow.
+const MOST_FRAMES: u64 = 1 << 48;
+
 /// One reader, from its greeting to its end.
 pub(super) struct Session<'s> {
     connection: &'s Connection,
@@ -273,7 +276,7 @@ impl<'s> Session<'s> {
             }
             (Request::Counts { read, lost }, Some(reader)) => {
                 let mut known = lock(&self.connection.known);
-                (known.read, known.lost) = (read, lost);
+                (known.read, known.lost) = (read.min(MOST_FRAMES), lost.min(MOST_FRAMES));
                 drop(known);
                 let failure =
                     self.graph.as_ref().and_then(|(id, _)| self.service.graph_failure(*id));

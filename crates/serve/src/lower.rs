@@ -215,7 +215,7 @@ impl LowerFilter for Lower {
 
     fn place(&self) -> &'static str {
         match self.lock().server.as_ref().is_some_and(|server| server.is_restricted()) {
-            true => "fyke serve, within its policy,",
+            true => "fyke serve (within its policy)",
             false => "fyke serve",
         }
     }

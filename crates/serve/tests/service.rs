@@ -191,3 +191,14 @@ fn what_a_stopped_reader_has_lost_is_seen_before_it_reads_again() {
     let after = views();
     assert_eq!((after[0].unread, after[0].overwritten), (0, 0), "it has passed them");
 }
+
+#[test]
+fn counts_that_cannot_be_are_no_harm_to_those_who_ask_the_service() {
+    let world = World::new();
+    let one = world.connect();
+    let _reader = one.buffers(vec![text(1, "")], 0).unwrap();
+    let _served = one.counts(u64::MAX, u64::MAX);
+    let views = world.server.as_ref().unwrap().readers()();
+    assert_eq!(views.len(), 1);
+    assert!(views[0].read > 0 && views[0].read.checked_add(views[0].lost).is_some(), "{views:?}");
+}

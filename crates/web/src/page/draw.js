@@ -225,7 +225,7 @@ const lineOf = (frame) => {
 
 export function drawAnswer(answer) {
   const shown = byId("answer");
-  shown.classList.toggle("refused", answer?.response === "error" || answer?.response === "refused");
+  shown.classList.toggle("refused", ["error", "failed", "refused"].includes(answer?.response));
   setText(shown, answer === null ? "" : answerText(answer));
   byId("text").setAttribute("aria-invalid", shown.classList.contains("refused"));
 }

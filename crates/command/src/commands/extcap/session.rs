@@ -373,7 +373,11 @@ impl Capture for Running {
             return Err("the capture has not started yet".to_owned());
         };
         match client.call(request) {
-            Ok(Response::Error { message } | Response::Refused { message, .. }) => Err(message),
+            Ok(
+                Response::Error { message }
+                | Response::Failed { message }
+                | Response::Refused { message, .. },
+            ) => Err(message),
             Ok(response) => Ok(response),
             Err(error) => Err(error.to_string()),
         }

@@ -270,9 +270,7 @@ impl RingSource {
             ended: false,
             log,
         };
-        if is_kept {
-            source.resume()?;
-        }
+        is_kept.then(|| source.resume()).transpose()?;
         Ok(source)
     }
 

@@ -15,8 +15,8 @@
 //! Only incoming frames come this way. Their time is that at which the program redirected them, or that of reading if
 //! the driver has no room for it before frames. The device's own time is used if it agrees with the system's
 //! ([`CLOCKS_AGREE_NS`]). Frames of several queues are merged by time (module `order`). A tag that the device removed
-//! from the bytes is reinserted if the driver tells it to programs at XDP; otherwise it is lost, and the driver must leave
-//! tags in frames (`ethtool -K IF rxvlan off`).
+//! from the bytes is reinserted if the driver tells it to programs at XDP; otherwise it is lost, and the driver must
+//! leave tags in frames (`ethtool -K IF rxvlan off`).
 //!
 //! | a frame of the interface | counted by |
 //! |---|---|
@@ -71,7 +71,7 @@ const HELD: u32 = 4;
 /// is used: a clock that is not set (by phc2sys) is farther off, and one of International Atomic Time is by 37 s.
 pub const CLOCKS_AGREE_NS: u64 = 10_000_000;
 
-/// Difference from which on somebody has set the system's clock.
+/// Difference from which on the system's clock was set.
 const CLOCK_IS_SET_NS: u64 = 1_000_000;
 
 const NO_FREE_FRAME: usize = 0;
@@ -593,8 +593,9 @@ fn time_of(system_ns: u64, device_ns: Option<u64>) -> u64 {
     device_ns.filter(|ns| ns.abs_diff(system_ns) <= CLOCKS_AGREE_NS).unwrap_or(system_ns)
 }
 
-/// What the system's clock is ahead of the monotonic one. Measured again and again it varies with the time between two
-/// readings, which would put frames out of order; both run equally fast, so it stays until somebody sets the clock.
+/// The time by which the system's clock is ahead of the monotonic one. Measured again and again it varies with the time
+/// between two readings, which would put frames out of order; both run equally fast, so it stays until the system's
+/// clock is set.
 #[derive(Debug, Default)]
 struct Clocks(u64);
 

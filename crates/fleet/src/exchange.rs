@@ -397,7 +397,7 @@ impl Exchange {
             Err(error) if error.kind() == ConsumerInfoErrorKind::NotFound => {}
             Err(error) => return Err(failed(what)(error)),
         }
-        // No worker has asked yet, so every batch waits.
+        // No worker has read from the queue yet, so every batch waits.
         let subject = format!("fyke.{}.batches.{}.*", self.group, self.queue);
         let sessions = self.batches.info_with_subjects(subject).await.map_err(failed(what))?;
         let sum = sessions.try_fold(0, async |sum, (_, count)| Ok(sum + count as u64));

@@ -14,9 +14,9 @@
 //!
 //! It is a separate process as the monitor of OpenSSH is: the process that reads frames may be taken over, and must not
 //! load programs then. **The loader never takes instructions of eBPF**: a request has passes, which it checks and
-//! generates code from as [`crate::specialise`] always does. Such a program reads the first [`HEAD_LIMIT`] bytes of a
+//! generates code from as `specialise.rs` always does. Such a program reads the first `HEAD_LIMIT` bytes of a
 //! frame, counts, and accepts or rejects, which the parent can do by the interpreter anyway. A request has at most
-//! [`LIVE_WORDS`] passes and [`INSTRUCTION_LIMIT`] instructions; after each the loader rests ([`REST`]). It opens no
+//! `LIVE_WORDS` passes and `INSTRUCTION_LIMIT` instructions; after each the loader rests ([`REST`]). It opens no
 //! file, and of bpf(2) its sandbox has the loading of programs only. It ends when its parent ends, even if that is
 //! killed: it reads end of file. Cost: a forked process that sleeps; generating is as in the process itself.
 //!

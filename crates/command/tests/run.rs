@@ -70,6 +70,11 @@ fn wrong_graphs_exit_with_2_and_show_the_place() {
 #[test]
 fn the_check_tells_where_each_filter_and_rule_runs() {
     let chain = "(device,eth0) > {a}(filter,udp) > {b}(filter,port 5001) > {c}(demux,\"ip => 1\")";
+    let counted = out(&["run", "--count-all", "--check", chain]);
+    assert!(
+        counted.contains("in user space only") && !counted.contains("in the kernel"),
+        "{counted}"
+    );
     let check = out(&["run", "--check", chain]);
     let placed: Vec<_> = check.lines().rev().take(3).collect();
     assert!(placed[2].starts_with("a: in the kernel, too"), "{check}");

@@ -47,7 +47,12 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
         Made::check(&plan, &list).map_err(wrong_edit)?;
     }
     if args.check || args.dot {
-        let placed = || fyke_graph::placement::describe(&plan);
+        let placed = || {
+            match args.count_all {
+            true => "--count-all: all filters and rules run in user space only, which counts each frame\n".to_owned(),
+            false => fyke_graph::placement::describe(&plan),
+        }
+        };
         let text = if args.dot { plan.dot() } else { plan.describe() + &placed() };
         super::output().write_all(text.as_bytes())?;
         return Ok(());

@@ -30,6 +30,15 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+/// Describes where the filters and rules of a graph would run.
+fn places(args: &RunArgs, plan: &Plan) -> String {
+    match args.count_all {
+        true => "--count-all: filters and rules run in user space only, which counts each frame\n"
+            .to_owned(),
+        false => fyke_graph::placement::describe(plan),
+    }
+}
+
 /// Runs the command.
 pub fn run(args: RunArgs) -> Result<(), Failure> {
     check_output(&args)?;
@@ -47,13 +56,7 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
         Made::check(&plan, &list).map_err(wrong_edit)?;
     }
     if args.check || args.dot {
-        let placed = || {
-            match args.count_all {
-            true => "--count-all: all filters and rules run in user space only, which counts each frame\n".to_owned(),
-            false => fyke_graph::placement::describe(&plan),
-        }
-        };
-        let text = if args.dot { plan.dot() } else { plan.describe() + &placed() };
+        let text = if args.dot { plan.dot() } else { plan.describe() + &places(&args, &plan) };
         super::output().write_all(text.as_bytes())?;
         return Ok(());
     }

@@ -23,6 +23,7 @@
 mod block;
 pub mod handover;
 mod options;
+mod pace;
 mod renew;
 #[cfg(test)]
 mod tests;
@@ -45,6 +46,7 @@ use fyke_privilege::helper::{self, Presence};
 use handover::{Log, Opened};
 pub use options::RingOptions;
 use options::{check, fitting};
+use pace::Pace;
 use renew::Shared;
 use std::collections::VecDeque;
 use std::io;
@@ -87,6 +89,7 @@ pub struct RingSource {
     lent: VecDeque<Lent>,
     /// Number of the block that the kernel hands over next.
     next_block: u32,
+    pace: Pace,
     views: Vec<View>,
     /// Memory for the next batch.
     spare: Option<Batch<'static>>,
@@ -254,6 +257,7 @@ impl RingSource {
             current: None,
             lent: VecDeque::new(),
             next_block: 0,
+            pace: Pace::new(Instant::now()),
             views: Vec::with_capacity(BATCH_CAPACITY),
             spare: None,
             stats: SourceStats::default(),
@@ -309,11 +313,12 @@ impl RingSource {
     /// Takes over the next block, waiting for it. False after the time-out.
     fn take_block(&mut self) -> Result<bool, LiveError> {
         let deadline = Instant::now() + self.timeout;
+        let mut may_rest = !self.timeout.is_zero() && self.ends.is_none();
         while !self.ring.take(self.next_block) {
             let left = deadline.saturating_duration_since(Instant::now());
             if self.timeout.is_zero() {
                 // A caller that waits on the descriptor itself waits for the next change.
-                self.wait(0)?;
+                self.wait(Duration::ZERO, None)?;
                 if self.ring.take(self.next_block) {
                     break;
                 }
@@ -324,8 +329,8 @@ impl RingSource {
             }
             let is_up = self.state == LinkState::Up;
             let left = if is_up { left } else { left.min(LOOK) };
-            let left_ms = left.as_millis().saturating_add(1).min(u128::from(u16::MAX)) as u16;
-            if self.wait(left_ms)? && !self.ring.is_filled(self.next_block) {
+            let rest = if std::mem::take(&mut may_rest) { self.rest() } else { None };
+            if self.wait(left, rest)? && !self.ring.is_filled(self.next_block) {
                 return Ok(false);
             }
             if !is_up {
@@ -338,6 +343,7 @@ impl RingSource {
         }
         let number = self.next_block;
         self.next_block = (number + 1) % self.ring.block_count();
+        self.pace.count();
         let walk = block::start(self.ring.bytes(number)).map_err(|at| self.damaged(number, at))?;
         if let Some(log) = &mut self.log {
             log.takes(self.ring.bytes(number));
@@ -348,11 +354,21 @@ impl RingSource {
         Ok(true)
     }
 
-    /// Waits for a change of the ring; true if the caller may have other work. The socket reports at once that the
-    /// interface goes down, also under load.
-    fn wait(&mut self, timeout_ms: u16) -> Result<bool, LiveError> {
-        let waited = self.edge.wait(timeout_ms).map_err(|source| self.failed("epoll_wait", source));
-        let woken = waited?;
+    /// The time for which more blocks are let come, whose wake-ups are saved.
+    fn rest(&mut self) -> Option<Duration> {
+        let free = self.ring.block_count().saturating_sub(self.held.len() as u32);
+        self.pace.rest(Instant::now(), free, self.retire)
+    }
+
+    /// Rests, or waits for a change of the ring, at most for the time that is left; true if the caller may have other
+    /// work. The socket reports at once that the interface goes down, also under load.
+    fn wait(&mut self, left: Duration, rest: Option<Duration>) -> Result<bool, LiveError> {
+        let ms = |time: Duration| time.as_millis().min(u128::from(u16::MAX)) as u16;
+        let waited = match rest {
+            Some(rest) => self.edge.rest(self.socket.as_fd(), ms(rest.min(left))),
+            None => self.edge.wait(ms(left).saturating_add(u16::from(!left.is_zero()))),
+        };
+        let woken = waited.map_err(|source| self.failed("epoll_wait", source))?;
         if woken.has_error {
             self.check_link()?;
         }

@@ -93,12 +93,30 @@ impl Edge {
     }
 
     fn add_as(&self, fd: BorrowedFd<'_>, number: u64) -> io::Result<()> {
-        let events = (libc::EPOLLIN | libc::EPOLLERR | libc::EPOLLET) as u32;
-        let mut event = libc::epoll_event { events, u64: number };
+        self.control(libc::EPOLL_CTL_ADD, fd, EDGE, number)
+    }
+
+    fn control(
+        &self,
+        operation: libc::c_int,
+        fd: BorrowedFd<'_>,
+        events: libc::c_int,
+        number: u64,
+    ) -> io::Result<()> {
+        let mut event = libc::epoll_event { events: events as u32, u64: number };
         let (epoll_fd, fd) = (self.0.as_raw_fd(), fd.as_raw_fd());
         // SAFETY: `event` is a valid epoll_event, which the call only reads.
-        let added = unsafe { libc::epoll_ctl(epoll_fd, libc::EPOLL_CTL_ADD, fd, &raw mut event) };
-        if added < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+        let done = unsafe { libc::epoll_ctl(epoll_fd, operation, fd, &raw mut event) };
+        if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// Waits for `timeout_ms`, whatever becomes readable on the watched `fd`: only a bell, a signal or an error of the
+    /// descriptor ends it early. The next wait ends at once if `fd` is readable then.
+    pub(crate) fn rest(&self, fd: BorrowedFd<'_>, timeout_ms: u16) -> io::Result<Woken> {
+        self.control(libc::EPOLL_CTL_MOD, fd, libc::EPOLLET, CHANGE)?;
+        let woken = self.wait(timeout_ms);
+        self.control(libc::EPOLL_CTL_MOD, fd, EDGE, CHANGE)?;
+        woken
     }
 
     /// Descriptor that is readable after a change since the last wait.
@@ -138,6 +156,9 @@ pub(crate) struct Woken {
     /// True if the descriptor reports an error.
     pub(crate) has_error: bool,
 }
+
+/// Changes that end a wait.
+const EDGE: libc::c_int = libc::EPOLLIN | libc::EPOLLERR | libc::EPOLLET;
 
 /// Numbers of an edge's events: a change of a watched descriptor, and a bell.
 const CHANGE: u64 = 0;
@@ -206,6 +227,25 @@ mod tests {
             scope.spawn(|| bell.ring());
             assert!(edge.wait(LONG_MS).unwrap().is_called, "during the wait");
         });
+    }
+
+    #[test]
+    fn a_rest_ends_with_a_bell_only_and_hides_no_change() {
+        use std::io::Write;
+        let (watched, mut other) = UnixStream::pair().unwrap();
+        let edge = Edge::watch(watched.as_fd()).unwrap();
+        let bell = Bell::new().unwrap();
+        edge.listen(&bell).unwrap();
+        other.write_all(b"x").unwrap();
+        let begun = std::time::Instant::now();
+        let rested = edge.rest(watched.as_fd(), 30).unwrap();
+        assert!(!rested.is_called && !rested.has_error);
+        assert!(begun.elapsed().as_millis() >= 30, "the byte does not end it");
+        bell.ring();
+        assert!(edge.rest(watched.as_fd(), LONG_MS).unwrap().is_called);
+        assert!(!edge.wait(LONG_MS).unwrap().is_called, "the byte ends this wait");
+        drop(other);
+        assert!(!edge.wait(LONG_MS).unwrap().is_called, "so does a later change");
     }
 
     #[test]

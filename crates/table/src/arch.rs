@@ -1,9 +1,9 @@
 //! Vector instructions, chosen at run time: AVX-512, AVX2, or none.
 //!
 //! A [`Level`] exists only for instructions that this processor has, so it is safe to pass one. The look-up is written
-//! once (`row_table/lookup.rs`, generic over `Probe`) and compiled once per level; only the comparison of a bucket,
-//! hashing, the Bloom test and prefetching are written for each level. The tests of `row_table` compare all levels bit
-//! by bit.
+//! once (`row_table/lookup.rs`, `prefilter/batch.rs`, generic over `Probe`) and compiled once per level; only the
+//! comparison of a bucket, hashing, the Bloom test, the transposition of headers, the packing of flags and prefetching
+//! are written for each level. The tests of `row_table` and `prefilter` compare all levels bit by bit.
 //!
 //! Buckets are read by an `asm!` load, because the writer may store into them at the same time: a vector load through a
 //! reference would be a data race in Rust's model. Each 8-byte lane of an aligned load is a value that was stored
@@ -84,6 +84,13 @@ impl Sifted {
     }
 }
 
+/// Number of rows that are transposed together.
+pub(crate) const ROWS: usize = 8;
+/// Number of words of a row.
+pub(crate) const ROW_WORDS: usize = 8;
+/// Words at one place of each of many rows.
+pub(crate) type RowColumn = [u32; 64];
+
 /// Operations that are written for each level.
 pub(crate) trait Probe: Copy {
     /// Compares the eight slots of a bucket.
@@ -108,6 +115,19 @@ pub(crate) trait Probe: Copy {
         tag: u32,
         out: &mut Sifted,
     );
+    /// Writes the words of rows, which are big-endian, to columns, in host order: word *n* of row *m* becomes word
+    /// `first + m` of column *n*.
+    ///
+    /// # Panics
+    /// If the columns have no such words.
+    fn transpose(
+        self,
+        rows: &[&[u8; 4 * ROW_WORDS]; ROWS],
+        columns: &mut [RowColumn; ROW_WORDS],
+        first: usize,
+    );
+    /// Packs flags, 0 or 1, into bits: bit *n* is flag *n*.
+    fn packed(self, flags: &[u8; 64]) -> u64;
     /// Prefetches a cache line.
     fn prefetch<T>(self, line: &T);
 }
@@ -199,5 +219,70 @@ impl fmt::Display for Level {
 impl fmt::Debug for Level {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hash::Seed;
+
+    struct Pack([u8; 64]);
+
+    impl Job for Pack {
+        type Output = u64;
+
+        fn run<P: Probe>(self, probe: P) -> u64 {
+            probe.packed(&self.0)
+        }
+    }
+
+    #[test]
+    fn flags_are_packed_in_order() {
+        let mut random = Seed::fixed(4);
+        for _ in 0..1_000 {
+            let bits = random.next();
+            let flags = std::array::from_fn(|lane| (bits >> lane & 1) as u8);
+            for level in Level::all() {
+                assert_eq!(level.run(Pack(flags)), bits, "{level}");
+            }
+        }
+    }
+
+    struct Transpose<'a>([&'a [u8; 4 * ROW_WORDS]; ROWS], &'a mut [RowColumn; ROW_WORDS], usize);
+
+    impl Job for Transpose<'_> {
+        type Output = ();
+
+        fn run<P: Probe>(self, probe: P) {
+            probe.transpose(&self.0, self.1, self.2);
+        }
+    }
+
+    #[test]
+    fn rows_become_columns_and_other_words_stay() {
+        let rows: [[u8; 4 * ROW_WORDS]; ROWS] =
+            std::array::from_fn(|row| std::array::from_fn(|at| (32 * row + at) as u8));
+        for level in Level::all() {
+            for first in [0, 3, 56] {
+                let mut columns = [[7; 64]; ROW_WORDS];
+                level.run(Transpose(rows.each_ref(), &mut columns, first));
+                for (word, column) in columns.iter().enumerate() {
+                    for (lane, &found) in column.iter().enumerate() {
+                        let row = lane.checked_sub(first).and_then(|row| rows.get(row));
+                        let bytes = row.map(|row| row.as_chunks().0[word]);
+                        let expected = bytes.map_or(7, u32::from_be_bytes);
+                        assert_eq!(found, expected, "{level} {first} {word} {lane}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "out of range")]
+    fn rows_are_not_written_behind_the_columns() {
+        let row = [0; 4 * ROW_WORDS];
+        Level::best().run(Transpose([&row; ROWS], &mut [[0; 64]; ROW_WORDS], 57));
     }
 }

@@ -1,6 +1,6 @@
 //! AVX-512: a bucket is one register.
 
-use super::{Job, Probe, Scan, Sifted};
+use super::{Job, Probe, RowColumn, Scan, Sifted};
 use crate::bloom::BlockedBloom;
 use crate::hash::SPREAD;
 use crate::layout::{Bucket, Column};
@@ -91,6 +91,18 @@ impl Probe for Avx512 {
     }
 
     #[inline(always)]
+    fn transpose(self, rows: &[&[u8; 32]; 8], columns: &mut [RowColumn; 8], first: usize) {
+        // SAFETY: `self` exists only when the processor has these features.
+        unsafe { super::avx2::transpose(rows, columns, first) }
+    }
+
+    #[inline(always)]
+    fn packed(self, flags: &[u8; 64]) -> u64 {
+        // SAFETY: `self` exists only when the processor has these features.
+        unsafe { packed(flags) }
+    }
+
+    #[inline(always)]
     fn prefetch<T>(self, line: &T) {
         // SAFETY: prefetching has no effect but on caches; SSE is part of x86-64.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(line).cast()) }
@@ -121,6 +133,14 @@ fn scan(bucket: &Bucket, hash: u32) -> Scan {
 fn sixteen(words: &[u32; 16]) -> __m512i {
     // SAFETY: the reference lends 64 bytes; unaligned load.
     unsafe { _mm512_loadu_si512(words.as_ptr().cast()) }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
+fn packed(flags: &[u8; 64]) -> u64 {
+    // SAFETY: the reference lends 64 bytes; unaligned load.
+    let flags = unsafe { _mm512_loadu_si512(flags.as_ptr().cast()) };
+    _mm512_test_epi8_mask(flags, flags)
 }
 
 #[inline]

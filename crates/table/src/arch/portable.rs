@@ -1,6 +1,6 @@
 //! Portable level for every processor; the reference for the other levels.
 
-use super::{Probe, Scan, Sifted};
+use super::{Probe, RowColumn, Scan, Sifted};
 use crate::bloom::BlockedBloom;
 use crate::hash::spread;
 use crate::layout::{Bucket, slot_parts};
@@ -59,6 +59,23 @@ impl Probe for Portable {
         let lanes = hashes.iter().enumerate();
         let maybe = lanes.fold(0, |all, (n, &hash)| all | u16::from(bloom.may_contain(hash)) << n);
         out.note(&hashes, maybe & requested, tag);
+    }
+
+    #[inline(always)]
+    fn transpose(self, rows: &[&[u8; 32]; 8], columns: &mut [RowColumn; 8], first: usize) {
+        for (m, row) in rows.iter().enumerate() {
+            for (word, column) in row.as_chunks().0.iter().zip(&mut *columns) {
+                column[first + m] = u32::from_be_bytes(*word);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn packed(self, flags: &[u8; 64]) -> u64 {
+        flags.as_chunks().0.iter().rev().fold(0, |packed, eight| {
+            // The multiplication moves flag n of the eight to bit 56 + n; nothing else reaches these bits.
+            packed << 8 | u64::from_le_bytes(*eight).wrapping_mul(0x0102_0408_1020_4080) >> 56
+        })
     }
 
     #[inline(always)]

@@ -9,18 +9,15 @@
 //! Patterns are read before bits, as everywhere: a rule that existed before the batch is never missed. A rule that is
 //! added or removed during the batch may or may not apply to it.
 //!
-//! PERF: `fyke bench bloom --case rules1000`, engines `fyke-prefilter` and `fyke-prefilter-frames`.
+//! PERF: `fyke bench bloom --case array1`, engines `fyke-prefilter` and `fyke-prefilter-frames`.
 
-use super::block::Block;
+use super::block::{Block, Sorted};
 use super::counting::{LANES, Lanes, Query};
 use super::plain::{Plain, plain};
 use super::reader::{Answer, Plan};
 use super::space::{IpKind, PORT, SpaceKind, SpaceView, VLAN, field_masks};
 use crate::arch::{Job, Probe};
 use fyke_frame::{Batch, LinkType, Mask};
-
-/// Prefetch distance: frames between the current one and the one with its header being prefetched.
-const AHEAD: usize = 16;
 
 /// Answers of the rules for the frames of a batch; frames in neither set certainly match no rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -48,28 +45,24 @@ impl Job for Ask<'_, '_> {
             one_by_one(plan, batch, among, &mut answers);
             return answers;
         }
+        let v6 = |space: &SpaceView| matches!(space.kind, SpaceKind::Net(IpKind::V6, _));
+        let addresses = plan.spaces.iter().any(v6);
         let mut unclear = Mask::EMPTY;
         for (number, &lanes) in among.0.iter().enumerate() {
             if lanes == 0 {
                 continue;
             }
             let bytes = &batch.bytes()[LANES * number..];
-            each(lanes, |lane| {
-                if let Some(soon) =
-                    bytes.get(lane + AHEAD).and_then(|data| data.first_chunk::<42>())
-                {
-                    // The header may lie in either of two cache lines.
-                    probe.prefetch(&soon[12]);
-                    probe.prefetch(&soon[41]);
-                }
-                block.lay_out(lane, bytes[lane]);
-            });
-            each(lanes & !block.plain_v4(lanes), |lane| match plain(bytes[lane]) {
+            block.lay_out(probe, bytes, lanes);
+            let Sorted { v6, nothing } = block.sort(probe, lanes);
+            each(v6, |lane| block.put_v6(lane, bytes[lane], addresses));
+            let rest = lanes & !(block.v4_lanes | block.v6_lanes | nothing);
+            each(rest, |lane| match plain(bytes[lane]) {
                 Plain::Packet(head) => block.put(lane, &head),
                 Plain::Nothing => {}
                 Plain::Unclear => unclear.set(LANES * number + lane),
             });
-            (answers.maybe.0[number], answers.undecided.0[number]) = block.ask(plan);
+            (answers.maybe.0[number], answers.undecided.0[number]) = block.ask(probe, plan);
         }
         one_by_one(plan, batch, unclear, &mut answers);
         answers
@@ -100,7 +93,7 @@ fn one_by_one(plan: &Plan, batch: &Batch<'_>, among: Mask, answers: &mut Answers
 impl Block {
     /// Looks up all arrays: returns the lanes that may match a rule, and those that cannot be decided.
     #[inline(always)]
-    fn ask(&self, plan: &Plan) -> (u64, u64) {
+    fn ask<P: Probe>(&self, probe: P, plan: &Plan) -> (u64, u64) {
         let all = self.v4_lanes | self.v6_lanes;
         let (mut rest, mut undecided) = (all, 0);
         for space in &plan.spaces {
@@ -120,9 +113,13 @@ impl Block {
                 }
                 let lanes = rest & concerned & ported & tagged;
                 rest &= !match space.kind {
-                    SpaceKind::Any => self.hits(space, pattern, &[[], []], lanes),
-                    SpaceKind::Net(IpKind::V4, _) => self.hits(space, pattern, &self.v4, lanes),
-                    SpaceKind::Net(IpKind::V6, _) => self.hits(space, pattern, &self.v6, lanes),
+                    SpaceKind::Any => self.hits(probe, space, pattern, &[[], []], lanes),
+                    SpaceKind::Net(IpKind::V4, _) => {
+                        self.hits(probe, space, pattern, &self.v4, lanes)
+                    }
+                    SpaceKind::Net(IpKind::V6, _) => {
+                        self.hits(probe, space, pattern, &self.v6, lanes)
+                    }
                 };
             }
         }
@@ -131,8 +128,9 @@ impl Block {
 
     /// Returns the lanes of `lanes` with a source or destination that may match a rule of this pattern.
     #[inline(always)]
-    fn hits<const WORDS: usize>(
+    fn hits<P: Probe, const WORDS: usize>(
         &self,
+        probe: P,
         space: &SpaceView,
         pattern: u8,
         addresses: &[[Lanes; WORDS]; 2],
@@ -151,7 +149,7 @@ impl Block {
                 fields: [(&self.kind, fields[0]), (port, fields[1])],
                 address: std::array::from_fn::<_, WORDS, _>(|n| (&address[n], net[n])),
             };
-            hits |= space.bits.may_contain_lanes(&query, rest);
+            hits |= space.bits.may_contain_lanes(probe, &query, rest);
         }
         hits
     }

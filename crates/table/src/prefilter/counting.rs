@@ -12,7 +12,7 @@
 mod lanes;
 
 use crate::hash::{KeyHash, Seed};
-pub(super) use lanes::{LANES, Lanes, Query, packed};
+pub(super) use lanes::{LANES, Lanes, Query};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -103,7 +103,7 @@ fn transport(data: &[u8], at: usize, end: usize, protocol: u8) -> Option<PortsSe
     if tcp | udp {
         // A UDP length of 0 means all of the packet.
         let lies = half(4).wrapping_sub(1) < 7;
-        let unclear = lies | is_tunnel(destination);
+        let unclear = lies | is_tunnel(destination.into());
         return (!(udp & unclear)).then_some(PortsSeen::Known { source, destination });
     }
     // ICMP, ICMPv6, ESP.
@@ -125,7 +125,7 @@ fn arp(data: &[u8]) -> Plain<'_> {
 
 /// True if the walk looks for a tunnel after this UDP destination port; without branches, for loops over many frames.
 #[inline(always)]
-pub fn is_tunnel(port: u16) -> bool {
+pub fn is_tunnel(port: u32) -> bool {
     (port == 2152) | (port == 4789) | (port == 4790) | (port == 6081) | (port == 8472)
 }
 

@@ -6,7 +6,7 @@
 //!
 //! PERF: frames with one plain packet, the majority, are read without the header walk ([`plain`]), and a key has only
 //! the words that its array's rules need. For a batch, use [`batch`](super::batch): it takes a quarter of the time
-//! (`fyke bench bloom --case rules1000`, engines `fyke-prefilter` and `fyke-prefilter-frames`).
+//! (`fyke bench bloom --case array1`, engines `fyke-prefilter` and `fyke-prefilter-frames`).
 
 use super::batch::{Answers, Ask};
 use super::block::Block;

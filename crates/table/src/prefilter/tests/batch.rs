@@ -215,7 +215,46 @@ fn batches_are_judged_as_their_frames_are() {
     assert!(kinds.iter().all(|&count| count > 10_000), "{kinds:?}");
 }
 
-/// The same with captures of all kinds.
+/// Plain frames with each value of each byte of their headers: every limit of a length, every version, protocol and
+/// tunnel port, against rules that match none of them and rules that match most.
+#[test]
+fn every_value_of_a_header_is_judged() {
+    let (mut random, seed) = Random::seeded(74);
+    println!("seed {seed}");
+    let v4 = |outer: Packet| outer.ipv4([10, 0, 0, 1], [192, 168, 0, 10]);
+    let v6 = |outer: Packet| outer.ipv6(SIX, SIX);
+    let (plain, tagged) = (Packet::ethernet, || Packet::ethernet().vlan(7));
+    // The low byte of the port becomes that of each tunnel.
+    let udp = |packet: Packet, port: u16| packet.udp(7, port).payload(&[0; 20]);
+    let mut bases = vec![
+        plain().arp(1, [10, 0, 0, 1], [10, 0, 0, 2]),
+        tagged().arp(1, [10, 0, 0, 1], [10, 0, 0, 2]),
+        v4(plain()).tcp(7, 80),
+        v6(plain()).tcp(7, 80),
+        v6(tagged()).tcp(7, 80),
+        v4(tagged()).udp(7, 53).payload(&[0; 20]),
+    ];
+    bases.extend([2152, 4789, 6081, 8472].map(|port| udp(v4(plain()), port & 0xff00)));
+    bases.extend([2152, 4789, 6081, 8472].map(|port| udp(v6(plain()), port & 0xff00)));
+    let mut frames: Vec<Captured> = Vec::new();
+    for base in bases {
+        let bytes = base.build();
+        for (at, value) in
+            (12..bytes.len().min(66)).flat_map(|at| (0..=u8::MAX).map(move |n| (at, n)))
+        {
+            let mut changed = bytes.clone();
+            changed[at] = value;
+            frames.push((LinkType::EN10MB, changed, bytes.len() as u32));
+        }
+    }
+    let none = ["ip=1.1.1.1,port=9", "ip=1::1,port=9,proto=6", "vlan=9,proto=17,port=9"];
+    let most = ["ip=10.0.0.0/8,proto=17", "port=80", "vlan=7,port=53"];
+    for rules in [none, most] {
+        compare(&mut random, &mut prefilter(&rules), &frames);
+    }
+}
+
+/// Frames of captures of all kinds.
 #[test]
 fn batches_of_captures_are_judged_as_their_frames_are() {
     let corpus = Corpus::open();

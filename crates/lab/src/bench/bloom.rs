@@ -11,9 +11,11 @@
 //! Their look-ups are compared with `fyke-table`, the exact table that the second one protects, and with `hash-set`
 //! of the standard library. Case `paper`: 1,000 keys in 1,999,000 bits, for which the paper states one false
 //! positive in a million. Cases `rules…`: time of the whole pre-filter for a generated frame, with both ends and
-//! every level of encapsulation, for a number of rules in three spaces. Engines: a batch at once
-//! (`fyke-prefilter`), frame by frame (`fyke-prefilter-frames`), and the pass engine with the same rules as filters
-//! (`fyke`), which become rows of its tables.
+//! every level of encapsulation, for a number of rules in three spaces. Case `array1`: the same for 1,000 rules that
+//! all name address, port and protocol, so that a frame is looked up in one array, once for each end. Engines: a batch
+//! at once (`fyke-prefilter`), frame by frame (`fyke-prefilter-frames`), and the pass engine with the same rules as
+//! filters (`fyke`), which become rows of its tables. Every round has another order of the frames; their headers are in
+//! the second-level cache.
 
 mod live;
 mod table2;
@@ -42,6 +44,10 @@ pub const BENCH: &str = "bloom";
 const SIZES: [usize; 6] = [100, 1_000, 10_000, 100_000, 1_000_000, 4_000_000];
 /// Numbers of rules.
 const RULES: [usize; 4] = [10, 1_000, 100_000, 1_000_000];
+/// Number of rules of [`ARRAY1`].
+const ARRAY1_RULES: usize = 1_000;
+/// The case with rules in one array.
+const ARRAY1: &str = "array1";
 /// The paper's example: keys and bits.
 const PAPER: (usize, u64) = (1_000, 1_999_000);
 /// Engines that are compared key by key.
@@ -64,7 +70,7 @@ pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> 
         false => (&SIZES[..], &RULES[..], 400_000),
     };
     let mut report = Report::new(options);
-    let total = sizes.len() + rules.len() + 1;
+    let total = sizes.len() + rules.len() + 2;
     for (index, &size) in sizes.iter().enumerate() {
         let case = format!("n{size}");
         if options.wants_case(&case) {
@@ -76,8 +82,8 @@ pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> 
         progress("paper", sizes.len(), total);
         paper(options, &mut report)?;
     }
-    for (index, &count) in rules.iter().enumerate() {
-        let case = format!("rules{count}");
+    let arrays = rules.iter().map(|&count| (format!("rules{count}"), count));
+    for (index, (case, count)) in arrays.chain([(ARRAY1.to_owned(), ARRAY1_RULES)]).enumerate() {
         if options.wants_case(&case) {
             progress(&case, sizes.len() + 1 + index, total);
             frames(options, &case, count, &mut report)?;
@@ -87,7 +93,9 @@ pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> 
     if report.measurements.is_empty() {
         let sizes = SIZES.map(|size| format!("n{size}")).join(", ");
         let rules = RULES.map(|count| format!("rules{count}")).join(", ");
-        return Err(BenchError::NothingChosen { there: format!("{sizes}, paper, {rules}") });
+        return Err(BenchError::NothingChosen {
+            there: format!("{sizes}, paper, {rules}, {ARRAY1}"),
+        });
     }
     Ok(report)
 }
@@ -300,22 +308,26 @@ fn paper(options: &Options, report: &mut Report) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// The only rule that matches some of the generated frames.
-const WANTED: &str = "port=22,proto=tcp";
 /// Maximum number of rules for which the pass engine's tables are measured too: it reads them as texts, one by one.
 const MOST_TEXTS: usize = 100_000;
 
-/// Creates rules for hosts with ports, and one in ten for a net, that match no generated frame; adds [`WANTED`].
-fn rules(count: usize, random: &mut Random) -> Vec<Rule> {
-    let wanted = Rule::parse(WANTED).into_iter();
+/// Creates rules for hosts with ports, and one in ten for a net unless all are in one array. Only the first rule
+/// matches some generated frames: TCP with port 22, or in one array one end of the most frequent flow over IPv4.
+fn rules(one_array: bool, count: usize, traffic: &Traffic, random: &mut Random) -> Vec<Rule> {
+    let ssh = Rule::default().with_protocol(6).with_port(22);
+    let flow = traffic.flows().iter().find(|flow| !flow.ipv6).filter(|_| one_array);
+    let wanted = flow.map_or(ssh, |flow| {
+        let (host, port) = flow.ends[1];
+        ssh.with_net(Ipv4Addr::from(host).into(), 32).with_protocol(flow.protocol).with_port(port)
+    });
     let others = (1..count).map(|number| {
         // 240.0.0.0/4 has no hosts.
         let address = Ipv4Addr::from(random.number() as u32 | 0xf000_0000).into();
-        let prefix = if number % 10 == 0 { 24 } else { 32 };
+        let prefix = if number % 10 == 0 && !one_array { 24 } else { 32 };
         let rule = Rule::default().with_net(address, prefix).with_protocol(17);
         rule.with_port(1024 + random.below(60_000) as u16)
     });
-    wanted.chain(others).collect()
+    [wanted].into_iter().chain(others).collect()
 }
 
 fn prefilter(case: &str, seed: u64, rules: &[Rule]) -> Result<Prefilter, BenchError> {
@@ -330,10 +342,11 @@ fn prefilter(case: &str, seed: u64, rules: &[Rule]) -> Result<Prefilter, BenchEr
 /// Adds the rules as filters of the pass engine, which converts them to rows of its tables.
 fn passes(rules: &[Rule]) -> Result<Reader, BenchError> {
     let texts = rules.iter().map(|rule| {
-        let Some((net, prefix)) = rule.net() else { return "tcp port 22".to_owned() };
+        let protocol = if rule.protocol() == Some(6) { "tcp" } else { "udp" };
         let port = rule.port().unwrap_or(0);
+        let Some((net, prefix)) = rule.net() else { return format!("{protocol} port {port}") };
         let end = |side| format!("{side} net {net}/{prefix} and {side} port {port}");
-        format!("udp and ({} or {})", end("src"), end("dst"))
+        format!("{protocol} and ({} or {})", end("src"), end("dst"))
     });
     let wrong = |error: fyke_filter::Error| BenchError::Other(error.to_string());
     let compile = |text: String| fyke_filter::compile(&text, &fyke_filter::Options::default());
@@ -378,17 +391,18 @@ fn frames(
     report: &mut Report,
 ) -> Result<(), BenchError> {
     let mut random = Random::new(options.seed ^ count as u64);
-    let rules = rules(count, &mut random);
+    let mut traffic = Traffic::new(options.seed);
+    let rules = rules(case == ARRAY1, count, &traffic, &mut random);
+    let mut exact = prefilter(case, options.seed ^ 9, &rules[..1])?.reader();
     let prefilter = prefilter(case, options.seed, &rules)?;
     let texts = count <= MOST_TEXTS && options.wants_engine(JUDGES[2]);
     let passes = texts.then(|| passes(&rules)).transpose()?;
     let mut judges = Judges { batches: prefilter.reader(), frames: prefilter.reader(), passes };
     let engines = JUDGES.into_iter().filter(|name| options.wants_engine(name));
     let engines: Vec<_> = engines.filter(|&name| name != JUDGES[2] || texts).collect();
-    let mut traffic = Traffic::new(options.seed);
     let arena = Arena::synthetic(&mut traffic, if options.smoke { 512 } else { CACHE_FRAMES }, 0);
     let mut load = Load::new(&arena, (0..arena.len() as u32).collect());
-    let accepted = accepted(case, options.seed, &load, &mut judges, &engines)?;
+    let accepted = accepted(case, &mut exact, &load, &mut judges, &engines)?;
     let samples = rounds(
         &mut load,
         engines.len(),
@@ -420,15 +434,14 @@ fn frames(
     Ok(())
 }
 
-/// Counts the accepted frames, after a check that all engines accept the frames that [`WANTED`] matches.
+/// Counts the accepted frames, after a check that all engines accept those of `exact`, which has only the first rule.
 fn accepted(
     case: &str,
-    seed: u64,
+    exact: &mut PrefilterReader,
     load: &Load<'_>,
     judges: &mut Judges,
     engines: &[&str],
 ) -> Result<Vec<u64>, BenchError> {
-    let mut exact = prefilter(case, seed ^ 9, &rules(1, &mut Random::new(0)))?.reader();
     let mut accepted = vec![0; 1 + engines.len()];
     for batch in load.batches() {
         let wanted = exact.decide(batch, batch.all()).passed;

@@ -76,7 +76,7 @@ impl Default for Block {
 /// Lanes that are sorted but in no set of the block.
 #[derive(Debug, Clone, Copy)]
 pub struct Sorted {
-    /// Lanes with an IPv6 header, whose transport is not in the row.
+    /// Lanes with an IPv6 header; their transport is not in the row.
     pub v6: u64,
     /// Lanes that certainly contain nothing that rules can name.
     pub nothing: u64,

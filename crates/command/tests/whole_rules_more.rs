@@ -371,3 +371,52 @@ fn dropping_sees_all_that_the_host_uses() {
     let reasons = ["the route to 10.56.0.0/16, table 77", "far carries the macvlan upper"];
     check_refusals(folder, "11", &reasons);
 }
+
+/// The pipes of an owner that was killed go with it, under their present name. If the process that removes them was
+/// killed first, they stay until the next owner, and a program that waits for a reader is refused then.
+#[test]
+fn pipes_of_a_killed_owner_do_not_stay() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let script = r#"
+        own() { "$FYKE" rules $1 --own > /dev/null 2> owner.log & owner=$!; wait_for "$FYKE" rules $1 list; }
+        trap 'kill -KILL $owner 2> /dev/null || true' EXIT
+        gone() { ! test -e $1; }
+        own far
+        ip link set far down
+        ip link set far name other
+        ip link set other up
+        wait_for test -p run/rules-other/rules
+        kill -KILL $owner
+        wait_for gone run/rules-other
+        wait $owner || true
+        own other
+        read remover < /proc/$owner/task/$owner/children || true
+        cat /proc/$remover/comm > comm
+        kill -KILL $remover
+        kill -KILL $owner
+        wait $owner || true
+        ls run/rules-other > stayed
+        timeout 20 bash -c "echo +port=7 > run/rules-other/rules" 2> /dev/null & writer=$!
+        sleep 0.5
+        own other
+        set +e
+        wait $writer
+        echo $? > status
+        set -e
+        "$FYKE" rules other list > listed
+        kill -INT $owner
+        wait $owner
+        ls run > left
+    "#;
+    let set = |script: Script| script.among_all_processes();
+    let Some(()) = run_with(folder, script, set) else { return };
+    assert_eq!(read(folder, "comm"), "fyke-pipes\n");
+    assert_eq!(read(folder, "stayed"), "enable\nreset\nrules\nrules.error\n");
+    // By SIGPIPE, or by the error of its write.
+    let status = read(folder, "status");
+    assert!(["141\n", "1\n"].contains(&status.as_str()), "{status}");
+    let listed = read(folder, "listed");
+    assert!(listed.contains("enable 0") && !listed.contains("port=7"), "{listed}");
+    assert!(!read(folder, "left").contains("rules-"), "{}", read(folder, "left"));
+}

@@ -11,6 +11,7 @@
 
 mod owner;
 mod pipes;
+mod remover;
 
 use super::Failure;
 use super::ctl::{connect, refused};

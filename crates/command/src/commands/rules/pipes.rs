@@ -10,12 +10,15 @@
 //! They are in the folder `rules-IF` beside the control socket, mode 0600; if a fyke has this folder for an interface
 //! of the same name in another network namespace, in `rules-IF-NAMESPACE`. Each pipe has a thread, which reads lines:
 //! writers of a whole line at a time (up to 4,096 bytes) do not mix, and a line without an end ends with its writer.
-//! The files go when this value is dropped; after a kill, the next fyke replaces them.
+//! The files are removed when this value is dropped, and after a kill by a process that watches for it ([`remover`]);
+//! if that was killed, too, the next owner replaces them.
 
 use super::super::space::namespace;
+use super::remover;
 use fyke_control::{NameLock, RuntimeDir};
 use fyke_graph::RuleSet;
 use fyke_kernel::sys::objects::Watch;
+use fyke_privilege::child::Child;
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -24,6 +27,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 /// Most bytes of a line; the longest command is shorter.
 const MAX_LINE_BYTES: usize = 1024;
@@ -32,7 +36,12 @@ const MAX_ERROR_BYTES: usize = 64 << 10;
 const RULES: &str = "rules";
 const ENABLE: &str = "enable";
 const RESET: &str = "reset";
-const ERRORS: &str = "rules.error";
+/// The pipes.
+pub const PIPES: [&str; 3] = [RULES, ENABLE, RESET];
+/// The file of refused lines.
+pub const ERRORS: &str = "rules.error";
+/// Longest time for the end of the process that removes files.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The files of one interface.
 pub struct Pipes {
@@ -41,26 +50,33 @@ pub struct Pipes {
     folder: PathBuf,
     /// Keeps others out of the folder.
     lock: Option<NameLock>,
+    /// Removes the files if this process is killed.
+    remover: Option<Child>,
 }
 
 impl Pipes {
     /// Makes the files in `runtime`, the folder of control sockets, and begins to read them. Those of an owner that was
-    /// killed are replaced.
+    /// killed are replaced. This process must have a single thread.
     ///
     /// # Errors
     /// The files cannot be made.
     pub fn open(runtime: &Path, interface: &str, rules: &RuleSet) -> io::Result<Pipes> {
         let (folder, lock) = reserve(runtime, interface)?;
+        if let Ok(left) = remover::open(&folder) {
+            remover::remove(&left);
+        }
         match DirBuilder::new().mode(0o700).create(&folder) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
-        let pipes = Pipes { runtime: runtime.to_owned(), folder, lock };
-        remove_files(&pipes.folder);
+        let remover = remover::start(&folder).inspect_err(|error| {
+            note!("fyke: the pipes of the rules stay if this process is killed: {error}");
+        });
+        let pipes = Pipes { runtime: runtime.to_owned(), folder, lock, remover: remover.ok() };
         let path = pipes.folder.join(ERRORS);
         let errors = OpenOptions::new().append(true).create_new(true).mode(0o600).open(path)?;
         let errors = Arc::new(Mutex::new(Errors { file: errors, bytes: 0 }));
-        for name in [RULES, ENABLE, RESET] {
+        for name in PIPES {
             pipes.listen(name, rules.clone(), Arc::clone(&errors))?;
         }
         Ok(pipes)
@@ -73,7 +89,9 @@ impl Pipes {
     pub fn rename(&mut self, interface: &str) -> io::Result<()> {
         let (folder, lock) = reserve(&self.runtime, interface)?;
         // That of an owner that was killed.
-        remove_files(&folder);
+        if let Ok(left) = remover::open(&folder) {
+            remover::remove(&left);
+        }
         std::fs::rename(&self.folder, &folder)?;
         self.folder = folder;
         self.lock = lock;
@@ -118,8 +136,10 @@ impl Pipes {
 impl Drop for Pipes {
     /// Removes the files, before the lock.
     fn drop(&mut self) {
-        remove_files(&self.folder);
-        let _gone = std::fs::remove_dir(&self.folder);
+        if let Ok(folder) = remover::open(&self.folder) {
+            remover::remove(&folder);
+        }
+        let _ended = self.remover.as_ref().is_none_or(|remover| remover.end(PATIENCE));
     }
 }
 
@@ -133,13 +153,6 @@ fn reserve(runtime: &Path, interface: &str) -> io::Result<(PathBuf, Option<NameL
         None => runtime.join(format!("{name}-{}", namespace()?)),
     };
     Ok((folder, lock))
-}
-
-fn remove_files(folder: &Path) {
-    for name in [RULES, ENABLE, RESET, ERRORS] {
-        // A file that is not there is removed, too.
-        let _absent = std::fs::remove_file(folder.join(name));
-    }
 }
 
 /// The file of refused lines.

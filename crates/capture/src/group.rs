@@ -1,9 +1,9 @@
 //! The rings of one interface, one for each worker, and one source that represents all of them.
 //!
 //! A worker reads its [`RingShare`]: the kernel puts all frames of a conversation into one ring, in order
-//! ([`RingSource::open_several`]). The [`RingGroup`] returns no frames. It has the counts of all rings, stops them, and
-//! ends or fails when all of them have ended. Counts are those that the shares published last: a share publishes them
-//! whenever its worker reads them, and when it ends.
+//! ([`RingSource::open_several`], at the driver [`XdpSource::open_several`]). The [`RingGroup`] returns no frames. It
+//! has the counts of all rings, stops them, and ends or fails when all of them have ended. Counts are those that the
+//! shares published last: a share publishes them whenever its worker reads them, and when it ends.
 //!
 //! An interface that is deleted and made again gets new rings (`renewal.rs`).
 //! Cost: one atomic load per batch.
@@ -12,6 +12,7 @@ use crate::error::{LiveError, ReadError};
 use crate::ring::{RingOptions, RingSource};
 use crate::source::{Interface, Next, Notice, SocketFilter, Source, SourceStats};
 use crate::sys::poll::{Bell, Edge};
+use crate::xdp::{Queues, XdpSource};
 use fyke_frame::Batch;
 use std::collections::VecDeque;
 use std::io;
@@ -53,14 +54,22 @@ pub struct RingGroup {
     /// Ends a wait when a share or the caller's bell rings.
     edge: Edge,
     patience: Duration,
+    /// At the driver: the counts that no ring has.
+    queues: Option<Arc<Queues>>,
 }
 
 /// The ring of one worker.
 pub struct RingShare {
-    ring: RingSource,
+    // Dropped before the place: its counts are final then.
+    ring: Box<dyn Source>,
+    place: Place,
+    stopped: bool,
+}
+
+/// The place of a share on the board.
+struct Place {
     number: usize,
     board: Arc<Board>,
-    stopped: bool,
     failed: Option<ReadError>,
 }
 
@@ -74,6 +83,25 @@ impl RingGroup {
         rings: usize,
     ) -> Result<(RingGroup, Vec<RingShare>), ReadError> {
         let rings = RingSource::open_several(options, rings)?;
+        let rings = rings.into_iter().map(|ring| Box::new(ring) as Box<dyn Source>).collect();
+        RingGroup::of(rings, Duration::from_millis(options.timeout_ms.into()), None)
+    }
+
+    /// The rings of a capture at the driver, in the order of its workers ([`XdpSource::open_several`]).
+    ///
+    /// # Errors
+    /// The system refuses a descriptor.
+    pub fn at_driver(sources: Vec<XdpSource>) -> Result<(RingGroup, Vec<RingShare>), ReadError> {
+        let queues = sources.first().map(XdpSource::common);
+        let rings = sources.into_iter().map(|one| Box::new(one) as Box<dyn Source>).collect();
+        RingGroup::of(rings, Duration::from_millis(20), queues)
+    }
+
+    fn of(
+        rings: Vec<Box<dyn Source>>,
+        patience: Duration,
+        queues: Option<Arc<Queues>>,
+    ) -> Result<(RingGroup, Vec<RingShare>), ReadError> {
         let interfaces = rings.first().map(|ring| ring.interfaces().to_vec()).unwrap_or_default();
         let failed = |call| {
             let interface = interfaces.first().map(|one| one.name.clone()).unwrap_or_default();
@@ -90,12 +118,11 @@ impl RingGroup {
             changed,
         });
         let share = |(number, ring)| {
-            let board = Arc::clone(&board);
-            RingShare { ring, number, board, stopped: false, failed: None }
+            let place = Place { number, board: Arc::clone(&board), failed: None };
+            RingShare { ring, place, stopped: false }
         };
         let shares = rings.into_iter().enumerate().map(share).collect();
-        let patience = Duration::from_millis(options.timeout_ms.into());
-        Ok((RingGroup { interfaces, board, edge, patience }, shares))
+        Ok((RingGroup { interfaces, board, edge, patience, queues }, shares))
     }
 }
 
@@ -125,7 +152,11 @@ impl Source for RingGroup {
     }
 
     fn stats(&mut self) -> SourceStats {
-        lock(&self.board.stats).iter().fold(SourceStats::default(), |sum, one| sum.plus(one))
+        // Before the counts: those of a share are published first.
+        let is_final = self.board.left.load(Ordering::Acquire) == 0;
+        let all = lock(&self.board.stats);
+        let sum = all.iter().fold(SourceStats::default(), |sum, one| sum.plus(one));
+        self.queues.as_ref().map_or(sum, |queues| queues.complete(sum, is_final))
     }
 
     fn stats_by_ring(&self) -> Vec<SourceStats> {
@@ -161,19 +192,19 @@ impl Source for RingShare {
 
     /// Returns [`Next::End`] after a failure, too: the group reports it once the share is dropped.
     fn next(&mut self) -> Result<Next<'_>, ReadError> {
-        if !self.stopped && self.board.stopping.load(Ordering::Acquire) {
+        if !self.stopped && self.place.board.stopping.load(Ordering::Acquire) {
             self.stop();
         }
         while let Some(notice) = self.ring.take_notice() {
             // Every ring has the same ones.
-            let mut events = lock(&self.board.events);
-            if self.number == 0 && events.notices.len() < NOTICES {
+            let mut events = lock(&self.place.board.events);
+            if self.place.number == 0 && events.notices.len() < NOTICES {
                 events.notices.push_back(notice);
-                self.board.changed.ring();
+                self.place.board.changed.ring();
             }
         }
         self.ring.next().or_else(|error| {
-            self.failed = Some(error);
+            self.place.failed = Some(error);
             Ok(Next::End)
         })
     }
@@ -185,10 +216,10 @@ impl Source for RingShare {
     /// The counts of this ring. Those of a filter, which all rings have in common, are counted for the first one.
     fn stats(&mut self) -> SourceStats {
         let mut stats = self.ring.stats();
-        if self.number > 0 {
+        if self.place.number > 0 {
             stats.filtered = 0;
         }
-        lock(&self.board.stats)[self.number] = stats;
+        lock(&self.place.board.stats)[self.place.number] = stats;
         stats
     }
 
@@ -214,10 +245,16 @@ impl Source for RingShare {
     }
 }
 
-/// The worker has read all frames, or gives them up: the counts of the ring are final.
+/// The worker has read all frames, or gives them up.
 impl Drop for RingShare {
     fn drop(&mut self) {
         self.stats();
+    }
+}
+
+/// The ring is closed: its counts are final.
+impl Drop for Place {
+    fn drop(&mut self) {
         let mut events = lock(&self.board.events);
         if let Some(error) = self.failed.take() {
             events.failed.get_or_insert(error);

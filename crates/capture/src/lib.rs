@@ -90,7 +90,7 @@ pub use sys::poll::Bell;
 pub use sys::time::processor_time;
 
 pub use traffic::TrafficWatch;
-pub use xdp::{DriverFilter, Redirect, Redirected, XdpOptions, XdpSource};
+pub use xdp::{DriverFilter, DriverMark, Redirect, Redirected, XdpOptions, XdpSource};
 
 /// Waits until one of several sources may have frames ([`Source::readiness`]), at most `patience`; true if one may.
 pub fn wait_for_any(

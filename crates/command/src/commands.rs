@@ -336,6 +336,11 @@ pub fn numbered(name: &str) -> Result<String, Failure> {
         let message = "-i: the name of an interface is missing; `fyke dump -D` lists them";
         return Err(Failure::Usage(message.to_owned()));
     }
+    if let Some(Ok((interface, queue))) = xdp::parse(name) {
+        let interface = numbered(interface)?;
+        let queue = queue.map_or_else(String::new, |queue| format!(":{queue}"));
+        return Ok(format!("{}{interface}{queue}", xdp::PREFIX));
+    }
     let Ok(number) = name.parse::<usize>() else { return Ok(name.to_owned()) };
     let mut there = fyke_capture::interfaces_available()?;
     // A name takes precedence over a number: Linux allows an interface with the name 7.

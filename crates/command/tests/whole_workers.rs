@@ -2,94 +2,15 @@
 //! captures the same frames beside them. The built command on a real interface, in namespaces of its own. Needs root.
 
 mod common;
+#[path = "common/pairs.rs"]
+mod pairs;
 
-use common::{FYKE, Running, Sum, carrier, folder, inside, runtime, tool, veth};
-use fyke_capture::{Interface, InterfaceSink, Next, Sink, Source, open_file};
-use fyke_frame::{Frame, LinkType};
+use common::{FYKE, Running, Sum, folder, inside, tool, veth};
 use fyke_testkit::packet::Packet;
+use pairs::{PAIRS, contents, ctl, frame, in_order, pair, read, send_all, settle, start, stop};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-
-/// Pairs of addresses: that all of them belong to one of three workers is impossible in practice.
-const PAIRS: u32 = 61;
-
-fn pair(number: u32) -> ([u8; 4], [u8; 4]) {
-    let pair = (number * 7 % PAIRS) as u8;
-    ([10, 0, 0, pair], [10, 0, 1, pair])
-}
-
-/// Frame `number` of one of many conversations, in either direction; the number is in its payload. Every other frame
-/// belongs to port 5001, the others to 5002.
-fn frame(number: u32) -> Vec<u8> {
-    let (near, far) = pair(number / 2);
-    let (near, far) = if number.is_multiple_of(3) { (far, near) } else { (near, far) };
-    let port = 5001 + (number % 2) as u16;
-    let packet = Packet::ethernet().ipv4(near, far).udp(4000, port);
-    packet.payload(&number.to_be_bytes()).build()
-}
-
-/// Sends frames on `v0`.
-fn send_all(frames: impl IntoIterator<Item = Vec<u8>>) {
-    let mut sink = InterfaceSink::open("v0").unwrap();
-    let interface = Interface::new("v0", LinkType::EN10MB);
-    for frame in frames {
-        sink.write(&interface, &Frame::new(LinkType::EN10MB, &frame)).unwrap();
-    }
-}
-
-/// Times and bytes of the frames of a file.
-fn read(path: &Path) -> Vec<(u64, Vec<u8>)> {
-    let mut source = open_file(path).unwrap();
-    let mut frames = Vec::new();
-    while let Next::Frames(batch, _) = source.next().unwrap() {
-        frames.extend(batch.frames().iter().map(|one| (one.timestamp_ns, one.data.to_vec())));
-    }
-    frames
-}
-
-fn in_order(frames: &[(u64, Vec<u8>)]) -> bool {
-    frames.windows(2).all(|two| two[0].0 <= two[1].0)
-}
-
-/// The bytes of all frames, sorted.
-fn contents(frames: Vec<(u64, Vec<u8>)>) -> Vec<Vec<u8>> {
-    let mut contents: Vec<_> = frames.into_iter().map(|(_, data)| data).collect();
-    contents.sort();
-    contents
-}
-
-/// Starts a command, and waits until it captures.
-fn start(words: &[&str]) -> Running {
-    let mut command = Command::new(FYKE);
-    let running = Running::start(command.args(words).stdout(Stdio::null()));
-    let ready = if words[0] == "run" { "running" } else { "listening on" };
-    running.hear(ready);
-    running
-}
-
-fn ctl(running: &Running, words: &[&str]) -> String {
-    let mut command = Command::new(FYKE);
-    command.args(["ctl", "--pid", &running.child.id().to_string()]).args(words);
-    let output = command.env("FYKE_RUNTIME_DIR", runtime()).output().unwrap();
-    assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-/// Waits until this number of frames has been counted.
-fn settle(running: &Running, seen: u64) {
-    let limit = Instant::now() + Duration::from_secs(20);
-    while !ctl(running, &["stats"]).contains(&format!(" {seen} seen = ")) {
-        assert!(Instant::now() < limit, "{}", ctl(running, &["stats"]));
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-fn stop(mut running: Running) -> (Sum, String) {
-    running.signal("INT");
-    assert!(running.end().success(), "{}", running.said());
-    (running.sum(), running.said())
-}
 
 #[test]
 fn three_workers_write_what_one_writes_in_the_order_of_time() {
@@ -558,95 +479,6 @@ fn every_endpoint_has_a_ring_of_its_own() {
     assert_eq!(contents(got_b), sent(&|number| number >= 2_000 || port(number, 5002)));
 }
 
-/// Starts a capture at the driver of `v1`, of which both ends have two queues; `None` without the rights for it.
-fn start_at_driver(words: &[&str]) -> Option<Running> {
-    veth();
-    tool("ip link delete v1");
-    let queues = "numtxqueues 2 numrxqueues 2";
-    tool(&format!("ip link add v0 {queues} type veth peer name v1 {queues}"));
-    ["v0", "v1"].iter().for_each(|name| tool(&format!("ip link set {name} up")));
-    carrier();
-    let mut command = Command::new(FYKE);
-    command.args(["dump", "-i", "xdp:v1", "--workers", "3", "--stats"]).args(words);
-    let running = Running::start(command.stdout(Stdio::null()));
-    let limit = Instant::now() + Duration::from_secs(20);
-    while !running.said().contains("listening on") {
-        if running.said().contains("needs root or CAP_BPF") {
-            println!("skipped: {}", running.said());
-            return None;
-        }
-        assert!(Instant::now() < limit, "{}", running.said());
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    Some(running)
-}
-
-/// One thread reads the frames of the driver and shares them among the workers. Frames that are sent after the answer
-/// to an edit are judged by the new filters on each of them, and each filter has its frames.
-#[test]
-fn an_edit_at_the_driver_is_in_force_for_all_workers() {
-    if !inside("an_edit_at_the_driver_is_in_force_for_all_workers") {
-        return;
-    }
-    let (_folder, at) = folder();
-    let file = at("edited.pcapng");
-    let words = ["-w", file.to_str().unwrap(), "udp port 7"];
-    let Some(running) = start_at_driver(&words) else { return };
-    let named = ["add", "--name", "both", "udp port 5001"];
-    // Each edit, and the frames of which ports are accepted after it.
-    let edits: [(&[&str], [bool; 2]); 6] = [
-        (&["set", "udp port 5002"], [false, true]),
-        (&named, [true, true]),
-        (&["del", "both"], [false, true]),
-        (&["set", "udp port 7"], [false, false]),
-        (&["undo"], [false, true]),
-        (&["set", ""], [true, true]),
-    ];
-    let (mut sent, mut expected) = (0, Vec::new());
-    for (edit, accepts) in edits.iter().cycle().take(18) {
-        ctl(&running, edit);
-        let numbers = sent..sent + 2 * PAIRS;
-        sent = numbers.end;
-        send_all(numbers.clone().map(frame));
-        expected.extend(numbers.filter(|number| accepts[*number as usize % 2]).map(frame));
-        settle(&running, u64::from(sent));
-        if *edit == named {
-            let stats = ctl(&running, &["stats"]);
-            for (text, count) in [("udp port 5002", 2 * PAIRS), ("udp port 5001", PAIRS)] {
-                let end = format!(": {count} {text}");
-                assert!(stats.lines().any(|line| line.ends_with(&end)), "{end}: {stats}");
-            }
-        }
-    }
-    let (sum, said) = stop(running);
-    let (seen, accepted) = (u64::from(sent), expected.len() as u64);
-    assert_eq!(sum, Sum { seen, accepted, rejected: seen - accepted, lost: 0 }, "{said}");
-    expected.sort();
-    assert_eq!(contents(read(&file)), expected);
-}
-
-#[test]
-fn frames_of_a_pause_at_the_driver_are_lost_and_counted() {
-    if !inside("frames_of_a_pause_at_the_driver_are_lost_and_counted") {
-        return;
-    }
-    let words = ["-w", "/dev/null", "udp port 5001"];
-    let Some(running) = start_at_driver(&words) else { return };
-    // The kernel rejects the other half.
-    send_all((0..1_000).map(frame));
-    settle(&running, 1_000);
-    ctl(&running, &["pause"]);
-    send_all((0..3_000).map(frame));
-    settle(&running, 4_000);
-    assert!(ctl(&running, &["stats"]).contains("1500 lost (paused)"));
-    ctl(&running, &["start"]);
-    send_all((0..500).map(frame));
-    settle(&running, 4_500);
-    let (sum, said) = stop(running);
-    let expected = Sum { seen: 4_500, accepted: 750, rejected: 2_250, lost: 1_500 };
-    assert_eq!(sum, expected, "{said}");
-}
-
 /// A filter is known by its name as soon as the edit that adds it is answered, whatever the workers publish meanwhile.
 #[test]
 fn a_named_filter_is_found_at_once() {
@@ -669,34 +501,13 @@ fn a_named_filter_is_found_at_once() {
 
 #[test]
 fn what_needs_one_worker_is_refused() {
-    let cases: [(&[&str], &str); 18] = [
+    let cases: [(&[&str], &str); 12] = [
         (&["dump", "-i", "lo", "--json", "--workers", "2"], "--json: with --workers"),
         (
             &["dump", "-r", "x.pcap", "--workers", "2"],
             "--workers: a file, a ring or a service is read by one thread",
         ),
         (&["dump", "-i", "lo", "--workers", "65"], "65"),
-        (&["dump", "-i", "xdp:v9", "--workers", "2", "-c", "5"], "-c: with --workers, one thread"),
-        (
-            &["dump", "-i", "xdp:v9", "--workers", "2", "--look-back"],
-            "--look-back: with --workers, one thread",
-        ),
-        (
-            &["dump", "-i", "xdp:v9", "--workers", "2", "-G", "5", "-w", "x.pcap"],
-            "-G: with --workers, one thread",
-        ),
-        (
-            &["demux", "-i", "xdp:v9", "--workers", "2", "-c", "5", "udp => count"],
-            "-c: with --workers, one thread",
-        ),
-        (
-            &["track", "ftp", "-i", "xdp:v9", "--workers", "2", "-w", "x.pcap"],
-            "fyke track: with --workers, one thread",
-        ),
-        (
-            &["account", "-i", "xdp:v9", "--workers", "2", "-c", "5"],
-            "-c: with --workers, one thread",
-        ),
         (
             &["track", "sip", "-i", "lo", "--workers", "2", "-w", "{call}.pcapng"],
             "--workers: one thread puts calls together",

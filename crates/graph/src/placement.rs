@@ -140,6 +140,7 @@ pub struct Placement {
     pub later: Vec<String>,
     /// For rings by class: the reason why the lower space does not select them, if it does not.
     pub by_class: Option<Result<(), String>>,
+    at_driver: bool,
     members: Option<Members>,
 }
 
@@ -177,13 +178,8 @@ impl Placement {
 
     /// Describes how the ring of a frame is selected, for rings by class.
     pub fn rings_in_words(&self) -> Option<String> {
-        let names = self.names.join(", ");
-        Some(match self.by_class.as_ref()? {
-            Ok(()) => format!("{names}: the kernel selects the ring of a frame by its class value"),
-            Err(why) => {
-                format!("{names}: the kernel does not select rings, so one gets every frame: {why}")
-            }
-        })
+        let words = by_class::in_words(self.at_driver, self.by_class.as_ref()?);
+        Some(format!("{}: {words}", self.names.join(", ")))
     }
 
     fn text(&self) -> String {
@@ -483,12 +479,21 @@ pub(crate) fn place(plan: &Plan, made: &mut [(u64, Made)], space: &dyn Space) ->
             }
         }
         tap.iter().for_each(TapPlace::connect);
-        let names = interfaces_of(made, device.key).unwrap_or_default();
-        let names = names.into_iter().map(|interface| interface.name).collect();
+        let interfaces = interfaces_of(made, device.key).unwrap_or_default();
+        let at_driver = interfaces.iter().any(|interface| interface.at_driver);
+        let names = interfaces.into_iter().map(|interface| interface.name).collect();
         let later = describe::later(plan, index);
-        let placement =
-            Placement { device: device.key, names, lower, tap, later, by_class, members };
-        placements.push(placement);
+        let device = device.key;
+        placements.push(Placement {
+            device,
+            names,
+            lower,
+            tap,
+            later,
+            by_class,
+            at_driver,
+            members,
+        });
     }
     placements
 }

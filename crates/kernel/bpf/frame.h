@@ -48,6 +48,21 @@ INLINE u32 removed_tag(CONTEXT *context)
 
 	return arrival && arrival->tag_protocol != 0 ? arrival->tag : 0;
 }
+
+/* Stores the class and the counter of the text that accepted a frame before the frame. */
+INLINE void tell_text(struct xdp_md *context)
+{
+	u32 zero = 0;
+	struct scratch *s = map_lookup(&scratches, &zero);
+	struct fyke_arrival *arrival = arrival_made(context);
+
+	if (!s || !arrival)
+		return;
+	u32 class = s->decision.class, row = s->decision.counter;
+
+	arrival->class = class > 0xffff ? 0 : class;
+	arrival->row = row < FYKE_FIRST_PASS_COUNTER || row >= FYKE_COUNTERS ? 0 : row;
+}
 #else
 INLINE u32 frame_len(CONTEXT *skb)
 {

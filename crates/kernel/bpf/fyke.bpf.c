@@ -706,6 +706,9 @@ INLINE int run_passes(CONTEXT *skb, u32 left)
 #endif
 	struct decision made = judge(skb, s, m, left);
 
+#ifdef FYKE_XDP
+	s->decision = made;
+#endif
 	if (made.counter < FYKE_COUNTERS)
 		tally(made.counter);
 	return made.verdict;
@@ -716,8 +719,10 @@ INLINE int run_passes(CONTEXT *skb, u32 left)
 SEC("xdp")
 int fyke_driver(struct xdp_md *context)
 {
-	if (run_passes(context, 0))
+	if (run_passes(context, 0)) {
+		tell_text(context);
 		tail_call(context, &tiers, 0);
+	}
 	return leave(context);
 }
 #else

@@ -14,8 +14,16 @@ struct fyke_redirect {
 	__u32 filters;
 	/* Longer frames are left to the host. */
 	__u32 longest;
-	__u32 unused[12];
+	/* Sockets of each queue, at least 1, and the factor of the hash that assigns conversations to them. */
+	__u32 workers;
+	__u32 factor;
+	/* A bit for each worker that reads no more: the host gets its frames. */
+	__u32 gone[2];
+	__u32 unused[8];
 };
+
+/* Most workers: a bit of `gone` for each. */
+#define FYKE_REDIRECT_WORKERS 64
 
 #define FYKE_COUNT_REDIRECTED 0
 #define FYKE_COUNT_NO_SOCKET 1
@@ -27,6 +35,9 @@ struct fyke_redirect_counts {
 };
 
 _Static_assert(sizeof(struct fyke_redirect) == 64, "redirect");
+_Static_assert(__builtin_offsetof(struct fyke_redirect, workers) == 16, "workers");
+_Static_assert(__builtin_offsetof(struct fyke_redirect, factor) == 20, "factor");
+_Static_assert(__builtin_offsetof(struct fyke_redirect, gone) == 24, "gone");
 _Static_assert(sizeof(struct fyke_redirect_counts) == 64, "counts");
 
 #endif

@@ -5,6 +5,9 @@
 //!                                     └─▶ the host: no socket for this queue      counted
 //! ```
 //!
+//! A queue may have a socket for each of several workers. The worker is selected by the class that a filter before the
+//! program gave the frame ([`FilterPlace`]), or by the frame's pair of addresses.
+//!
 //! The bound program asks the driver for the tag that the device removed, and for the device's time, and stores them
 //! before the frame; it is there if kernel and driver have that ([`Redirector::tells_tags`]).
 //!
@@ -40,14 +43,19 @@ const ON_AT: usize = 0;
 const QUEUE_AT: usize = 4;
 const FILTERS_AT: usize = 8;
 const LONGEST_AT: usize = 12;
+const WORKERS_AT: usize = 16;
+const FACTOR_AT: usize = 20;
+const GONE_AT: usize = 24;
 const SETTINGS_BYTES: usize = 64;
 const COUNTS_BYTES: usize = 64;
 const REDIRECTED: usize = 0;
 const NO_SOCKET: usize = 1;
 const TOO_LONG: usize = 2;
 const EVERY_QUEUE: u32 = u32::MAX;
-/// Most queues of an interface.
-const MAX_QUEUES: u32 = 4096;
+/// Most queues of an interface that has sockets of several workers.
+const MAX_QUEUES: u32 = 512;
+/// Most workers: `FYKE_REDIRECT_WORKERS`.
+pub const MAX_WORKERS: u32 = 64;
 
 /// The program on an interface.
 #[derive(Debug)]
@@ -56,6 +64,7 @@ pub struct Redirector {
     settings: Arc<Mapped>,
     counts: Mapped,
     processors: usize,
+    workers: u32,
     mode: DropperMode,
     tells_tags: bool,
     _link: OwnedFd,
@@ -64,10 +73,16 @@ pub struct Redirector {
 impl Redirector {
     /// Attaches the program to an interface of the calling thread's network namespace, in the driver if possible. It
     /// passes every frame to the host until [`set_on`](Self::set_on). `queue`: redirects the frames of one queue only.
+    /// `workers`: number of sockets of each queue, from 1 to [`MAX_WORKERS`]; others become the nearest.
     ///
     /// # Errors
     /// The interface does not exist, another XDP program is there, or the kernel refuses.
-    pub fn attach(interface: &str, queue: Option<u32>) -> Result<Redirector, DropError> {
+    pub fn attach(
+        interface: &str,
+        queue: Option<u32>,
+        workers: u32,
+    ) -> Result<Redirector, DropError> {
+        let workers = workers.clamp(1, MAX_WORKERS);
         let why = option_env!("FYKE_NO_OBJECT").unwrap_or("no clang");
         let object = OBJECT.ok_or(OpenError::NoObject { why })?;
         let processors = aya::util::nr_cpus().map_err(|(what, source)| OpenError::Refused {
@@ -76,12 +91,14 @@ impl Redirector {
         })?;
         let mut loader = EbpfLoader::new();
         loader.map_max_entries("counts", processors as u32).btf(None);
-        loader.map_max_entries("sockets", MAX_QUEUES);
+        loader.map_max_entries("sockets", MAX_QUEUES * workers);
         let mut ebpf = loader.load(object).map_err(refused("making the maps"))?;
         let settings = map(&ebpf, "redirect", SETTINGS_BYTES)?;
         let counts = map(&ebpf, "counts", processors * COUNTS_BYTES)?;
         settings.publish(LONGEST_AT, u32::MAX);
         settings.publish(QUEUE_AT, queue.unwrap_or(EVERY_QUEUE));
+        settings.publish(WORKERS_AT, workers);
+        settings.publish(FACTOR_AT, 1);
         program(&mut ebpf, DELIVER)?;
         let entry = program_array(&ebpf, "entry");
         let redirects = program(&mut ebpf, PROGRAM)?;
@@ -90,7 +107,16 @@ impl Redirector {
         let tells_tags = attached.is_some();
         let (link, mode) = attached.map_or_else(|| attach(interface, redirects), Ok)?;
         let settings = Arc::new(settings);
-        Ok(Redirector { ebpf, settings, counts, processors, mode, tells_tags, _link: link })
+        Ok(Redirector {
+            ebpf,
+            settings,
+            counts,
+            processors,
+            workers,
+            mode,
+            tells_tags,
+            _link: link,
+        })
     }
 
     /// True if it gives sockets the tags that the device removes from frames.
@@ -114,14 +140,32 @@ impl Redirector {
         self.mode
     }
 
-    /// Gives the frames of a queue to a socket, which must be bound to it. The kernel forgets a socket that is closed.
+    /// Gives the frames of a queue for a worker to a socket, which must be bound to the queue. The kernel forgets a
+    /// socket that is closed.
     ///
     /// # Errors
-    /// The kernel refuses.
-    pub fn connect(&mut self, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
+    /// The queue or the worker is beyond the limits, or the kernel refuses.
+    pub fn connect(&mut self, queue: u32, worker: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
+        if queue >= MAX_QUEUES || worker >= self.workers {
+            let what = format!("no place for a socket of queue {queue} and worker {worker}");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
+        let number = queue * self.workers + worker;
         let map = self.ebpf.map_mut("sockets").ok_or(io::Error::other("no map sockets"))?;
         let mut sockets = XskMap::try_from(map).map_err(io::Error::other)?;
-        sockets.set(queue, socket.as_raw_fd(), 0).map_err(io::Error::other)
+        sockets.set(number, socket.as_raw_fd(), 0).map_err(io::Error::other)
+    }
+
+    /// Sets the factor, an odd number, of the hash that selects the worker of a frame by its pair of addresses.
+    pub fn set_factor(&self, factor: u32) {
+        self.settings.publish(FACTOR_AT, factor | 1);
+    }
+
+    /// Leaves the frames of some workers to the host, and counts them as those of queues without a socket. Bit n is
+    /// for worker n. A run of the program that began before may still redirect its frame.
+    pub fn set_gone(&self, workers: u64) {
+        self.settings.publish(GONE_AT, workers as u32);
+        self.settings.publish(GONE_AT + 4, (workers >> 32) as u32);
     }
 
     /// Starts to redirect and to count, or stops. A run of the program that began before may still redirect its frame.
@@ -134,7 +178,7 @@ impl Redirector {
         self.sum(REDIRECTED)
     }
 
-    /// Number of frames of queues without a socket: the host got them.
+    /// Number of frames of queues without a socket, or of workers that read no more: the host got them.
     pub fn without_socket(&self) -> u64 {
         self.sum(NO_SOCKET)
     }

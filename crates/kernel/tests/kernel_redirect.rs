@@ -17,7 +17,7 @@ fn frames_that_no_socket_can_take_are_counted() {
     }
     let is_missing =
         |error: &DropError| matches!(error, DropError::Open(error) if error.is_unavailable());
-    let attached = Redirector::attach("lo", None);
+    let attached = Redirector::attach("lo", None, 1);
     let Some(mut redirector) = unless_missing(attached, is_missing) else { return };
     assert!(!redirector.tells_tags(), "the loopback interface removes no tags");
     let mut run = |on: bool, longest: u32, len: usize| {

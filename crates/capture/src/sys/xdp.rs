@@ -1,9 +1,14 @@
 //! AF_XDP sockets and the memory that they share with the kernel. Source: the kernel's af_xdp.rst.
 //!
 //! The memory ([`Umem`]) is divided into frames. A frame belongs to the kernel while its number is in a fill ring or a
-//! frame is being received, and to this process once its descriptor was read from a receive ring. [`Umem::bytes`]
-//! works only for frames of this process, and returning one to the kernel needs `&mut`, so no borrow of its bytes
-//! exists then. Both rings have one producer and one consumer: the kernel at one end, this process at the other.
+//! frame is being received, and to this process once its descriptor was read from a receive ring. Then there is one
+//! [`Received`] for it, which cannot be copied: only its owner reads or changes the bytes, and [`FillRing::put`], which
+//! returns the frame to the kernel, takes it. So threads may share the memory and the fill rings, and no thread can
+//! access a frame of another one or of the kernel.
+//!
+//! A queue may have several sockets with a receive ring each. They have one fill ring, which is bound with the first.
+//! Each ring has one producer and one consumer: the kernel at one end, this process at the other; a lock makes the
+//! threads that fill a ring one producer.
 //!
 //! Minimum kernel versions: 5.4 (need_wakeup), 5.10 (one memory for the sockets of several queues), 6.6 (packets in
 //! several frames).
@@ -13,7 +18,8 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes of a frame of the memory: a page, so that the kernel accepts it on every machine with such pages.
 pub(crate) const FRAME: usize = 4096;
@@ -39,8 +45,10 @@ const COMPLETIONS: u32 = 64;
 /// The frames of all sockets.
 pub(crate) struct Umem {
     memory: NonNull<u8>,
+    /// Number of this memory, which each of its frames has.
+    number: u32,
     /// True for the frames of this process.
-    ours: Vec<bool>,
+    ours: Box<[AtomicBool]>,
     /// Keeps the memory's name for other processes that map it read-only.
     _memory_file: OwnedFd,
 }
@@ -48,12 +56,17 @@ pub(crate) struct Umem {
 // SAFETY: the mapping belongs to this value alone and can be used and unmapped from any thread.
 unsafe impl Send for Umem {}
 
-// SAFETY: through `&self` only frames of this process are read, which the kernel does not access.
+// SAFETY: bytes are accessed through the `Received` of their frame only: there is one for each frame of this process,
+// and none for those of the kernel. So threads with `&self` access different frames.
 unsafe impl Sync for Umem {}
 
 impl Umem {
-    /// Makes memory of `frames` frames, all of this process. No other process can ever map it writable.
-    pub(crate) fn new(frames: u32) -> io::Result<Umem> {
+    /// Makes memory of `frames` frames, and returns all of them. No other process can ever map it writable.
+    pub(crate) fn new(frames: u32) -> io::Result<(Arc<Umem>, Vec<Received>)> {
+        static LAST: AtomicU32 = AtomicU32::new(0);
+        let next = |last: u32| last.checked_add(1);
+        let last = LAST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+        let number = 1 + last.map_err(|_last| io::Error::other("no number for the memory"))?;
         let len = frames as usize * FRAME;
         let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
         // SAFETY: the name ends with zero.
@@ -63,86 +76,99 @@ impl Umem {
         // SAFETY: no memory is passed.
         done(unsafe { libc::ftruncate(file.as_raw_fd(), size) })?;
         let memory = map(file.as_fd(), len, 0)?;
-        let umem = Umem { memory, ours: vec![true; frames as usize], _memory_file: file };
+        let ours = (0..frames).map(|_| AtomicBool::new(true)).collect();
+        let umem = Umem { memory, number, ours, _memory_file: file };
         let seals =
             libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_FUTURE_WRITE | libc::F_SEAL_SEAL;
         let file = umem._memory_file.as_raw_fd();
         // SAFETY: no memory is passed.
         done(unsafe { libc::fcntl(file, libc::F_ADD_SEALS, seals) })?;
-        Ok(umem)
-    }
-
-    /// The bytes of a frame of this process.
-    pub(crate) fn bytes(&self, frame: u32) -> &[u8] {
-        let start = self.start(frame);
-        // SAFETY: the frame is in the mapping; it belongs to this process, so nothing writes to it while `self` is
-        // borrowed.
-        unsafe { std::slice::from_raw_parts(start.as_ptr(), FRAME) }
+        let all = (0..frames).map(|frame| Received { memory: number, frame, ..Received::NONE });
+        Ok((Arc::new(umem), all.collect()))
     }
 
     /// The bytes of a packet, or of a part of one.
-    pub(crate) fn packet(&self, place: Received) -> &[u8] {
-        let at = place.at as usize;
-        &self.bytes(place.frame)[at..at + place.len as usize]
+    pub(crate) fn packet<'a>(&'a self, part: &'a Received) -> &'a [u8] {
+        let at = usize::from(part.at);
+        &self.bytes(part)[at..at + usize::from(part.len)]
+    }
+
+    /// All bytes of a frame.
+    fn bytes<'a>(&'a self, part: &'a Received) -> &'a [u8] {
+        let start = self.start(part);
+        // SAFETY: the frame is in the mapping and is not the kernel's. Its only `Received` is borrowed, so nothing
+        // changes the bytes meanwhile.
+        unsafe { std::slice::from_raw_parts(start.as_ptr(), FRAME) }
+    }
+
+    fn bytes_mut<'a>(&'a self, part: &'a mut Received) -> &'a mut [u8] {
+        let start = self.start(part);
+        // SAFETY: the frame is in the mapping and is not the kernel's. Its only `Received` is borrowed mutably, so
+        // nothing else accesses the bytes meanwhile.
+        unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), FRAME) }
     }
 
     /// The facts about a packet; `None` if the driver had no room for them.
-    pub(crate) fn arrival(&self, place: Received) -> Option<Arrival> {
-        let end = place.at as usize;
+    pub(crate) fn arrival(&self, part: &Received) -> Option<Arrival> {
+        let end = usize::from(part.at);
         let start = end.checked_sub(ARRIVAL_LEN)?;
-        let words = self.bytes(place.frame)[start..end].as_chunks::<8>().0;
-        let &[ns, device_ns, [p0, p1, t0, t1, ..], mark] = words.first_chunk()?;
+        let words = self.bytes(part)[start..end].as_chunks::<8>().0;
+        let &[ns, device_ns, [p0, p1, t0, t1, k0, k1, r0, r1], mark] = words.first_chunk()?;
         let told = u64::from_ne_bytes(mark) == ARRIVAL;
         let [c0, c1] = u16::from_ne_bytes([t0, t1]).to_be_bytes();
         told.then(|| Arrival {
             monotonic_ns: u64::from_ne_bytes(ns),
             device_ns: Some(u64::from_ne_bytes(device_ns)).filter(|&ns| ns != 0),
             tag: Some([p0, p1, c0, c1]).filter(|_| [p0, p1] != [0, 0]),
+            class: u16::from_ne_bytes([k0, k1]),
+            row: u16::from_ne_bytes([r0, r1]),
         })
     }
 
     /// Reinserts a tag that the device removed from a packet, at its original position; false if the packet is too
     /// short. The facts about the packet are overwritten.
-    pub(crate) fn insert_tag(&mut self, place: &mut Received, tag: [u8; TAG_LEN]) -> bool {
-        let at = place.at as usize;
-        if (place.len as usize) < BEFORE_TAG || at < TAG_LEN {
+    pub(crate) fn insert_tag(&self, part: &mut Received, tag: [u8; TAG_LEN]) -> bool {
+        let at = usize::from(part.at);
+        if usize::from(part.len) < BEFORE_TAG || at < TAG_LEN {
             return false;
         }
-        let start = self.start(place.frame);
-        // SAFETY: the frame is in the mapping; it belongs to this process, and `&mut self`, so nothing else reads it.
-        let bytes = unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), FRAME) };
+        let bytes = self.bytes_mut(part);
         bytes.copy_within(at..at + BEFORE_TAG, at - TAG_LEN);
         bytes[at - TAG_LEN + BEFORE_TAG..at + BEFORE_TAG].copy_from_slice(&tag);
-        place.at -= TAG_LEN as u32;
-        place.len += TAG_LEN as u32;
+        part.at -= TAG_LEN as u16;
+        part.len += TAG_LEN as u16;
         true
-    }
-
-    /// Clears the place of the mark in a frame of this process.
-    fn forget_arrival(&mut self, frame: u32) {
-        let start = self.start(frame);
-        // SAFETY: in the frame, which belongs to this process; `&mut self`, so nothing else reads it.
-        unsafe { std::ptr::write_bytes(start.as_ptr().add(PACKET_AT - MARK_LEN), 0, MARK_LEN) };
     }
 
     /// The bytes of a packet that came in parts.
     pub(crate) fn gathered(&self, parts: &[Received]) -> Box<[u8]> {
-        let all: Vec<&[u8]> = parts.iter().map(|&part| self.packet(part)).collect();
+        let all: Vec<&[u8]> = parts.iter().map(|part| self.packet(part)).collect();
         all.concat().into_boxed_slice()
     }
 
-    fn start(&self, frame: u32) -> NonNull<u8> {
-        assert!(self.ours[frame as usize], "only a frame that is ours can be read");
+    fn start(&self, part: &Received) -> NonNull<u8> {
+        assert_eq!(part.memory, self.number, "a frame of this memory");
+        let frame = part.frame as usize;
+        assert!(frame < self.ours.len(), "a frame within the memory");
         // SAFETY: `ours` has an entry for each frame of the mapping, so the address is within it.
-        unsafe { self.memory.add(frame as usize * FRAME) }
+        unsafe { self.memory.add(frame * FRAME) }
     }
 
-    /// Takes a frame over from the kernel; false if there is none of this number or it is not the kernel's.
-    fn take(&mut self, frame: usize) -> bool {
-        match self.ours.get_mut(frame) {
-            Some(ours) => !mem::replace(ours, true),
-            None => false,
+    /// Takes a frame over from the kernel; `None` if there is none of this number or it is not the kernel's.
+    fn take(&self, place: u64, len: u32, continues: bool) -> Option<Received> {
+        let frame = u32::try_from(place / FRAME as u64).ok()?;
+        let at = (place % FRAME as u64) as u16;
+        let len = u16::try_from(len).ok()?;
+        if usize::from(at) + usize::from(len) > FRAME {
+            return None;
         }
+        let was_ours = self.ours.get(frame as usize)?.swap(true, Ordering::AcqRel);
+        (!was_ours).then_some(Received { memory: self.number, frame, at, len, continues })
+    }
+
+    /// Leaves a frame to the kernel.
+    fn leave(&self, part: Received) {
+        self.ours[part.frame as usize].store(false, Ordering::Release);
     }
 }
 
@@ -163,19 +189,51 @@ pub(crate) struct Arrival {
     pub(crate) device_ns: Option<u64>,
     /// The tag that the device removed, with its protocol.
     pub(crate) tag: Option<[u8; TAG_LEN]>,
+    /// Class of the text that accepted the packet at the driver, and the number of its counter; 0 = none.
+    pub(crate) class: u16,
+    pub(crate) row: u16,
 }
 
-/// A frame that was received.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A frame of this process, with a packet or a part of one. No other value is for the same frame.
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Received {
-    /// Number of the frame.
-    pub(crate) frame: u32,
-    /// Offset of the packet in it.
-    pub(crate) at: u32,
+    /// Number of the memory.
+    memory: u32,
+    /// Number of the frame in it.
+    frame: u32,
+    /// Offset of the packet in the frame.
+    at: u16,
     /// Bytes of the packet, or of this part of it.
-    pub(crate) len: u32,
+    len: u16,
     /// True if the next one has more of the packet.
-    pub(crate) continues: bool,
+    continues: bool,
+}
+
+impl Received {
+    /// No frame of any memory.
+    const NONE: Received = Received { memory: 0, frame: 0, at: 0, len: 0, continues: false };
+
+    /// Number of the frame in the memory.
+    pub(crate) fn frame(&self) -> u32 {
+        self.frame
+    }
+
+    /// True if the next one has more of the packet.
+    pub(crate) fn continues(&self) -> bool {
+        self.continues
+    }
+
+    /// A frame of no memory, for tests of order; `frame` and `at` identify it.
+    #[cfg(test)]
+    pub(crate) fn of_no_memory(frame: u32, at: u16, continues: bool) -> Received {
+        Received { frame, at, continues, ..Received::NONE }
+    }
+
+    /// Offset of the packet in the frame.
+    #[cfg(test)]
+    pub(crate) fn at(&self) -> u16 {
+        self.at
+    }
 }
 
 /// The way in which the kernel stores frames.
@@ -205,14 +263,12 @@ struct Ring {
     len: usize,
     offsets: libc::xdp_ring_offset,
     mask: u32,
-    /// The position of this process.
-    at: u32,
 }
 
 // SAFETY: the mapping belongs to this value alone and can be used and unmapped from any thread.
 unsafe impl Send for Ring {}
 
-// SAFETY: through `&self` only atomic words are read.
+// SAFETY: through `&self` only atomic words are read, and addresses of entries made.
 unsafe impl Sync for Ring {}
 
 impl Ring {
@@ -225,7 +281,7 @@ impl Ring {
     ) -> io::Result<Ring> {
         let len = offsets.desc as usize + entries as usize * entry_len;
         let memory = map(socket.as_fd(), len, place)?;
-        Ok(Ring { memory, len, offsets, mask: entries - 1, at: 0 })
+        Ok(Ring { memory, len, offsets, mask: entries - 1 })
     }
 
     /// A word of the ring's head.
@@ -242,10 +298,6 @@ impl Ring {
         assert!(at + mem::size_of::<T>() <= self.len, "entry outside of the ring");
         // SAFETY: inside the mapping (checked); entries are aligned as the kernel's structure is.
         unsafe { self.memory.as_ptr().add(at).cast() }
-    }
-
-    fn needs_wakeup(&self) -> bool {
-        self.word(self.offsets.flags).load(Ordering::Relaxed) & libc::XDP_RING_NEED_WAKEUP != 0
     }
 }
 
@@ -269,44 +321,101 @@ pub(crate) struct Counts {
     pub(crate) invalid: u64,
 }
 
-/// An AF_XDP socket that receives the frames of a queue.
+/// The fill ring of a queue: the frames that the kernel may use for any socket of the queue.
+pub(crate) struct FillRing {
+    umem: Arc<Umem>,
+    ring: Ring,
+    /// The position of this process. Its holder is the producer of the ring.
+    at: Mutex<u32>,
+}
+
+impl FillRing {
+    /// Returns frames to the kernel.
+    ///
+    /// # Panics
+    /// If the frames are of another memory, or the ring has no room: it needs an entry for each frame of the queue.
+    pub(crate) fn put(&self, frames: impl IntoIterator<Item = Received>) {
+        let ring = &self.ring;
+        // After a panic, the entries before the position are whole.
+        let mut at = self.at.lock().unwrap_or_else(PoisonError::into_inner);
+        for mut frame in frames {
+            let consumed = ring.word(ring.offsets.consumer).load(Ordering::Acquire);
+            let used = at.wrapping_sub(consumed);
+            assert!(used <= ring.mask, "the ring has an entry for each frame of the queue");
+            // The place of the mark of a packet that comes next.
+            self.umem.bytes_mut(&mut frame)[PACKET_AT - MARK_LEN..PACKET_AT].fill(0);
+            let place = u64::from(frame.frame) * FRAME as u64;
+            self.umem.leave(frame);
+            let entry: *mut u64 = ring.entry(*at);
+            // SAFETY: an aligned entry of the mapping. The lock makes this thread the only writer, and the kernel reads
+            // the entry only after the store of the position.
+            unsafe { entry.write(place) };
+            *at = at.wrapping_add(1);
+        }
+        ring.word(ring.offsets.producer).store(*at, Ordering::Release);
+    }
+
+    /// Number of frames that the kernel can fill.
+    pub(crate) fn free(&self) -> u32 {
+        // The consumer's position first: the producer's, which is read later, is not before it.
+        let consumed = self.ring.word(self.ring.offsets.consumer).load(Ordering::Acquire);
+        let produced = self.ring.word(self.ring.offsets.producer).load(Ordering::Acquire);
+        produced.wrapping_sub(consumed).min(self.ring.mask + 1)
+    }
+
+    /// True if the driver sleeps until a call of `poll` for a socket of the queue.
+    pub(crate) fn needs_wakeup(&self) -> bool {
+        let flags = self.ring.word(self.ring.offsets.flags).load(Ordering::Relaxed);
+        flags & libc::XDP_RING_NEED_WAKEUP != 0
+    }
+}
+
+/// An AF_XDP socket that receives frames of a queue.
 pub(crate) struct XdpSocket {
     socket: OwnedFd,
+    umem: Arc<Umem>,
     receive: Ring,
-    fill: Ring,
+    /// The position of this process in the ring.
+    at: u32,
 }
 
 impl XdpSocket {
-    /// Opens a socket with rings of `entries` entries, a power of two. The first socket registers the memory; others
-    /// have it from their `bind`.
-    pub(crate) fn open(umem: Option<&Umem>, entries: u32) -> io::Result<XdpSocket> {
+    /// Opens a socket with a receive ring of `entries` entries, a power of two.
+    pub(crate) fn open(umem: &Arc<Umem>, entries: u32) -> io::Result<XdpSocket> {
         // SAFETY: no memory is passed.
         let socket = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
         let socket = owned(socket)?;
-        if let Some(umem) = umem {
-            let request = libc::xdp_umem_reg_v1 {
-                addr: umem.memory.as_ptr() as u64,
-                len: (umem.ours.len() * FRAME) as u64,
-                chunk_size: FRAME as u32,
-                headroom: HEADROOM as u32,
-            };
-            set(&socket, libc::XDP_UMEM_REG, &request)?;
-        }
-        set(&socket, libc::XDP_UMEM_FILL_RING, &entries)?;
-        set(&socket, libc::XDP_UMEM_COMPLETION_RING, &COMPLETIONS)?;
         set(&socket, libc::XDP_RX_RING, &entries)?;
-        // SAFETY: all zeros is a valid xdp_mmap_offsets.
-        let mut offsets: libc::xdp_mmap_offsets = unsafe { mem::zeroed() };
-        get(&socket, libc::XDP_MMAP_OFFSETS, &mut offsets)?;
+        let offsets = offsets(&socket)?.rx;
         let entry_len = mem::size_of::<libc::xdp_desc>();
-        let receive = Ring::map(&socket, offsets.rx, entries, entry_len, libc::XDP_PGOFF_RX_RING)?;
-        let place = libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t;
-        let fill = Ring::map(&socket, offsets.fr, entries, mem::size_of::<u64>(), place)?;
-        Ok(XdpSocket { socket, receive, fill })
+        let receive = Ring::map(&socket, offsets, entries, entry_len, libc::XDP_PGOFF_RX_RING)?;
+        Ok(XdpSocket { socket, umem: Arc::clone(umem), receive, at: 0 })
     }
 
-    /// Binds to a queue of an interface; EBUSY if another socket has it or has just left it. After a refusal of
-    /// `storing`, another way may be tried.
+    /// Registers the memory, for the first socket that uses it; others have it from their `bind`.
+    pub(crate) fn register(&self) -> io::Result<()> {
+        let request = libc::xdp_umem_reg_v1 {
+            addr: self.umem.memory.as_ptr() as u64,
+            len: (self.umem.ours.len() * FRAME) as u64,
+            chunk_size: FRAME as u32,
+            headroom: HEADROOM as u32,
+        };
+        set(&self.socket, libc::XDP_UMEM_REG, &request)
+    }
+
+    /// Makes the fill ring of a queue, with `entries` entries, a power of two; for the first socket of the queue.
+    pub(crate) fn make_fill_ring(&self, entries: u32) -> io::Result<FillRing> {
+        set(&self.socket, libc::XDP_UMEM_FILL_RING, &entries)?;
+        set(&self.socket, libc::XDP_UMEM_COMPLETION_RING, &COMPLETIONS)?;
+        let offsets = offsets(&self.socket)?.fr;
+        let place = libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t;
+        let ring = Ring::map(&self.socket, offsets, entries, mem::size_of::<u64>(), place)?;
+        Ok(FillRing { umem: Arc::clone(&self.umem), ring, at: Mutex::new(0) })
+    }
+
+    /// Binds to a queue of an interface; EBUSY if another socket has it or has just left it. `first` is a bound socket
+    /// of the same memory: of the same queue, for a socket without a fill ring, else of another one. After a refusal
+    /// of `storing`, another way may be tried.
     pub(crate) fn bind(
         &self,
         ifindex: u32,
@@ -314,6 +423,8 @@ impl XdpSocket {
         storing: Storing,
         first: Option<&XdpSocket>,
     ) -> io::Result<()> {
+        let is_same = |first: &XdpSocket| Arc::ptr_eq(&first.umem, &self.umem);
+        assert!(first.is_none_or(is_same), "sockets of one memory");
         let address = libc::sockaddr_xdp {
             sxdp_family: libc::AF_XDP as u16,
             sxdp_flags: match first {
@@ -330,37 +441,9 @@ impl XdpSocket {
         done(unsafe { libc::bind(self.socket.as_raw_fd(), (&raw const address).cast(), len) })
     }
 
-    /// Returns frames to the kernel, which may have been received by this socket only.
-    pub(crate) fn fill(&mut self, umem: &mut Umem, frames: impl IntoIterator<Item = u32>) {
-        for frame in frames {
-            assert!(umem.ours[frame as usize], "only a frame that is ours can be given back");
-            let consumed = self.fill.word(self.fill.offsets.consumer).load(Ordering::Acquire);
-            let used = self.fill.at.wrapping_sub(consumed);
-            assert!(used <= self.fill.mask, "the ring has an entry for each frame of the queue");
-            umem.forget_arrival(frame);
-            umem.ours[frame as usize] = false;
-            let entry: *mut u64 = self.fill.entry(self.fill.at);
-            // SAFETY: an aligned entry of the mapping; the kernel reads it only after the store of the position.
-            unsafe { entry.write(u64::from(frame) * FRAME as u64) };
-            self.fill.at = self.fill.at.wrapping_add(1);
-        }
-        self.fill.word(self.fill.offsets.producer).store(self.fill.at, Ordering::Release);
-    }
-
-    /// Number of frames that the kernel can fill.
-    pub(crate) fn free(&self) -> u32 {
-        let consumed = self.fill.word(self.fill.offsets.consumer).load(Ordering::Relaxed);
-        self.fill.at.wrapping_sub(consumed).min(self.fill.mask + 1)
-    }
-
-    /// True if the driver sleeps until a call of `poll` for this socket.
-    pub(crate) fn needs_wakeup(&self) -> bool {
-        self.fill.needs_wakeup()
-    }
-
     fn received(&self) -> u32 {
         let produced = self.receive.word(self.receive.offsets.producer).load(Ordering::Acquire);
-        produced.wrapping_sub(self.receive.at).min(self.receive.mask + 1)
+        produced.wrapping_sub(self.at).min(self.receive.mask + 1)
     }
 
     /// True if no received packet waits.
@@ -370,36 +453,27 @@ impl XdpSocket {
 
     /// Takes over received packets, at most `limit`, each with all of its parts. Fails with the descriptor's position
     /// if the kernel has written one that names no frame of its own.
-    pub(crate) fn receive(
-        &mut self,
-        umem: &mut Umem,
-        limit: usize,
-        to: &mut Vec<Received>,
-    ) -> Result<(), u32> {
+    pub(crate) fn receive(&mut self, limit: usize, to: &mut Vec<Received>) -> Result<(), u32> {
         let (mut packets, mut whole) = (0, to.len());
-        let mut at = self.receive.at;
+        let mut at = self.at;
         for _ in 0..self.received() {
             if packets == limit {
                 break;
             }
             let entry: *const libc::xdp_desc = self.receive.entry(at);
             // SAFETY: an aligned entry of the mapping, which the kernel has written before it moved its position; any
-            // bytes are a descriptor.
+            // bytes are a descriptor. `&mut self`, so no other thread moves the position of this process.
             let given = unsafe { entry.read_volatile() };
-            let (frame, place) = (given.addr as usize / FRAME, given.addr as usize % FRAME);
-            if place + given.len as usize > FRAME || !umem.take(frame) {
-                return Err(at);
-            }
             let continues = given.options & libc::XDP_PKT_CONTD != 0;
-            to.push(Received { frame: frame as u32, at: place as u32, len: given.len, continues });
+            to.push(self.umem.take(given.addr, given.len, continues).ok_or(at)?);
             at = at.wrapping_add(1);
             if !continues {
-                (packets, whole, self.receive.at) = (packets + 1, to.len(), at);
+                (packets, whole, self.at) = (packets + 1, to.len(), at);
             }
         }
         // The rest of a packet comes later: until then, its parts are the kernel's.
-        to.drain(whole..).for_each(|part| umem.ours[part.frame as usize] = false);
-        self.receive.word(self.receive.offsets.consumer).store(self.receive.at, Ordering::Release);
+        to.drain(whole..).for_each(|part| self.umem.leave(part));
+        self.receive.word(self.receive.offsets.consumer).store(self.at, Ordering::Release);
         Ok(())
     }
 
@@ -438,6 +512,13 @@ fn owned(fd: libc::c_int) -> io::Result<OwnedFd> {
 
 fn done(result: libc::c_int) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+fn offsets(socket: &OwnedFd) -> io::Result<libc::xdp_mmap_offsets> {
+    // SAFETY: all zeros is a valid xdp_mmap_offsets.
+    let mut offsets: libc::xdp_mmap_offsets = unsafe { mem::zeroed() };
+    get(socket, libc::XDP_MMAP_OFFSETS, &mut offsets)?;
+    Ok(offsets)
 }
 
 /// Maps `len` bytes of a descriptor, shared, all pages present.

@@ -54,7 +54,7 @@ impl QueueOrder {
         &mut self,
         queue: usize,
         parts: impl Iterator<Item = Received>,
-        arrival_ns: impl Fn(Received) -> u64,
+        arrival_ns: impl Fn(&Received) -> u64,
         is_read: bool,
     ) {
         if self.0.len() <= queue {
@@ -64,10 +64,18 @@ impl QueueOrder {
         waiting.is_read = is_read;
         let mut within = None;
         for part in parts {
-            let ns = within.unwrap_or_else(|| arrival_ns(part));
+            let ns = within.unwrap_or_else(|| arrival_ns(&part));
+            within = part.continues().then_some(ns);
+            waiting.packets += usize::from(!part.continues());
             waiting.parts.push_back((ns, part));
-            within = part.continues.then_some(ns);
-            waiting.packets += usize::from(!part.continues);
+        }
+    }
+
+    /// Takes all packets that wait, in no order.
+    pub fn take_all(&mut self, to: &mut Vec<Received>) {
+        for waiting in &mut self.0 {
+            to.extend(waiting.parts.drain(..).map(|(_, part)| part));
+            waiting.packets = 0;
         }
     }
 
@@ -105,8 +113,9 @@ impl Waiting {
     /// Takes all parts of the first packet.
     fn take_first(&mut self, to: &mut Vec<Received>) {
         while let Some((_, part)) = self.parts.pop_front() {
+            let is_last = !part.continues();
             to.push(part);
-            if !part.continues {
+            if is_last {
                 self.packets -= 1;
                 return;
             }
@@ -119,19 +128,19 @@ mod tests {
     use super::*;
 
     /// A part of a packet; its time is its place.
-    fn part(at: u32, frame: u32, continues: bool) -> Received {
-        Received { frame, at, len: 1, continues }
+    fn part(at: u16, frame: u32, continues: bool) -> Received {
+        Received::of_no_memory(frame, at, continues)
     }
 
-    fn add(order: &mut QueueOrder, queue: usize, times: &[u32], is_read: bool) {
+    fn add(order: &mut QueueOrder, queue: usize, times: &[u16], is_read: bool) {
         let parts = times.iter().map(|&at| part(at, queue as u32, false));
-        order.add(queue, parts, |part| part.at.into(), is_read);
+        order.add(queue, parts, |part| part.at().into(), is_read);
     }
 
-    fn times(order: &mut QueueOrder, now_ns: u64, most: usize) -> Vec<u32> {
+    fn times(order: &mut QueueOrder, now_ns: u64, most: usize) -> Vec<u16> {
         let mut taken = Vec::new();
         order.take(now_ns, most, &mut taken);
-        taken.iter().map(|part| part.at).collect()
+        taken.iter().map(Received::at).collect()
     }
 
     #[test]
@@ -173,7 +182,7 @@ mod tests {
     fn parts_stay_together() {
         let mut order = QueueOrder::default();
         let long = [part(1, 0, true), part(7, 1, true), part(8, 2, false), part(9, 3, false)];
-        order.add(0, long.into_iter(), |part| part.at.into(), true);
+        order.add(0, long.into_iter(), |part| part.at().into(), true);
         add(&mut order, 1, &[2], true);
         assert_eq!(order.waiting(0), 2);
         assert_eq!(times(&mut order, u64::MAX, 100), [1, 7, 8, 2, 9]);

@@ -314,22 +314,9 @@ pub fn check_dump(args: &DumpArgs) -> Result<(), Failure> {
     Err(Failure::Usage(problem.to_owned()))
 }
 
-/// Refuses options of `fyke dump` that need one thread where several share the frames of one.
-fn check_shared(args: &DumpArgs) -> Result<(), Failure> {
-    super::xdp::check_shared(
-        &args.source,
-        &[
-            (args.count_limit.is_some(), "-c", super::xdp::NO_LIMIT),
-            (args.look_back, "--look-back", "they hold no frames"),
-            (args.rotate_seconds.is_some(), "-G", "their order in time is not kept"),
-        ],
-    )
-}
-
 /// Builds the graph of `fyke dump`; `dissector` is the pipe to a program that prints the frames.
 pub fn dump(args: &DumpArgs, dissector: Option<&Path>) -> Result<String, Failure> {
     check_dump(args)?;
-    check_shared(args)?;
     super::xdp::check_direction(args)?;
     // Those of a killed capture are put in force later: a filter less lets the kernel reject nothing before.
     let text = match &args.resumed {
@@ -430,8 +417,6 @@ pub fn track(args: &TrackArgs) -> Result<String, Failure> {
         let message = "--rules: for a capture; a file has no interface, so omit this option";
         return Err(Failure::Usage(message.to_owned()));
     }
-    let why = "a connection may announce one that another worker gets";
-    super::xdp::check_shared(&args.source, &[(true, "fyke track", why)])?;
     let per_call = args.write.to_string_lossy().contains('{');
     let has_calls = per_call || args.summary.is_some() || args.wav.is_some();
     if has_calls && args.source.workers > 1 {
@@ -546,8 +531,7 @@ pub fn by_endpoint(args: &mut DemuxArgs, endpoints: usize) -> Result<(), Failure
     if !args.by_endpoint {
         return Ok(());
     }
-    let other =
-        |name: &&String| is_shared(name) || name.starts_with(super::xdp::PREFIX) || *name == "any";
+    let other = |name: &&String| is_shared(name) || *name == "any";
     let problem = match endpoints {
         _ if args.source.read.is_some() => {
             "a file is read by one thread; omit this option".to_owned()
@@ -591,8 +575,8 @@ pub fn demux_of(args: &DemuxArgs, rules: &Rules) -> Result<String, Failure> {
         ("snaplen", cut(args.source.snaplen)),
         ("export", yes(true)),
     ]);
-    super::xdp::check_shared(&args.source, &[(args.limit.is_some(), "-c", super::xdp::NO_LIMIT)])?;
-    let mut chain = vec![source(&args.source, false, None, Hurry::Ordinary, args.by_endpoint)?];
+    let by_class = args.by_endpoint || super::xdp::selects_by_endpoint(args, rules.endpoints.len());
+    let mut chain = vec![source(&args.source, false, None, Hurry::Ordinary, by_class)?];
     chain.extend(args.limit.map(limit));
     chain.push(format!("{{{DEMUX}}}{}", node(DEMUX, &parameters)));
     let mut first = chain.join(" > ");

@@ -5,9 +5,9 @@
 //! kernel they pass a superset, so the host may lack a rejected frame while an edit takes effect.
 
 use super::Failure;
-use crate::cli::{Direction, DumpArgs, SourceArgs};
+use crate::cli::{DemuxArgs, Direction, DumpArgs, SourceArgs};
 use anyhow::anyhow;
-use fyke_capture::{DriverFilter, Redirect, Redirected, Source, XdpOptions, XdpSource};
+use fyke_capture::{DriverFilter, Redirect, Redirected, RingGroup, Source, XdpOptions, XdpSource};
 use fyke_graph::node::{Class, MakeError, Settings};
 use fyke_kernel::prefilter::{DropError, DropperMode};
 use fyke_kernel::redirect::{FilterPlace, Redirector, host_needs};
@@ -15,12 +15,15 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+/// A source without frames, and that of each worker.
+type Shares = (Box<dyn Source>, Vec<Box<dyn Source>>);
+
 /// The prefix of such a source.
 pub const PREFIX: &str = "xdp:";
 
 /// The class `device` that also opens `xdp:IF`, `serve:NAME` and sources of other machines.
 pub fn device() -> Class {
-    Class { open: open_device, check: Some(check), ..super::remote::device() }
+    Class { open: open_device, check: Some(check), shares, open_shares, ..super::remote::device() }
 }
 
 /// Splits the name of a source; `None` if it does not begin with the prefix.
@@ -55,24 +58,6 @@ pub fn check_args(args: &SourceArgs) -> Result<(), Failure> {
     if args.take && !is_xdp { Err(Failure::Usage(message.to_owned())) } else { Ok(()) }
 }
 
-/// Refuses options, of which the given ones are true, that need one thread, with several workers on such a source: one
-/// thread reads its frames and shares them.
-///
-/// # Errors
-/// With the first of these options.
-pub fn check_shared(args: &SourceArgs, options: &[(bool, &str, &str)]) -> Result<(), Failure> {
-    let is_xdp = args.interface.iter().any(|name| name.starts_with(PREFIX));
-    let Some((_, option, why)) =
-        options.iter().find(|(is_given, ..)| *is_given && is_xdp && args.workers > 1)
-    else {
-        return Ok(());
-    };
-    Err(Failure::Usage(format!(
-        "{option}: with --workers, one thread reads the frames of -i xdp:IF and shares them among the workers: {why}; \
-         omit --workers, or capture copies with -i IF, of which each worker has a ring"
-    )))
-}
-
 /// Refuses `-Q out` for such a source.
 ///
 /// # Errors
@@ -92,10 +77,16 @@ pub fn check_direction(args: &DumpArgs) -> Result<(), Failure> {
 
 /// Refusal of such a source beside others, after its name.
 pub const ALONE: &str = "it cannot be captured together with other interfaces or queues; -i xdp:IF captures all \
-                         queues of IF (with --workers N, N threads share its frames)";
+                         queues of IF (with --workers N, by N threads)";
 
-/// Reason why a number of frames cannot be exact.
-pub const NO_LIMIT: &str = "it cannot stop at an exact number";
+/// True if the program at the driver selects the worker of a frame by its endpoint: each worker has at least one, and
+/// frames need no other ones of their conversation.
+pub fn selects_by_endpoint(args: &DemuxArgs, endpoints: usize) -> bool {
+    let source = &args.source;
+    let is_xdp = source.interface.iter().any(|name| name.starts_with(PREFIX));
+    let is_free = !args.scoped && !source.count_all;
+    is_xdp && is_free && source.workers > 1 && endpoints >= usize::from(source.workers)
+}
 
 fn check(settings: &Settings) -> Result<(), MakeError> {
     let name = settings.required("expression")?;
@@ -114,22 +105,45 @@ fn check(settings: &Settings) -> Result<(), MakeError> {
 }
 
 fn open_device(settings: &Settings) -> Result<Box<dyn Source>, MakeError> {
-    let name = settings.required("expression")?;
-    let Some(parsed) = parse(name) else { return (super::remote::device().open)(settings) };
+    let Some(options) = options(settings)? else { return (super::remote::device().open)(settings) };
+    let opened = open(&options, settings.flag("take")?, 1).map(|mut one| one.remove(0));
+    Ok(Box::new(opened.map_err(|error| MakeError::refused("expression", error))?))
+}
+
+/// True for such a source: each of several workers has a socket of each queue.
+fn shares(settings: &Settings) -> bool {
+    settings.text("expression").is_some_and(|name| name.starts_with(PREFIX))
+        || (super::remote::device().shares)(settings)
+}
+
+fn open_shares(settings: &Settings, workers: usize) -> Result<Shares, MakeError> {
+    let Some(options) = options(settings)? else {
+        return (super::remote::device().open_shares)(settings, workers);
+    };
+    let refused = |error| MakeError::refused("expression", error);
+    let workers = u32::try_from(workers).unwrap_or(u32::MAX);
+    let sources = open(&options, settings.flag("take")?, workers).map_err(refused)?;
+    let (group, shares) = RingGroup::at_driver(sources).map_err(|error| refused(error.into()))?;
+    let shares = shares.into_iter().map(|share| Box::new(share) as Box<dyn Source>);
+    Ok((Box::new(group), shares.collect()))
+}
+
+/// The options of such a source; `None` for another one.
+fn options(settings: &Settings) -> Result<Option<XdpOptions>, MakeError> {
+    let Some(parsed) = parse(settings.required("expression")?) else { return Ok(None) };
     let (interface, queue) = parsed.map_err(|why| MakeError::new("expression", why))?;
-    let options = XdpOptions {
+    Ok(Some(XdpOptions {
         interface: interface.to_owned(),
         queue,
         snaplen: settings.number_or("snaplen", 1..=262_144, 262_144)? as u32,
         buffer_kib: settings.number_or("buffer", 1..=4_194_304, 32_768)? as u32,
         look_back: settings.flag("lookback")?,
         promiscuous: settings.choice("promiscuous", &["y", "n"])? == 0,
-    };
-    let opened = open(&options, settings.flag("take")?);
-    Ok(Box::new(opened.map_err(|error| MakeError::refused("expression", error))?))
+        by_class: settings.flag("classes")?,
+    }))
 }
 
-fn open(options: &XdpOptions, take: bool) -> anyhow::Result<XdpSource> {
+fn open(options: &XdpOptions, take: bool, workers: u32) -> anyhow::Result<Vec<XdpSource>> {
     let interface = &options.interface;
     // An interface that does not exist gets its message below.
     if !take && let Ok(Some(why)) = host_needs(interface) {
@@ -139,8 +153,8 @@ fn open(options: &XdpOptions, take: bool) -> anyhow::Result<XdpSource> {
         ));
     }
     let (mut mode, mut tells_tags) = (DropperMode::Native, false);
-    let source = XdpSource::open(options, || {
-        let program = Redirector::attach(interface, options.queue);
+    let sources = XdpSource::open_several(options, workers, || {
+        let program = Redirector::attach(interface, options.queue, workers);
         let program = program.map_err(|error| match error {
             DropError::Open(error) if error.is_unavailable() => anyhow!(
                 "{interface}: frames cannot be taken at the driver: {}; or capture copies of them: -i {interface}",
@@ -152,34 +166,58 @@ fn open(options: &XdpOptions, take: bool) -> anyhow::Result<XdpSource> {
         (mode, tells_tags) = (program.mode(), program.tells_tags());
         anyhow::Ok(Box::new(Program(program)) as Box<dyn Redirect>)
     })?;
-    let queues = source.queues();
+    if let Some(first) = sources.first() {
+        say_start(options, first, workers, mode, tells_tags);
+    }
+    Ok(sources)
+}
+
+/// Tells how the frames are taken, and what the host gets.
+fn say_start(
+    options: &XdpOptions,
+    source: &XdpSource,
+    workers: u32,
+    mode: DropperMode,
+    tells_tags: bool,
+) {
+    let (interface, queues) = (&options.interface, source.queues());
     let copy = if source.is_zero_copy() { "zero-copy" } else { "copy" };
+    let queues = match options.queue {
+        Some(queue) => format!("queue {queue}"),
+        None if queues.len() == 1 => "queue 0, the only one".to_owned(),
+        None => format!("all {} queues", queues.len()),
+    };
+    let each = match workers {
+        1 => String::new(),
+        more => format!(", {more} sockets of each"),
+    };
+    let tags = match tells_tags {
+        true => "tags that the device removes are reinserted (metadata of the driver)".to_owned(),
+        false => format!(
+            "tags that the device removes are lost, since the driver or the kernel does not tell them (ethtool -K \
+             {interface} rxvlan off)"
+        ),
+    };
     note!(
-        "fyke: {interface}: {mode}; AF_XDP in {copy} mode, {}; incoming frames only; the host gets \
-         those that the filter rejects, not the others; {}",
-        match options.queue {
-            Some(queue) => format!("queue {queue}"),
-            None if queues.len() == 1 => "queue 0, the only one".to_owned(),
-            None => format!("all {} queues", queues.len()),
-        },
-        match tells_tags {
-            true =>
-                "tags that the device removes are reinserted (metadata of the driver)".to_owned(),
-            false => format!(
-                "tags that the device removes are lost, since the driver or the kernel does not tell them \
-                 (ethtool -K {interface} rxvlan off)"
-            ),
-        }
+        "fyke: {interface}: {mode}; AF_XDP in {copy} mode, {queues}{each}; incoming frames only; the host gets those \
+         that the filter rejects, not the others; {tags}"
     );
-    Ok(source)
 }
 
 /// The program of an interface.
 struct Program(Redirector);
 
 impl Redirect for Program {
-    fn connect(&mut self, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
-        self.0.connect(queue, socket)
+    fn connect(&mut self, queue: u32, worker: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
+        self.0.connect(queue, worker, socket)
+    }
+
+    fn set_factor(&self, factor: u32) {
+        self.0.set_factor(factor);
+    }
+
+    fn set_gone(&self, workers: u64) {
+        self.0.set_gone(workers);
     }
 
     fn set_on(&self, on: bool) {
@@ -225,16 +263,4 @@ impl DriverFilter for Place {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_have_an_interface_and_perhaps_a_queue() {
-        assert_eq!(parse("eth0"), None);
-        assert_eq!(parse("xdp:eth0"), Some(Ok(("eth0", None))));
-        assert_eq!(parse("xdp:eth0:3"), Some(Ok(("eth0", Some(3)))));
-        for wrong in ["xdp:", "xdp::1", "xdp:eth0:", "xdp:eth0:-1", "xdp:eth0:1:2"] {
-            assert!(matches!(parse(wrong), Some(Err(_))), "{wrong}");
-        }
-    }
-}
+mod tests;

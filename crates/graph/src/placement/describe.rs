@@ -1,6 +1,6 @@
 //! Describes where the filters and rules of a graph run, and why not in a lower space.
 
-use super::{Held, Wanted, devices, tap};
+use super::{Held, Wanted, by_class, devices, tap};
 use crate::node::Needs;
 use crate::plan::Plan;
 
@@ -36,6 +36,7 @@ fn of_device(plan: &Plan, index: usize, held: &Held) -> Vec<String> {
     let that_pass = if below { " that passes the rules" } else { "" };
     let mut lines: Vec<_> = rules.into_iter().map(|rules| rules.line).collect();
     lines.extend(own_rules(plan, index));
+    lines.extend(by_class::describe(device, &wanted));
     if let Some(why) = wanted.all {
         lines.push(format!("{}: the kernel passes every frame{that_pass}: {why}\n", device.name));
         return lines;

@@ -2,7 +2,6 @@
 //! filters and classes that accept it, and 0 to all frames; the node `account` counts them.
 
 use super::super::Failure;
-use super::super::xdp::{NO_LIMIT, check_shared};
 use super::{DEMUX, check_source, cut, limit, node, path, pcapin, plain_source, yes};
 use crate::cli::AccountArgs;
 use anyhow::Context;
@@ -148,7 +147,6 @@ pub fn account(args: &AccountArgs, of: &Accounted) -> Result<String, Failure> {
         }
         None => plain_source(&args.source, false)?,
     }];
-    check_shared(&args.source, &[(args.limit.is_some(), "-c", NO_LIMIT)])?;
     chain.extend(args.limit.map(limit));
     let mut texts = vec![format!("{EVERY_FRAME} => 0")];
     let mut given = Vec::new();

@@ -64,6 +64,9 @@ use std::time::{Duration, Instant};
 const LOOK: Duration = Duration::from_millis(200);
 /// Share of a worker's frames of a queue that may be held, or wait for earlier frames of other queues.
 const HELD: u32 = 4;
+/// Pause after a wake-up for each frame of a queue's share of the memory. So the frames of a pause take at most half of
+/// the share if 16 million come in a second.
+const PAUSE_NS: u64 = 31;
 /// Most workers.
 pub const MAX_WORKERS: u32 = 64;
 
@@ -395,6 +398,11 @@ impl XdpSource {
         Ok(())
     }
 
+    /// Time from a wake-up to the read, in which more frames come: a wake-up costs more than the evaluation of a frame.
+    fn pause(&self) -> Duration {
+        Duration::from_nanos(u64::from(self.queues.share) * PAUSE_NS)
+    }
+
     /// Waits for frames; false after the time-out.
     fn wait(&mut self) -> Result<bool, LiveError> {
         let deadline = Instant::now() + self.timeout;
@@ -414,6 +422,7 @@ impl XdpSource {
             if left.is_zero() || woken.is_called {
                 return self.receive();
             }
+            std::thread::sleep(self.pause());
         }
     }
 

@@ -250,8 +250,7 @@ pub struct SourceArgs {
     pub take: bool,
     /// Number of threads that capture (not for -r). Each has a capture ring of its own of each interface (of the size
     /// in -B) and gets all frames of a pair of addresses; files and lines are written in the order of their times.
-    /// For -i xdp:IF one thread reads all queues and shares the frames among N others: the order of time is kept within
-    /// a pair of addresses only, and -c, -G, --look-back and `fyke track` need one worker
+    /// At -i xdp:IF each has a socket of each queue, and -B is its part of their memory
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u16).range(1..=64))]
     pub workers: u16,

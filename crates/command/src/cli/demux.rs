@@ -33,7 +33,8 @@ pub struct DemuxArgs {
     pub first: bool,
     /// Give each endpoint a thread and a capture ring of its own, of which the kernel selects that of a frame by its
     /// expression. Frames of several endpoints go to the ring of one and reach all; those of an endpoint that an edit
-    /// adds go to the ring of another
+    /// adds go to the ring of another. At -i xdp:IF the program at the driver selects the socket in this way for
+    /// --workers N, too, if there are N endpoints or more
     #[arg(long, conflicts_with_all = ["workers", "scoped", "count_all"])]
     pub by_endpoint: bool,
     /// With --scoped: longest wait of a fragment for its first fragment (default: 60)

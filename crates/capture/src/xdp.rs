@@ -552,7 +552,6 @@ impl Drop for XdpSource {
             return;
         }
         self.queues.leave(self.worker);
-        self.received.clear();
         self.order.take_all(&mut self.received);
         for queue in 0..self.sockets.len() {
             // After damage in the ring, the rest stays unread.

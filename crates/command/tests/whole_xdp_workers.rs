@@ -174,6 +174,11 @@ fn endpoints_have_workers_of_their_own() {
     let files = ["a.pcapng", "b.pcapng"].map(&at);
     let [a, b] = files.each_ref().map(|file| file.to_str().unwrap());
     let to = |text: &str, endpoint: &str| format!("{text} => {endpoint}");
+    // For the text of an edit.
+    let third = |number: u32| {
+        let (near, far) = pair(number);
+        Packet::ethernet().ipv4(near, far).udp(4000, 5003).payload(&number.to_be_bytes()).build()
+    };
     let (first, second) = (to("udp port 5001", a), to("udp port 5002", b));
     let texts = "expression=\"udp port 5001 => 0\",expression=\"udp port 5002 => 1\"";
     let first_part = format!("(device,xdp:v1,classes=y) > {{d}}(demux,{texts}) -0-> (tofile,{a})");
@@ -198,14 +203,23 @@ fn endpoints_have_workers_of_their_own() {
         assert!(shown.contains(&format!("v1: {told}")), "{shown}");
         send_all((0..4_000).map(frame));
         settle(&running, 4_000);
+        let later = if words[0] == "demux" { 4_000..5_000 } else { 0..0 };
+        if !later.is_empty() {
+            ctl(&running, &["add", &to("udp port 5003", b)]);
+            send_all(later.clone().map(third));
+            settle(&running, 5_000);
+        }
         let (sum, said) = stop(running);
-        assert_eq!(sum, Sum { seen: 4_000, accepted: 4_000, rejected: 0, lost: 0 }, "{said}");
-        assert_eq!(rings(&said), [2_000, 2_000], "{said}");
+        let more = later.len() as u64;
+        let seen = 4_000 + more;
+        assert_eq!(sum, Sum { seen, accepted: seen, rejected: 0, lost: 0 }, "{said}");
+        assert_eq!(rings(&said), [2_000, 2_000 + more], "{said}");
         for (port, file) in files.iter().enumerate() {
             let got = read(file);
             assert!(in_order(&got), "{words:?}");
-            let mut sent: Vec<_> =
-                (0..4_000).filter(|n| *n as usize % 2 == port).map(frame).collect();
+            let of_port = (0..4_000).filter(|number| *number as usize % 2 == port).map(frame);
+            let added = later.clone().filter(|_| port == 1).map(third);
+            let mut sent: Vec<_> = of_port.chain(added).collect();
             sent.sort();
             assert!(contents(got) == sent, "{words:?} {port}");
         }

@@ -545,3 +545,44 @@ fn get<T: Plain>(socket: &OwnedFd, option: libc::c_int, value: &mut T) -> io::Re
 impl Plain for libc::xdp_mmap_offsets {}
 
 impl Plain for libc::xdp_statistics {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_is_taken_from_the_kernel_once() {
+        let (umem, mut all) = Umem::new(4).unwrap();
+        let place = |frame: u64, at: u64| frame * FRAME as u64 + at;
+        assert_eq!(umem.take(place(3, 258), 60, false), None, "it is not the kernel's");
+        umem.leave(all.pop().unwrap());
+        assert_eq!(umem.take(place(3, 258), 3_839, false), None, "longer than the frame");
+        assert_eq!(umem.take(place(3, 0), u32::MAX, false), None);
+        assert_eq!(umem.take(place(4, 258), 60, false), None, "outside of the memory");
+        assert_eq!(umem.take(u64::MAX, 0, false), None);
+        let taken = umem.take(place(3, 258), 3_838, true).unwrap();
+        assert_eq!((taken.frame(), taken.at(), taken.continues()), (3, 258, true));
+        assert_eq!(umem.packet(&taken).len(), 3_838);
+        assert_eq!(umem.take(place(3, 258), 60, false), None, "it has been taken");
+    }
+
+    #[test]
+    #[should_panic(expected = "a frame of this memory")]
+    fn a_frame_of_another_memory_is_refused() {
+        let (_first, frames) = Umem::new(2).unwrap();
+        let (second, _) = Umem::new(2).unwrap();
+        let _bytes = second.packet(&frames[0]);
+    }
+
+    #[test]
+    fn a_tag_is_inserted_before_the_packet() {
+        let (umem, mut frames) = Umem::new(1).unwrap();
+        let mut part = Received { at: 258, len: 60, ..frames.remove(0) };
+        let packet: Vec<u8> = (0..60).collect();
+        umem.bytes_mut(&mut part)[258..318].copy_from_slice(&packet);
+        assert!(umem.insert_tag(&mut part, [0x81, 0, 0, 7]));
+        assert_eq!(umem.packet(&part), [&packet[..12], &[0x81, 0, 0, 7], &packet[12..]].concat());
+        part.len = 11;
+        assert!(!umem.insert_tag(&mut part, [0x81, 0, 0, 7]), "too short");
+    }
+}

@@ -4,9 +4,7 @@
 //! Each worker has a socket of each queue, with a receive ring for its share of the memory; a worker that is slow takes
 //! frames up to this share, and what it holds. The fill ring of a queue has an entry for each of the queue's frames.
 //!
-//! Cost for a worker that is alone at its frames: one lock for the frames of a batch and queue. In generic XDP, kernels
-//! before 6.15 take frames for two sockets of a queue without a lock of their own: a frame that they hand over twice is
-//! refused as damage.
+//! Cost: one lock for the frames of a batch and queue; none to receive.
 
 use super::clocks::Clocks;
 use super::{MAX_WORKERS, Redirect, XdpOptions, is};

@@ -2,7 +2,8 @@
 //!
 //! Refused, unless `--take` is given, where the host would miss the frames: an address, a route, a port of a
 //! bridge or a bond. Filters run at XDP, too: the host gets the frames that they reject there. Like every filter in the
-//! kernel they pass a superset, so the host may lack a rejected frame while an edit takes effect.
+//! kernel they pass a superset, so the host may lack a rejected frame while an edit takes effect. Each of several
+//! workers has a socket of each queue.
 
 use super::Failure;
 use crate::cli::{DemuxArgs, Direction, DumpArgs, SourceArgs};

@@ -28,6 +28,8 @@ fn main() -> ExitCode {
         );
         return ExitCode::from(1);
     }
+    // A command that cannot keep them ends at once at a signal, as before.
+    let _at_once = fyke_privilege::early::keep();
     let result = match commands::tcpdump::is_called() {
         true => commands::tcpdump::run(),
         false if commands::extcap::is_called() => commands::extcap::answer(),
@@ -69,7 +71,19 @@ fn main() -> ExitCode {
     }
 }
 
+/// True for commands that end in order at a signal, with counts or with what they have opened removed.
+fn ends_in_order(command: &Command) -> bool {
+    use Command::{Account, Demux, Dump, Ids, Intercept, Relay, Resume, Rules, Run, Serve, Track};
+    let captures = matches!(command, Dump(_) | Run(_) | Resume(_) | Track(_) | Demux(_) | Serve(_));
+    captures
+        || matches!(command, Account(_) | Ids(_) | Intercept(_) | Relay(_) | Rules(_))
+        || matches!(command, Command::Extcap(_))
+}
+
 fn run(command: Command) -> Result<(), Failure> {
+    if !ends_in_order(&command) {
+        fyke_privilege::early::give_back();
+    }
     match command {
         Command::Dump(args) => commands::dump::run(*args),
         Command::Explain(args) => commands::explain::run(&args),

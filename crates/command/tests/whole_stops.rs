@@ -53,6 +53,50 @@ fn a_signal_that_is_sent_twice_leaves_the_summary_whole() {
     }
 }
 
+/// A script starts commands in the background with SIGINT ignored, and may stop them before they capture.
+#[test]
+fn a_signal_during_the_start_ends_a_capture_with_its_summary() {
+    if !inside("a_signal_during_the_start_ends_a_capture_with_its_summary") {
+        return;
+    }
+    veth();
+    for signal in ["INT", "TERM", "HUP"] {
+        let mut script = Command::new("sh");
+        script.args(["-c", "trap '' INT; exec \"$0\" dump -i v1 -w /dev/null", FYKE]);
+        let mut dump = Running::start(&mut script);
+        let limit = Instant::now() + Duration::from_secs(20);
+        // It forks its helper before it opens anything.
+        let children = format!("/proc/{0}/task/{0}/children", dump.child.id());
+        while std::fs::read_to_string(&children).unwrap().is_empty() {
+            assert!(Instant::now() < limit, "no helper: {}", dump.said());
+        }
+        dump.signal(signal);
+        assert_eq!(dump.end().code(), Some(0), "{signal}: {}", dump.said());
+        assert_eq!(dump.sum().seen, 0);
+    }
+}
+
+#[test]
+fn a_signal_ends_a_start_that_waits_for_a_pipe() {
+    let (_folder, at) = folder();
+    let pipe = at("pipe");
+    tool(&format!("mkfifo {}", pipe.display()));
+    let mut command = Command::new(FYKE);
+    let mut dump = Running::start(command.args(["dump", "--no-control", "-r"]).arg(&pipe));
+    let caught = |line: &str| {
+        let mask = line.strip_prefix("SigCgt:").map(|mask| u64::from_str_radix(mask.trim(), 16));
+        mask.is_some_and(|mask| mask.unwrap() & 2 != 0)
+    };
+    let status = format!("/proc/{}/status", dump.child.id());
+    let limit = Instant::now() + Duration::from_secs(20);
+    while !std::fs::read_to_string(&status).unwrap().lines().any(caught) {
+        assert!(Instant::now() < limit, "no handler: {}", dump.said());
+    }
+    dump.signal("INT");
+    let ended = std::os::unix::process::ExitStatusExt::signal(&dump.end());
+    assert_eq!(ended, Some(2), "{}", dump.said());
+}
+
 #[test]
 fn a_blocked_reader_loses_frames_and_does_not_hold_the_end() {
     if !inside("a_blocked_reader_loses_frames_and_does_not_hold_the_end") {

@@ -5,6 +5,7 @@
 //! | [`user`] | root: the process becomes another user, without groups and capabilities | any |
 //! | [`sandbox`] | files (Landlock), system calls (seccomp) | 5.13, 3.17 |
 //! | [`helper`] | nothing: a small process that does privileged work later, from a fixed list of requests | any |
+//! | [`early`] | nothing: keeps signals that arrive before a command handles them | any |
 //! | [`child`] | nothing: forks a small process that keeps one socket and nothing else of this one | any |
 //! | [`namespace`] | nothing: enters a network namespace, before anything is opened | 3.0 |
 //! | [`runner`] | nothing: a small process that runs a command for each closed file, as the new user | any |
@@ -20,6 +21,7 @@
 #![deny(unsafe_code)]
 
 pub mod child;
+pub mod early;
 pub mod given;
 pub mod helper;
 pub mod namespace;

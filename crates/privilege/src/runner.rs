@@ -104,6 +104,9 @@ fn serve(
 ) -> io::Result<()> {
     // The name is only for process lists such as `ps`.
     let _ = rustix::thread::set_name(c"fyke-runner");
+    // Those that the capture keeps are not for this process.
+    let _of_the_parent = sys::signals::take();
+    sys::signals::give_back();
     rustix::process::setsid()?;
     // It works at the usual priority, too.
     let _ = rustix::process::setpriority_process(None, PRIORITY);

@@ -3,6 +3,8 @@
 //! The C library function changes the user of every thread; the plain system call changes only the calling thread.
 //! Source: nptl(7), credentials(7), fork(2).
 
+pub(crate) mod signals;
+
 use crate::user::User;
 use std::ffi::{CStr, CString};
 use std::io;
@@ -157,16 +159,24 @@ pub(crate) fn fork() -> io::Result<libc::pid_t> {
 
 /// Waits for a child to end; false if it has not ended after `patience`.
 pub(crate) fn wait_for(pid: libc::pid_t, patience: Duration) -> bool {
+    reap(pid, patience).is_some()
+}
+
+/// Waits for a child to end and removes it from the list of processes; `None` if it has not ended after `patience`.
+/// Returns the signal that has ended it, if one has and the child was not removed before.
+pub(crate) fn reap(pid: libc::pid_t, patience: Duration) -> Option<Option<libc::c_int>> {
     let start = Instant::now();
+    let mut status = 0;
     loop {
-        // SAFETY: no memory is passed.
-        let waited = unsafe { libc::waitpid(pid, ptr::null_mut(), libc::WNOHANG) };
+        // SAFETY: the status is writable.
+        let waited = unsafe { libc::waitpid(pid, &raw mut status, libc::WNOHANG) };
         let interrupted = || io::Error::last_os_error().kind() == io::ErrorKind::Interrupted;
         match waited {
-            0 if start.elapsed() >= patience => return false,
+            0 if start.elapsed() >= patience => return None,
             0 => std::thread::sleep(Duration::from_millis(1)),
             -1 if interrupted() => {}
-            _ => return true,
+            -1 => return Some(None),
+            _ => return Some(libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status))),
         }
     }
 }
@@ -179,7 +189,9 @@ pub(crate) fn end() -> ! {
 
 /// Ignores the signals that a terminal or a user sends to stop a capture.
 pub(crate) fn ignore_signals() {
-    let signals = [
+    // Those that the parent keeps are not for this process.
+    let _of_the_parent = signals::take();
+    let ignored = [
         libc::SIGHUP,
         libc::SIGINT,
         libc::SIGQUIT,
@@ -189,7 +201,7 @@ pub(crate) fn ignore_signals() {
         libc::SIGUSR2,
         libc::SIGXFSZ,
     ];
-    for signal in signals {
+    for signal in ignored {
         // SAFETY: no handler is passed.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }

@@ -7,9 +7,12 @@
 //! | SIGUSR1 | prints the counts; the capture continues |
 //! | SIGUSR2 | nothing: files are flushed every tenth of a second |
 //! | SIGXFSZ | nothing: the write fails, which ends the capture with its summary |
+//!
+//! Signals that come while a capture starts are kept ([`early`]) and have these effects once it has started.
 
 use super::Failure;
 use anyhow::Context;
+use fyke_privilege::early;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,9 +46,14 @@ fn stop_on(signals: &[i32]) -> Result<Arc<AtomicBool>, Failure> {
         signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&late))?;
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
-    let mut first = Signals::new(heard).context("cannot wait for signals")?;
+    let mut first = Signals::new(&heard).context("cannot wait for signals")?;
+    let kept = early::take();
+    let is_told = heard.iter().any(|signal| kept >> (signal - 1) & 1 == 1);
+    if is_told {
+        stop.store(true, Ordering::Relaxed);
+    }
     std::thread::Builder::new().name("stop".to_owned()).spawn(move || {
-        if first.forever().next().is_some() {
+        if is_told || first.forever().next().is_some() {
             std::thread::sleep(PATIENCE);
             late.store(true, Ordering::Relaxed);
         }

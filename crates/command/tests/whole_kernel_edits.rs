@@ -185,12 +185,23 @@ fn later_texts_become_a_program_and_stay_interpreted_without_its_loader() {
     let ended = AtomicBool::new(false);
     let sent = std::thread::scope(|threads| {
         let sender = threads.spawn(|| send_until(&ended));
+        let _after_a_failure = Ends(&ended);
         for round in 0..4 {
             running.ctl(&["add", &format!("udp port 5002 and len < {}", 100 + round)]);
             assert!(!running.ctl(&["stats"]).contains(generated), "it cannot be there yet");
             running.wait_for(generated);
         }
-        kill(&loader);
+        // One that was stopped makes programs again, without another edit.
+        signal("-STOP", &loader);
+        running.ctl(&["add", "udp port 5004"]);
+        running.wait_for("the process that loads programs does not answer");
+        running.hear("the process that loads programs does not answer");
+        signal("-CONT", &loader);
+        running.wait_for(generated);
+        running.hear("the process that loads programs answers again");
+        signal("-KILL", &loader);
+        running.hear(&format!("the loader process {loader} has ended by signal 9"));
+        assert!(!Path::new(&format!("/proc/{loader}")).exists(), "it stays as a zombie");
         running.ctl(&["add", "udp port 5003"]);
         running.wait_for("the process that loads programs has ended");
         ended.store(true, Ordering::Relaxed);
@@ -202,6 +213,28 @@ fn later_texts_become_a_program_and_stay_interpreted_without_its_loader() {
     let sum = running.sum();
     assert_eq!((sum.seen, sum.accepted + sum.rejected, sum.lost), (sent, sent, 0));
     assert!(sum.accepted > sent / 2, "the first text and a part of the others: {}", running.said());
+}
+
+/// A helper that was killed is reported, leaves no zombie, and the capture continues.
+#[test]
+fn a_killed_helper_is_reported_once() {
+    if !inside("a_killed_helper_is_reported_once") {
+        return;
+    }
+    veth();
+    let words = ["dump", "-i", "v1", "-w", "/dev/null", "udp port 5001"];
+    let mut running = Running::start(Command::new(FYKE).args(words).stdout(Stdio::null()));
+    running.hear("listening on");
+    let helper = child_of(running.child.id(), "fyke-helper").expect("a helper");
+    signal("-KILL", &helper);
+    running.hear(&format!("the helper process {helper} has ended by signal 9"));
+    assert!(!Path::new(&format!("/proc/{helper}")).exists(), "it stays as a zombie");
+    common::send(1000, 60);
+    running.settle(1000);
+    running.signal("INT");
+    assert!(running.end().success(), "{}", running.said());
+    assert_eq!((running.sum().seen, running.sum().accepted), (1000, 500));
+    assert_eq!(running.said().matches("the helper").count(), 1, "{}", running.said());
 }
 
 /// The loader ends with its capture, after SIGKILL of that, too.
@@ -228,14 +261,27 @@ fn the_loader_of_a_killed_capture_ends() {
     }
 }
 
+/// Ends a sender when it is dropped: the scope of a test that fails waits for it.
+struct Ends<'e>(&'e AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// The process that loads programs for a capture.
 fn loader_of(capture: u32) -> Option<String> {
+    child_of(capture, "fyke-loader")
+}
+
+fn child_of(capture: u32, name: &str) -> Option<String> {
     let capture = capture.to_string();
-    let found = Command::new("pgrep").args(["-P", &capture, "-x", "fyke-loader"]).output().unwrap();
+    let found = Command::new("pgrep").args(["-P", &capture, "-x", name]).output().unwrap();
     let pid = String::from_utf8(found.stdout).unwrap().trim().to_owned();
     (!pid.is_empty()).then_some(pid)
 }
 
-fn kill(pid: &str) {
-    assert!(Command::new("kill").args(["-KILL", pid]).status().unwrap().success());
+fn signal(name: &str, pid: &str) {
+    assert!(Command::new("kill").args([name, pid]).status().unwrap().success());
 }

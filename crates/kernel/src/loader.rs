@@ -30,7 +30,7 @@ use crate::ebpf::{Kind, Program};
 use crate::layout::LIVE_WORDS;
 use crate::snapshot::{OwnedMaps, Snapshot, Specialised};
 use crate::specialise::{self, HEAD_LIMIT, INSTRUCTION_LIMIT};
-use fyke_privilege::child::{self, Child};
+use fyke_privilege::child::{self, Child, Ended};
 use fyke_privilege::user;
 use rustix::net::{sockopt, sockopt::Timeout};
 use std::io;
@@ -55,11 +55,26 @@ const _: () = assert!(HEAD_LIMIT <= 128 && LIVE_WORDS <= 256 && INSTRUCTION_LIMI
 #[derive(Debug)]
 pub struct Loader {
     child: Child,
-    /// Number of the last request; one thread asks at a time.
-    asked: Mutex<u32>,
+    /// One thread asks at a time.
+    asked: Mutex<Asked>,
     sealed: AtomicBool,
     /// True once it has ended.
     gone: AtomicBool,
+    /// True once this process ends it.
+    is_ending: AtomicBool,
+    /// Reports a silence and its end.
+    tell: OnceLock<fn(&str)>,
+}
+
+/// Requests so far.
+#[derive(Debug, Default)]
+struct Asked {
+    /// Number of the last one.
+    number: u32,
+    /// True while the last one has no answer; there is no other then.
+    is_owed: bool,
+    /// True if the silence was reported.
+    is_silent: bool,
 }
 
 /// Maps of a space that the loader holds.
@@ -105,9 +120,11 @@ pub fn start() -> io::Result<Option<&'static Loader>> {
     let child = child::start(c"fyke-loader", serve::run)?;
     let loader = Loader {
         child,
-        asked: Mutex::new(0),
+        asked: Mutex::default(),
         sealed: AtomicBool::new(false),
         gone: AtomicBool::new(false),
+        is_ending: AtomicBool::new(false),
+        tell: OnceLock::new(),
     };
     Ok(Some(CURRENT.get_or_init(|| loader)))
 }
@@ -144,6 +161,7 @@ impl Loader {
         let sealed = self.ask(&Request::Seal, &[]).map(|(answer, _)| answer.number > 0);
         self.sealed.store(true, Ordering::Release);
         if !matches!(sealed, Ok(true)) {
+            self.is_ending.store(true, Ordering::Release);
             self.gone.store(true, Ordering::Release);
             let _ended = self.child.end(END_PATIENCE);
         }
@@ -155,55 +173,89 @@ impl Loader {
         self.sealed.load(Ordering::Acquire)
     }
 
+    /// Reports by `tell` when it does not answer, and when it answers again.
+    pub fn report(&self, tell: fn(&str)) {
+        let _first = self.tell.set(tell);
+    }
+
+    /// Waits, without a limit, until the process has ended, for a thread of its own. So it does not stay in the list of
+    /// processes. `None` if this process ends it.
+    pub fn wait_for_end(&self) -> Option<Ended> {
+        let ended = self.child.wait_for_end();
+        self.gone.store(true, Ordering::Release);
+        (!self.is_ending.load(Ordering::Acquire)).then_some(ended)
+    }
+
     /// Ends the process and waits for it, at most a second. A command calls this before it exits, so that no loader
     /// outlives it. Returns false if it still runs.
     #[must_use]
     pub fn end(&self) -> bool {
+        self.is_ending.store(true, Ordering::Release);
         self.gone.store(true, Ordering::Release);
         self.child.end(END_PATIENCE)
     }
 
-    fn lock(&self) -> MutexGuard<'_, u32> {
+    fn lock(&self) -> MutexGuard<'_, Asked> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a request and waits for its answer; answers to earlier requests, which came too late, are dropped.
+    /// Sends a request and waits for its answer; answers to earlier requests, which came too late, are dropped. While
+    /// one is not answered, no other is sent.
     fn ask(
         &self,
         request: &Request,
         fds: &[std::os::fd::BorrowedFd<'_>],
     ) -> Result<(Answer, Option<OwnedFd>), LoaderError> {
-        let mut asked = self.lock();
+        let asked = &mut *self.lock();
         if !self.is_there() {
             return Err(LoaderError::Gone);
         }
-        *asked = asked.wrapping_add(1);
-        let asked = self.exchange(*asked, request, fds);
-        if matches!(asked, Err(LoaderError::Gone)) {
+        let got = self.exchange(asked, request, fds);
+        if matches!(got, Err(LoaderError::Gone)) {
             self.gone.store(true, Ordering::Release);
             // Waits for it, so that it does not stay in process lists.
             let _ended = self.child.end(END_PATIENCE);
         }
-        asked
+        let is_silent = matches!(got, Err(LoaderError::Silent));
+        if is_silent != asked.is_silent && self.is_there() {
+            asked.is_silent = is_silent;
+            let text = match is_silent {
+                true => {
+                    "the process that loads programs does not answer: filters of later edits are interpreted until it \
+                     does, which takes more time for each frame"
+                }
+                false => "the process that loads programs answers again",
+            };
+            self.tell.get().inspect(|tell| tell(text));
+        }
+        got
     }
 
     fn exchange(
         &self,
-        sequence: u32,
+        asked: &mut Asked,
         request: &Request,
         fds: &[std::os::fd::BorrowedFd<'_>],
     ) -> Result<(Answer, Option<OwnedFd>), LoaderError> {
+        if asked.is_owed {
+            // Requests without an answer would fill the channel.
+            wire::wait_for_data(self.child.as_fd(), PATIENCE).map_err(failed)?;
+        }
+        asked.number = asked.number.wrapping_add(1);
+        let sequence = asked.number;
         for kind in [Timeout::Send, Timeout::Recv] {
             sockopt::set_socket_timeout(&self.child, kind, Some(PATIENCE))
                 .map_err(io::Error::from)?;
         }
         wire::send(self.child.as_fd(), &request.to_bytes(sequence), fds).map_err(failed)?;
+        asked.is_owed = true;
         let mut bytes = [0; wire::LONGEST_ANSWER];
         loop {
             let (length, mut fds) =
                 wire::receive(self.child.as_fd(), &mut bytes).map_err(failed)?;
             let (known, answer) = Answer::from_bytes(&bytes[..length]).ok_or(LoaderError::Gone)?;
             if known == sequence {
+                asked.is_owed = false;
                 return match answer.refusal {
                     None => Ok((answer, fds.pop())),
                     Some(why) => Err(LoaderError::Refused(why)),
@@ -243,8 +295,8 @@ impl Drop for Held {
     /// Waits for nothing: a loader that does not take the request closes the maps when it ends.
     fn drop(&mut self) {
         let Ok(mut asked) = self.loader.asked.try_lock() else { return };
-        *asked = asked.wrapping_add(1);
-        let request = Request::Forget { number: self.number }.to_bytes(*asked);
+        asked.number = asked.number.wrapping_add(1);
+        let request = Request::Forget { number: self.number }.to_bytes(asked.number);
         let _forgotten = wire::tell(self.loader.child.as_fd(), &request);
     }
 }

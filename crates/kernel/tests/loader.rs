@@ -8,6 +8,7 @@ use fyke_testkit::skip::unless_missing;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// CAP_BPF and CAP_PERFMON.
@@ -90,13 +91,45 @@ fn is_killed() {
     let space = space();
     let held = space.hold().unwrap();
     loader.seal().unwrap();
-    let killed = Command::new("kill").args(["-KILL", &loader.pid().to_string()]).status();
-    assert!(killed.unwrap().success());
+    let ended = std::thread::spawn(|| loader.wait_for_end());
+    signal("-KILL", loader.pid());
+    let ended = ended.join().unwrap().unwrap();
+    assert_eq!(ended.to_string(), format!("process {} has ended by signal 9", loader.pid()));
+    assert!(!Path::new(&format!("/proc/{}", loader.pid())).exists(), "it stays as a zombie");
     for _ in 0..2 {
         let gone = held.specialise(space.snapshot().unwrap()).unwrap_err();
         assert!(matches!(gone, LoaderError::Gone), "{gone}");
     }
     assert!(space.test_run(&udp(1), 1).unwrap().returned != 0);
+}
+
+/// Reports of a loader.
+static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// A loader that is stopped is reported, gets no request before it has answered, and makes programs again.
+fn is_stopped() {
+    let loader = loader::start().unwrap().unwrap();
+    let space = space();
+    let held = space.hold().unwrap();
+    loader.seal().unwrap();
+    loader.report(|text| TOLD.lock().unwrap().push(text.to_owned()));
+    signal("-STOP", loader.pid());
+    for _ in 0..2 {
+        let silent = held.specialise(space.snapshot().unwrap()).unwrap_err();
+        assert!(matches!(silent, LoaderError::Silent), "{silent}");
+    }
+    signal("-CONT", loader.pid());
+    assert_eq!(held.specialise(space.snapshot().unwrap()).unwrap().covered(), 1);
+    let told = TOLD.lock().unwrap().clone();
+    assert!(told.len() == 2, "{told:?}");
+    assert!(told[0].contains("does not answer") && told[1].contains("answers again"), "{told:?}");
+    let waits = std::thread::spawn(|| loader.wait_for_end());
+    assert!(loader.end());
+    assert_eq!(waits.join().unwrap(), None, "its end by this process is not reported");
+}
+
+fn signal(name: &str, pid: i32) {
+    assert!(Command::new("kill").args([name, &pid.to_string()]).status().unwrap().success());
 }
 
 /// Without maps there is nothing to load: it ends at the seal, and leaves no dead child.
@@ -130,6 +163,7 @@ fn main() {
     match case.as_deref() {
         Some("case serves") => return serves(),
         Some("case is killed") => return is_killed(),
+        Some("case is stopped") => return is_stopped(),
         Some("case has nothing to do") => return has_nothing_to_do(),
         Some("case waits") => return waits(),
         Some("case refuses") => return refuses(),
@@ -141,7 +175,7 @@ fn main() {
     if !cfg!(target_arch = "x86_64") {
         return println!("skipped: programs are generated on x86-64 only");
     }
-    for case in ["serves", "is killed", "has nothing to do", "refuses"] {
+    for case in ["serves", "is killed", "is stopped", "has nothing to do", "refuses"] {
         let mut child = Command::new(std::env::current_exe().unwrap());
         let output = child.arg(format!("case {case}")).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -5,12 +5,42 @@
 //! the parent has ended, even if it was killed. The function limits its rights ([`crate::sandbox`], [`crate::user`]).
 
 use crate::{sys, user};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
+
+/// Longest wait for a process that has closed its end to be gone.
+const LAST_STEPS: Duration = Duration::from_secs(1);
+
+/// The end of a process that this one did not end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ended {
+    /// Number of the process.
+    pub pid: i32,
+    /// The signal that has ended it, if it is known.
+    pub signal: Option<i32>,
+}
+
+impl std::fmt::Display for Ended {
+    /// The process and the reason, for example `process 4711 has ended by signal 9`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "process {} has ended", self.pid)?;
+        self.signal.map_or(Ok(()), |signal| write!(f, " by signal {signal}"))
+    }
+}
+
+/// Waits, without a limit, until the process at the other end of a channel has ended, and removes it from the list of
+/// processes.
+pub(crate) fn wait_for_end(channel: BorrowedFd<'_>, pid: i32) -> Ended {
+    // Without events, poll(2) returns at a hang-up only.
+    while let Err(Errno::INTR) = poll(&mut [PollFd::new(&channel, PollFlags::empty())], None) {}
+    Ended { pid, signal: sys::reap(pid, LAST_STEPS).flatten() }
+}
 
 /// A process that [`start`] has forked.
 #[derive(Debug)]
@@ -52,6 +82,12 @@ impl Child {
     /// Number of the process.
     pub fn pid(&self) -> i32 {
         self.pid
+    }
+
+    /// Waits, without a limit, until the process has ended, for a thread of its own. So it does not stay in the list of
+    /// processes.
+    pub fn wait_for_end(&self) -> Ended {
+        wait_for_end(self.channel.as_fd(), self.pid)
     }
 
     /// Ends the process and waits for it; kills it after half of the time if that is permitted. Returns false if it

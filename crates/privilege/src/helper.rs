@@ -24,6 +24,7 @@ mod group;
 mod serve;
 mod wire;
 
+use crate::child::{self, Ended};
 use crate::sys;
 pub use group::{Fetched, Group, MAX_PLAN, Opened};
 use rustix::io::Errno;
@@ -110,6 +111,8 @@ pub struct Helper {
     sealed: AtomicBool,
     /// True after a removal that the helper did not confirm in time.
     is_late: AtomicBool,
+    /// True once this process ends the helper.
+    is_ending: AtomicBool,
     pid: i32,
     /// The process itself, whatever its number means later; `None` before Linux 5.3.
     process: Option<OwnedFd>,
@@ -146,6 +149,7 @@ pub fn start(sockets: &dyn Sockets) -> io::Result<&'static Helper> {
         asked: Mutex::new(0),
         sealed: AtomicBool::new(false),
         is_late: AtomicBool::new(false),
+        is_ending: AtomicBool::new(false),
         pid,
         process,
     }))
@@ -320,6 +324,13 @@ impl Helper {
         removed.map(drop)
     }
 
+    /// Waits, without a limit, until the helper has ended, for a thread of its own. So it does not stay in the list of
+    /// processes. `None` if this process ends it.
+    pub fn wait_for_end(&self) -> Option<Ended> {
+        let ended = child::wait_for_end(self.channel.as_fd(), self.pid);
+        (!self.is_ending.load(Ordering::Acquire)).then_some(ended)
+    }
+
     /// Ends the helper and waits for it; kills it after half of the time if that is permitted. With the removals of
     /// files before, this takes at most two seconds. A command calls this before it exits, so that no helper outlives
     /// it. Returns false if it still runs.
@@ -328,6 +339,7 @@ impl Helper {
     /// as it runs again and its file system answers.
     #[must_use]
     pub fn end(&self) -> bool {
+        self.is_ending.store(true, Ordering::Release);
         // The helper then reads end of file, and so does a thread of this process that waits for an answer.
         let _gone = rustix::net::shutdown(&self.channel, rustix::net::Shutdown::Both);
         let is_late = self.is_late.load(Ordering::Acquire);

@@ -29,6 +29,10 @@ use fyke_privilege::user::{self, User};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread::Builder;
+
+/// Stack of a thread that waits for the end of a process.
+const STACK_BYTES: usize = 128 << 10;
 
 /// The user that the process becomes.
 enum Becomes {
@@ -310,8 +314,38 @@ impl Privileges {
             }
             entered.enforced = Some(sandbox.enter().map_err(without_sandbox)?);
         }
+        watch_processes();
         Ok(entered)
     }
+}
+
+/// Reports the end of a process that works for this one, and takes it out of the list of processes.
+fn watch_processes() {
+    if let Some(helper) = helper::current() {
+        report_end(|| {
+            let ended = helper.wait_for_end()?;
+            Some(format!(
+                "the helper {ended}: an interface that is removed and made again is not captured any more, and \
+                 control sockets may stay in their folders; start the capture again"
+            ))
+        });
+    }
+    if let Some(loader) = loader::current().filter(|loader| loader.is_there()) {
+        loader.report(|text| note!("fyke: {text}"));
+        report_end(|| {
+            let ended = loader.wait_for_end()?;
+            Some(format!(
+                "the loader {ended}: filters of later edits are interpreted from now on, which takes more time for \
+                 each frame; start the capture again to have programs generated"
+            ))
+        });
+    }
+}
+
+/// Reports what `wait` returns. Without a thread, the end is told when the process is needed.
+fn report_end(wait: impl FnOnce() -> Option<String> + Send + 'static) {
+    let thread = Builder::new().name("processes".to_owned()).stack_size(STACK_BYTES);
+    let _no_thread = thread.spawn(|| wait().inspect(|text| note!("fyke: {text}")));
 }
 
 /// Opens a capture file, then drops all rights before its first byte is read. For commands without threads.

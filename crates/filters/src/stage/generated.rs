@@ -11,9 +11,11 @@
 //! | verdicts | those of the passes in force: a pass that was edited since the copy is interpreted after the program |
 //! | counts | both count into memory that stays; a frame is counted by one of them |
 //! | a refusal | the interpreter continues; [`KernelStage::program`](super::KernelStage::program) tells why |
+//! | a silence | the same, and the request is repeated until the process answers |
 //!
 //! A thread of low priority does it, without a lock while it generates. Programs take at most one part in [`SHARE`] of
-//! its time, so a text that is edited all the time stays interpreted beside the program of the others.
+//! its time, so a text that is edited all the time stays interpreted beside the program of the others; a program that
+//! takes longer than [`LONGEST`] takes a larger part.
 
 use super::{Stage, State};
 use crate::user::lower_own_priority;
@@ -29,6 +31,10 @@ use std::time::{Duration, Instant};
 pub(super) const QUIET: Duration = Duration::from_millis(300);
 /// Shortest pause after a program, in times of what the program took.
 const SHARE: u32 = 20;
+/// Longest time that counts for this: a process that was stopped meanwhile has not worked all the time.
+const LONGEST: Duration = Duration::from_millis(250);
+/// Pause before the next request to a process that does not answer.
+const RETRY: Duration = Duration::from_secs(1);
 
 /// Puts the program of the moment on all sockets that have one.
 type Attach = dyn Fn() -> Result<(), String> + Send + Sync;
@@ -58,6 +64,8 @@ impl fmt::Debug for Generator {
 enum Failed {
     /// There will be none any more.
     ForGood(String),
+    /// The same texts may have one later.
+    Later(String),
     /// The texts after the next edit may have one.
     Now(String),
 }
@@ -120,13 +128,17 @@ fn run(stage: &Weak<Stage>, mut seen: u64, mut pause: Duration) {
         }
         let began = Instant::now();
         let outcome = generate(&stage);
-        let rest = began.elapsed() * SHARE;
+        let mut rest = began.elapsed().min(LONGEST) * SHARE;
         let state = &mut *stage.lock();
         let generator = &mut state.generator;
         (generator.settled, generator.why) = (Some(seen), None);
         generator.rests_until = Some(Instant::now() + rest);
         match outcome {
             Ok(()) => {}
+            Err(Failed::Later(why)) => {
+                (generator.settled, generator.why) = (None, Some(why));
+                rest = RETRY;
+            }
             Err(Failed::Now(why)) => generator.why = Some(why),
             Err(Failed::ForGood(why)) => generator.forbid(why),
         }
@@ -158,6 +170,7 @@ fn generate(stage: &Stage) -> Result<(), Failed> {
     let made = match &stage.held {
         Some(held) => held.specialise(snapshot).map_err(|error| match error {
             LoaderError::Gone => Failed::ForGood(error.to_string()),
+            LoaderError::Silent => Failed::Later(error.to_string()),
             error => now(&error),
         })?,
         None => snapshot.specialise().map_err(|error| now(&error))?,

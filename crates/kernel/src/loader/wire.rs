@@ -11,6 +11,7 @@ use crate::layout::{COUNTERS, LIVE_WORDS};
 use crate::passes::{Covered, KernelPassId};
 use crate::specialise::INSTRUCTION_LIMIT;
 use fyke_pass::Instruction;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -19,6 +20,7 @@ use rustix::net::{
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 /// Maps of a space.
 pub(super) const MAPS: usize = 4;
@@ -255,6 +257,13 @@ pub(super) fn send(
         return Err(Errno::INVAL);
     }
     retried(|| sendmsg(channel, &[IoSlice::new(bytes)], &mut rights, SendFlags::NOSIGNAL)).map(drop)
+}
+
+/// Waits until there is a message to receive, or the end.
+pub(super) fn wait_for_data(channel: BorrowedFd<'_>, patience: Duration) -> Result<(), Errno> {
+    let patience = Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: 0 };
+    let ready = retried(|| poll(&mut [PollFd::new(&channel, PollFlags::IN)], Some(&patience)))?;
+    if ready == 0 { Err(Errno::AGAIN) } else { Ok(()) }
 }
 
 /// Sends a message if there is room for it at once.

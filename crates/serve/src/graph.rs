@@ -41,7 +41,7 @@ fn at(text: &str, node: &NodeText, message: String) -> String {
 /// Checks that a reader under these terms may have a graph; `find` returns the class of a name.
 ///
 /// # Errors
-/// The problem; with the line and a caret, if it is one of the text.
+/// The problem, with the line and a caret.
 pub fn check(
     text: &str,
     find: &dyn Fn(&str) -> Option<Class>,
@@ -49,22 +49,22 @@ pub fn check(
 ) -> Result<(), String> {
     let (given, limit) = (text.len(), terms.limits.text_bytes);
     if given > limit {
-        return Err(format!("the graph has {given} bytes, and this service takes at most {limit}"));
-    }
-    if terms.group.snaplen < fyke_capture::DEFAULT_SNAPLEN {
-        return Err(
-            "a rule with a snap length takes texts only, because nodes see whole frames".into()
-        );
+        let message =
+            format!("the graph has {given} bytes, and this service takes at most {limit}");
+        return Err(TextError::new(text, 0..0, message).to_string());
     }
     let tree = parse(text).map_err(|error| error.to_string())?.tree;
     let mut nodes = Vec::new();
     collect(&tree, &mut nodes);
+    if terms.group.snaplen < fyke_capture::DEFAULT_SNAPLEN {
+        let message = "a rule with a snap length takes texts only, because nodes see whole frames";
+        return Err(TextError::new(text, 0..0, message.to_owned()).to_string());
+    }
     let limit = terms.limits.texts;
-    if nodes.len() > limit {
-        return Err(format!(
-            "{} nodes are more than the {limit} that this reader may have",
-            nodes.len()
-        ));
+    if let Some(node) = nodes.get(limit) {
+        let given = nodes.len();
+        let message = format!("{given} nodes are more than the {limit} that this reader may have");
+        return Err(TextError::new(text, node.span.clone(), message).to_string());
     }
     let mut tags = BTreeSet::new();
     for node in nodes {

@@ -6,7 +6,8 @@
 //! | root | `/run/fyke-serve` |
 //! | another user | `$XDG_RUNTIME_DIR/fyke-serve`, or `/tmp/fyke-serve-<uid>` |
 //!
-//! A reader looks for a name in its own folder, then in root's. The folder must belong to root or the user of the
+//! A reader looks for a name in its own folder, then in root's: also in `/run/fyke-serve`, because `FYKE_RUNTIME_DIR`
+//! of a user is not that of root. Root looks in its own only. The folder must belong to root or the user of the
 //! service, and be closed to writes of all others or sticky. Everybody may connect: the service looks at the user of
 //! each peer. A reader looks at the user of the service, so it does not use a socket that another user planted under
 //! the name.
@@ -107,6 +108,16 @@ fn folder_of(uid: u32, variable: impl Fn(&str) -> Option<PathBuf>) -> PathBuf {
     }
 }
 
+/// The folders in which readers of a user look for services, in this order.
+fn folders_for(uid: u32, variable: impl Fn(&str) -> Option<PathBuf>) -> Vec<PathBuf> {
+    let mut all = vec![folder_of(uid, &variable)];
+    if uid != 0 {
+        all.extend([folder_of(0, &variable), folder_of(0, |_| None)]);
+    }
+    all.dedup();
+    all
+}
+
 fn variable(name: &str) -> Option<PathBuf> {
     fyke_privilege::user::variable(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
@@ -132,17 +143,13 @@ pub fn candidates(name: &str) -> Result<Vec<PathBuf>, PlaceError> {
     if name.contains('/') {
         return Ok(vec![PathBuf::from(name)]);
     }
-    let users = [geteuid().as_raw(), 0];
-    let mut all: Vec<_> =
-        users.iter().map(|&uid| folder_of(uid, variable).join(format!("{name}.sock"))).collect();
-    all.dedup();
-    Ok(all)
+    let folders = folders_for(geteuid().as_raw(), variable).into_iter();
+    Ok(folders.map(|folder| folder.join(format!("{name}.sock"))).collect())
 }
 
 /// Names of the services of this user and of root, sorted. Sockets that killed services have left are among them.
 pub fn names() -> Vec<String> {
-    let users = [geteuid().as_raw(), 0];
-    let folders = users.iter().map(|&uid| folder_of(uid, variable));
+    let folders = folders_for(geteuid().as_raw(), variable).into_iter();
     let entries = folders.filter_map(|folder| std::fs::read_dir(folder).ok()).flatten().flatten();
     let name = |entry: std::fs::DirEntry| {
         let name = entry.file_name().into_string().ok()?;
@@ -360,6 +367,12 @@ mod tests {
         assert_eq!(folder_of(7, with("XDG_RUNTIME_DIR")), Path::new("/x/fyke-serve"));
         assert_eq!(folder_of(7, with("none")), Path::new("/tmp/fyke-serve-7"));
         assert_eq!(folder_of(0, with("FYKE_RUNTIME_DIR")), Path::new("/x/serve"));
+        let looks = |uid, name| folders_for(uid, with(name));
+        let of_root = Path::new("/run/fyke-serve");
+        assert_eq!(looks(7, "FYKE_RUNTIME_DIR"), [Path::new("/x/serve"), of_root]);
+        assert_eq!(looks(7, "XDG_RUNTIME_DIR"), [Path::new("/x/fyke-serve"), of_root]);
+        assert_eq!(looks(0, "FYKE_RUNTIME_DIR"), [Path::new("/x/serve")]);
+        assert_eq!(looks(0, "none"), [of_root]);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use std::time::Duration;
 pub const MAX_PACKET: usize = 32 << 10;
 /// Most bytes of a message, whatever the limits of a reader.
 pub const MAX_MESSAGE: usize = 16 << 20;
-/// Most descriptors of a message.
+/// Most descriptors of a message. A receiver takes one more at least, so that it sees a message with too many.
 pub const DESCRIPTORS: usize = 8;
 /// Descriptors with [`Response::Opened`](crate::message::Response::Opened) that are buffers; a third one wakes the
 /// reader.
@@ -116,7 +116,7 @@ fn receive_with(
     packet: &mut [u8],
     into: &mut Vec<OwnedFd>,
 ) -> rustix::io::Result<usize> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS + 1))];
     let mut rights = RecvAncillaryBuffer::new(&mut space);
     let mut parts = [IoSliceMut::new(packet)];
     let got = recvmsg(socket, &mut parts, &mut rights, RecvFlags::CMSG_CLOEXEC)?;

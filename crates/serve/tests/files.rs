@@ -73,6 +73,20 @@ fn a_graph_writes_to_a_file_of_its_reader() {
 }
 
 #[test]
+fn more_files_than_a_message_may_have_are_refused() {
+    let world = World::new();
+    let file = File::create(world.folder.path().join("own.pcap")).unwrap();
+    let (mut raw, numbers) = reader_with(&world, &[file.as_fd(); 8]);
+    assert_eq!(numbers.len(), 8);
+    let request = br#"{"request":"files"}"#;
+    send(&raw.socket, request, &[file.as_fd(); 9], PATIENCE).unwrap();
+    assert!(raw.error().contains("more than 8 descriptors"));
+    // It continues to answer.
+    send(&raw.socket, request, &[file.as_fd()], PATIENCE).unwrap();
+    assert!(matches!(raw.answer(), Some((Response::Files { numbers }, _)) if numbers.len() == 1));
+}
+
+#[test]
 fn a_pipe_that_nobody_reads_delays_no_frame_and_its_losses_are_counted() {
     let mut world = World::new();
     let (kept, end) = std::io::pipe().unwrap();

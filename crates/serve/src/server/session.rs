@@ -9,7 +9,7 @@ use crate::restore::Restored;
 use crate::service::{Service, Texts};
 use crate::store::{Saved, Store, save};
 use crate::table::Descriptors;
-use crate::wire::{Assembler, Incoming};
+use crate::wire::{Assembler, DESCRIPTORS, Incoming};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -310,6 +310,11 @@ impl<'s> Session<'s> {
     fn add_files(&mut self, given: Vec<OwnedFd>) -> Result<Response, String> {
         if given.is_empty() {
             return Err("no descriptor came with the request".to_owned());
+        }
+        if given.len() > DESCRIPTORS {
+            return Err(format!(
+                "more than {DESCRIPTORS} descriptors came with the request; send the others with another one"
+            ));
         }
         let numbers = self.service.files().add(self.connection.peer.user, given)?;
         self.files.extend(&numbers);

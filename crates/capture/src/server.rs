@@ -53,6 +53,14 @@ pub trait FrameServer: Send + Sync + fmt::Debug {
     fn is_restricted(&self) -> bool {
         false
     }
+
+    /// Keeps a remark for the user of the source, which reports it as a [`Notice`](crate::Notice).
+    fn tell(&self, _remark: String) {}
+
+    /// The oldest remark that was not taken.
+    fn take_remark(&self) -> Option<String> {
+        None
+    }
 }
 
 /// Frames of an interface that a process has not stored for a source.

@@ -19,8 +19,8 @@
 use crate::error::ReadError;
 use crate::server::{FrameServer, Moved, ServerCounts};
 use crate::source::{
-    DEFAULT_SNAPLEN, DROP_REASONS, Interface, LookBack, NO_ROOM, Next, OVERWRITTEN, SocketFilter,
-    Source, SourceStats,
+    DEFAULT_SNAPLEN, DROP_REASONS, Interface, LinkState, LookBack, NO_ROOM, Next, Notice,
+    OVERWRITTEN, SocketFilter, Source, SourceStats,
 };
 use crate::sys::poll::{Bell, Edge};
 use fyke_frame::{BATCH_CAPACITY, Batch, LinkType};
@@ -560,6 +560,12 @@ impl Source for SharedSource {
 
     fn set_patience(&mut self, patience: Duration) {
         self.patience = patience;
+    }
+
+    fn take_notice(&mut self) -> Option<Notice> {
+        let why = self.server.as_ref()?.peer.take_remark()?;
+        let interface = self.interfaces[0].name.clone();
+        Some(Notice { interface, state: LinkState::Filtering, why })
     }
 
     fn listen(&mut self, bell: &Bell) -> bool {

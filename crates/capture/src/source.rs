@@ -170,6 +170,8 @@ pub enum LinkState {
     Lost,
     /// It is there again after this many milliseconds, of which frames are in no count.
     Returned(u64),
+    /// The process that filters for this source takes its filters no longer, or takes them again.
+    Filtering,
 }
 
 impl fmt::Display for Notice {
@@ -180,6 +182,7 @@ impl fmt::Display for Notice {
             LinkState::Down => write!(f, "{name}: the interface is down; waiting for it"),
             LinkState::Gone => write!(f, "{name}: the interface is gone; waiting for it"),
             LinkState::Back => write!(f, "capturing on {name} again"),
+            LinkState::Filtering => write!(f, "{name}: {}", self.why),
             LinkState::Lost => write!(f, "{name}: {}; connecting again", self.why),
             LinkState::Returned(ms) => write!(
                 f,

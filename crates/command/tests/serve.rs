@@ -119,6 +119,51 @@ fn a_graph_runs_in_the_service_and_what_a_reader_may_not_open_is_refused() {
 }
 
 #[test]
+fn texts_beyond_the_quota_are_told_to_their_author_and_the_reader() {
+    if !inside("texts_beyond_the_quota_are_told_to_their_author_and_the_reader") {
+        return;
+    }
+    veth();
+    let (_folder, at) = folder();
+    let rules = at("rules.toml");
+    std::fs::write(&rules, "[[rule]]\nusers = [\"root\"]\ntexts = 2\n").unwrap();
+    let service = serve(&["--config", rules.to_str().unwrap()]);
+    let reader = dump(&["-w", "/dev/null", "udp port 5001"]);
+    let add = |text: &str| {
+        let mut add = Command::new(FYKE);
+        add.args(["ctl", "--pid", &reader.child.id().to_string(), "add", text]);
+        let output = add.env("FYKE_RUNTIME_DIR", runtime()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        said
+    };
+    assert!(!add("arp").contains("refuses"));
+    let refused = "refuses the filters (3 texts are more than the 2 that this reader may have)";
+    let said = add("udp port 5003");
+    assert!(said.contains(refused) && said.contains("fyke ctl del"), "{said}");
+    reader.hear(refused);
+    assert!(add("icmp").contains("refuses the filters"));
+    send(100, 60);
+    reader.settle(100);
+    reader.ctl(&["del", "3"]);
+    reader.ctl(&["del", "4"]);
+    reader.hear("takes the filters again");
+    assert_eq!(reader.said().matches("refuses the filters").count(), 1, "{}", reader.said());
+    send(100, 60);
+    reader.settle(200);
+    assert_eq!(stopped(reader), sum(200, 100));
+    // A graph with too many nodes is refused like every other that is not permitted.
+    let mut graph = Command::new(FYKE);
+    let nodes = ["(packetcount)"; 3].join(" > ");
+    graph.args(["dump", "-i", "serve:v1", "--serve-graph", &nodes]);
+    let output = graph.env("FYKE_RUNTIME_DIR", runtime()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("3 nodes are more than the 2") && said.contains('^'), "{said}");
+    stopped(service);
+}
+
+#[test]
 fn one_reader_is_paused_and_started_by_its_number() {
     if !inside("one_reader_is_paused_and_started_by_its_number") {
         return;
@@ -411,6 +456,13 @@ fn a_stopped_service_hangs_no_reader() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && said.contains("does not answer within 10 s"), "{said}");
     service.signal("CONT");
+    // It makes the edit late. Without another one, it takes it back.
+    std::thread::sleep(Duration::from_secs(1));
+    let limit = Instant::now() + Duration::from_secs(20);
+    while service.ctl(&["stats"]).contains("udp port 5002") {
+        assert!(Instant::now() < limit, "{}", service.ctl(&["stats"]));
+        std::thread::sleep(Duration::from_millis(20));
+    }
     send(100, 60);
     reader.settle(100);
     // The late answer to the first edit does not count for the second one.

@@ -83,7 +83,7 @@ impl Edits for FilterSet {
         let same = self.same_texts(ids).into_iter().map(|(id, older)| {
             format!("filter {id} has the same text as filter {older}, which counts its frames")
         });
-        self.notes(ids).into_iter().chain(same).collect()
+        self.notes(ids).into_iter().chain(same).chain(self.remarks_below()).collect()
     }
 
     fn edit_passes(

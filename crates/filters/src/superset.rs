@@ -31,6 +31,11 @@ pub trait Superset: Send + Sync + fmt::Debug {
         None
     }
 
+    /// Consequence of the texts in force that the author of an edit should know; `None` if there is none.
+    fn remark(&self) -> Option<String> {
+        None
+    }
+
     /// Rejects what only removed texts accepted, after the edit has taken effect; `texts` are those in force.
     fn narrow(&self, texts: &dyn Fn() -> Listing, removed: &[u64]);
 

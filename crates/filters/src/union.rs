@@ -230,6 +230,10 @@ impl Superset for Member {
         self.shared.lower.refusal()
     }
 
+    fn remark(&self) -> Option<String> {
+        self.shared.lower.remark()
+    }
+
     fn narrow(&self, texts: &dyn Fn() -> Listing, removed: &[u64]) {
         let state = &mut *self.shared.lock();
         let Some(member) = state.members.get_mut(&self.number) else { return };

@@ -369,6 +369,12 @@ impl FilterSet {
         writer.supersets.push(superset);
     }
 
+    /// Remarks of the lower spaces on the texts in force.
+    pub(crate) fn remarks_below(&self) -> Vec<String> {
+        let supersets = lock(&self.shared.writer).supersets.clone();
+        supersets.iter().filter_map(|superset| superset.remark()).collect()
+    }
+
     /// Takes a lower space away again, before it filters.
     pub fn remove_superset(&self, superset: &Arc<dyn Superset>) {
         let is_other = |one: &Arc<dyn Superset>| !Arc::ptr_eq(one, superset);

@@ -35,6 +35,8 @@ const MOMENT: Duration = Duration::from_millis(50);
 const GLANCE: Duration = Duration::from_millis(1);
 /// Reason of a request that comes too late.
 const ENDED: &str = "the service has ended";
+/// Most remarks that wait to be taken.
+const MAX_REMARKS: usize = 16;
 /// Shortest time between two requests for counts.
 const COUNTS_PAUSE: Duration = Duration::from_millis(20);
 
@@ -213,6 +215,8 @@ pub struct Connection {
     moved: Mutex<VecDeque<Moved>>,
     /// The graph that decides in the service, which takes no texts then.
     graph: OnceLock<String>,
+    /// Remarks for the user of the source.
+    remarks: Mutex<VecDeque<String>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -252,8 +256,8 @@ impl Connection {
         let program = Path::new(&program).file_name().unwrap_or_default().to_string_lossy();
         let (calls, last) = (Mutex::new(Calls::new()), Mutex::default());
         let (hello, graph) = (Hello::default(), OnceLock::new());
-        let moved = Mutex::default();
-        let mut new = Connection { socket, path, hello, calls, last, moved, graph };
+        let (moved, remarks) = (Mutex::default(), Mutex::default());
+        let mut new = Connection { socket, path, hello, calls, last, moved, graph, remarks };
         let greeting =
             Request::Hello { versions: VERSIONS.to_vec(), program: program.into_owned() };
         match new.greet(&greeting, &[], None)? {
@@ -615,6 +619,17 @@ impl FrameServer for Connection {
 
     fn is_restricted(&self) -> bool {
         self.hello.restricted
+    }
+
+    fn tell(&self, remark: String) {
+        let mut remarks = lock(&self.remarks);
+        if remarks.len() < MAX_REMARKS {
+            remarks.push_back(remark);
+        }
+    }
+
+    fn take_remark(&self) -> Option<String> {
+        lock(&self.remarks).pop_front()
     }
 
     fn is_gone(&self) -> bool {

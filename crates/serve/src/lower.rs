@@ -2,8 +2,10 @@
 //!
 //! As the kernel does for a device, the service passes a superset of what the reader's nodes need, and these decide
 //! under which epoch a frame is evaluated. An edit reaches the service before it takes effect in the reader, and leaves
-//! it afterwards. A text that the service refuses makes it pass every frame to this reader; the reason is shown. An
-//! edit that the service does not answer in time, or that comes after its end, is refused, and the filters stay.
+//! it afterwards. A text that the service refuses makes it pass every frame to this reader; the answer to the edit, the
+//! user of the reader and its counts tell the reason. An edit that the service does not answer in time, or that comes
+//! after its end, is refused, and the filters stay. A service that was stopped may make such an edit later: once it
+//! answers, a thread brings its texts in order.
 
 use fyke_capture::{FilterSocket, FrameServer, Interface, SocketFilter};
 use fyke_filter::Options;
@@ -12,10 +14,14 @@ use fyke_graph::RuleSet;
 use fyke_graph::placement::{LowerFilter, NoRules, RulesTap, RulesWanted, Space};
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::{Builder, sleep};
+use std::time::Duration;
 
 /// Number of the text that accepts every frame.
 const EVERY_FRAME: u64 = u64::MAX;
+/// Pause between two looks whether a service answers again.
+const LOOK_PAUSE: Duration = Duration::from_millis(200);
 /// Refusal of edits of a service that does not exist any more.
 const ENDED: &str = "the service has ended";
 
@@ -49,7 +55,7 @@ impl<S: Space> Space for ServeSpace<S> {
 
 /// The texts of a reader's filters at the service.
 #[derive(Debug, Default)]
-pub struct Lower(Mutex<State>);
+pub struct Lower(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -70,6 +76,10 @@ struct State {
     unmade: Option<String>,
     /// True after an edit without an answer, which it may make later.
     is_unsure: bool,
+    /// True while a thread waits for that answer.
+    settles: bool,
+    /// True if the user of the reader knows that the service refuses the texts.
+    is_told: bool,
 }
 
 impl State {
@@ -82,14 +92,37 @@ impl State {
         }
     }
 
-    /// Brings the texts to the service. While it only adds, it keeps those that are not needed any more.
+    /// Brings the texts to the service, and tells the user of the reader if that changes the side that decides.
     fn sync(&mut self, only_add: bool) {
         let Some(server) = self.server.clone() else { return };
+        self.bring(&*server, only_add);
+        if self.unmade.is_none() && self.is_told != self.refused.is_some() {
+            self.is_told = self.refused.is_some();
+            let again =
+                || "the service takes the filters again, and filters for this reader".to_owned();
+            server.tell(self.refusal_in_words().unwrap_or_else(again));
+        }
+    }
+
+    /// Consequence of a refusal, and what to do.
+    fn refusal_in_words(&self) -> Option<String> {
+        let why = self.refused.as_ref()?;
+        Some(format!(
+            "the service refuses the filters ({why}), so it sends this reader every frame that it may have, and the \
+             reader rejects the others itself, at a higher cost; remove filters (fyke ctl del), or raise the limit \
+             in the policy of the service"
+        ))
+    }
+
+    /// Brings the texts to the service. While it only adds, it keeps those that are not needed any more, unless they
+    /// are too many.
+    fn bring(&mut self, server: &dyn FrameServer, only_add: bool) {
         for _ in 0..2 {
             let target = self.target();
             let missing = target.iter().filter(|(id, _)| !self.there.contains_key(id));
             let missing: Vec<_> = missing.map(|(&id, text)| (id, &**text)).collect();
-            let gone = self.there.keys().filter(|id| !only_add && !target.contains_key(id));
+            let keeps = only_add && self.refused.is_none();
+            let gone = self.there.keys().filter(|id| !keeps && !target.contains_key(id));
             let gone: Vec<u64> = gone.copied().collect();
             if missing.is_empty() && gone.is_empty() && !self.is_unsure {
                 return;
@@ -124,14 +157,49 @@ fn first_line(text: &str) -> String {
     text.lines().next().unwrap_or_default().to_owned()
 }
 
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    // A panic elsewhere leaves texts too many at the service.
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits until the service answers an edit that it was too late for, then brings its texts in order.
+fn settle(state: &Weak<Mutex<State>>) {
+    loop {
+        sleep(LOOK_PAUSE);
+        let Some(shared) = state.upgrade() else { return };
+        let state = &mut *lock(&shared);
+        let server = state.server.clone().filter(|server| state.is_unsure && !server.is_gone());
+        let Some(server) = server else {
+            state.settles = false;
+            return;
+        };
+        // Takes late answers; without one, it fails at once.
+        if server.edit(&[], &[]).is_ok() {
+            // An edit in another thread may still look at its own refusal.
+            let unmade = state.unmade.take();
+            state.sync(false);
+            state.unmade = unmade;
+        }
+    }
+}
+
 impl Lower {
     fn of(name: &str) -> Lower {
-        Lower(Mutex::new(State { name: name.to_owned(), ..State::default() }))
+        Lower(Arc::new(Mutex::new(State { name: name.to_owned(), ..State::default() })))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic elsewhere leaves texts too many at the service.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
+    }
+
+    /// Has the texts brought in order later if the service may still make an edit.
+    fn settle_later(&self, state: &mut State) {
+        if state.is_unsure && !state.settles {
+            let shared = Arc::downgrade(&self.0);
+            let thread = Builder::new().name("fyke-settle".to_owned());
+            // Without a thread, the next edit brings the texts in order.
+            state.settles = thread.spawn(move || settle(&shared)).is_ok();
+        }
     }
 }
 
@@ -155,8 +223,9 @@ impl Superset for Lower {
         let state = &mut *self.lock();
         state.wanted = texts();
         state.unfiltered = state.wanted.is_empty();
-        if state.unmade.take().is_some() {
-            // The edit was refused for it; the next one brings the texts there in order.
+        if state.unmade.take().is_some() && state.is_unsure {
+            // The edit was refused for it.
+            self.settle_later(state);
             return;
         }
         // The refused text may be gone.
@@ -164,12 +233,19 @@ impl Superset for Lower {
         state.sync(false);
         // Without its answer there are texts too many there.
         state.unmade = None;
+        self.settle_later(state);
+    }
+
+    fn remark(&self) -> Option<String> {
+        let state = self.lock();
+        state.refusal_in_words().map(|words| format!("{}: {words}", state.name))
     }
 
     fn open_for_good(&self, reason: &'static str) {
         let state = &mut *self.lock();
         state.for_good = Some(reason);
         state.sync(false);
+        self.settle_later(state);
     }
 }
 
@@ -227,9 +303,13 @@ mod tests {
     use fyke_capture::ServerCounts;
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    /// A service that refuses texts with `wrong`, and writes down its texts after each edit.
+    /// Most texts of the service below.
+    const QUOTA: usize = 3;
+
+    /// A service that refuses texts with `wrong`, and writes down its texts after each edit; true while it is stopped;
+    /// remarks.
     #[derive(Debug, Default)]
-    struct Peer(Mutex<BTreeMap<u64, String>>, Mutex<Vec<String>>, AtomicBool);
+    struct Peer(Mutex<BTreeMap<u64, String>>, Mutex<Vec<String>>, AtomicBool, Mutex<Vec<String>>);
 
     impl FrameServer for Peer {
         fn edit(&self, removed: &[u64], added: &[(u64, &str)]) -> io::Result<()> {
@@ -240,6 +320,9 @@ mod tests {
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, "wrong\n^"));
             }
             let mut texts = self.0.lock().unwrap();
+            if texts.len() + added.len() - removed.len() > QUOTA {
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, "too many"));
+            }
             for id in removed {
                 assert!(texts.remove(id).is_some(), "{id} is not there");
             }
@@ -253,6 +336,10 @@ mod tests {
 
         fn counts(&self, _: u64, _: u64) -> ServerCounts {
             ServerCounts::default()
+        }
+
+        fn tell(&self, remark: String) {
+            self.3.lock().unwrap().push(remark);
         }
 
         fn end(&self) -> bool {
@@ -306,6 +393,47 @@ mod tests {
         narrow(&lower, &[(1, "udp"), (3, "arp")]);
         let seen = peer.1.lock().unwrap().clone();
         assert_eq!(seen, ["udp", "udp|arp"]);
+    }
+
+    #[test]
+    fn a_service_that_answers_again_has_the_texts_without_another_edit() {
+        let (lower, peer) = (Lower::default(), Arc::new(Peer::default()));
+        lower.widen(&[(1, "udp"), (2, "tcp")], false);
+        lower.take_server(Arc::clone(&peer) as _).unwrap();
+        peer.2.store(true, Ordering::Relaxed);
+        narrow(&lower, &[(2, "tcp")]);
+        lower.widen(&[(3, "arp")], false);
+        assert_eq!(lower.refusal().unwrap(), "no answer");
+        narrow(&lower, &[(2, "tcp")]);
+        peer.2.store(false, Ordering::Relaxed);
+        let limit = std::time::Instant::now() + Duration::from_secs(20);
+        while peer.0.lock().unwrap().values().ne(["tcp"]) {
+            assert!(std::time::Instant::now() < limit, "{:?}", peer.0);
+            sleep(Duration::from_millis(5));
+        }
+        assert_eq!(lower.lock().there.values().map(|text| &**text).collect::<Vec<_>>(), ["tcp"]);
+    }
+
+    #[test]
+    fn more_texts_than_the_service_takes_open_it_at_once_and_its_user_is_told() {
+        let (lower, peer) = (Lower::default(), Arc::new(Peer::default()));
+        let all = [(1, "udp"), (2, "tcp"), (3, "arp"), (4, "icmp"), (5, "sctp")];
+        lower.widen(&all[..3], false);
+        lower.take_server(Arc::clone(&peer) as _).unwrap();
+        assert_eq!(lower.remark(), None);
+        lower.widen(&all[3..4], false);
+        assert_eq!(lower.refusal(), None);
+        // Before the edit takes effect, its frames arrive.
+        assert_eq!(peer.0.lock().unwrap().keys().collect::<Vec<_>>(), [&EVERY_FRAME]);
+        narrow(&lower, &all[..4]);
+        assert!(lower.remark().unwrap().contains("refuses the filters (too many)"));
+        lower.widen(&all[4..], false);
+        narrow(&lower, &all);
+        assert_eq!(peer.3.lock().unwrap().len(), 1, "it is told once: {:?}", peer.3);
+        narrow(&lower, &all[..3]);
+        assert_eq!((lower.remark(), peer.0.lock().unwrap().len()), (None, 3));
+        let told = peer.3.lock().unwrap().clone();
+        assert!(told.len() == 2 && told[1].contains("takes the filters again"), "{told:?}");
     }
 
     #[test]

@@ -380,4 +380,8 @@ impl FrameServer for Far {
     fn is_restricted(&self) -> bool {
         self.0.is_restricted()
     }
+
+    fn tell(&self, remark: String) {
+        lock(&self.0.state).notify(LinkState::Filtering, remark);
+    }
 }

@@ -237,7 +237,7 @@ impl State {
         self.notify(LinkState::Returned(lasted.as_millis() as u64), why);
     }
 
-    fn notify(&mut self, state: LinkState, why: String) {
+    pub fn notify(&mut self, state: LinkState, why: String) {
         if self.notices.len() < MAX_NOTICES {
             self.notices.push_back((state, why));
         }

@@ -73,11 +73,24 @@ fn main() -> ExitCode {
 
 /// True for commands that end in order at a signal, with counts or with what they have opened removed.
 fn ends_in_order(command: &Command) -> bool {
-    use Command::{Account, Demux, Dump, Ids, Intercept, Relay, Resume, Rules, Run, Serve, Track};
-    let captures = matches!(command, Dump(_) | Run(_) | Resume(_) | Track(_) | Demux(_) | Serve(_));
-    captures
-        || matches!(command, Account(_) | Ids(_) | Intercept(_) | Relay(_) | Rules(_))
-        || matches!(command, Command::Extcap(_))
+    use Command::{
+        Account, Demux, Dump, Extcap, Ids, Intercept, Relay, Resume, Rules, Run, Serve, Track,
+    };
+    matches!(
+        command,
+        Account(_)
+            | Demux(_)
+            | Dump(_)
+            | Extcap(_)
+            | Ids(_)
+            | Intercept(_)
+            | Relay(_)
+            | Resume(_)
+            | Rules(_)
+            | Run(_)
+            | Serve(_)
+            | Track(_)
+    )
 }
 
 fn run(command: Command) -> Result<(), Failure> {

@@ -252,7 +252,11 @@ impl Node for AccountNode {
 
     fn change(&mut self, settings: &Settings) -> bool {
         let Ok(entries) = entries(settings) else { return false };
-        self.account.set_entries(entries);
+        let now_ns = match &self.counters {
+            Some(_) => clock::system_ns(),
+            None => self.account.now_ns(),
+        };
+        self.account.set_entries(entries, now_ns);
         true
     }
 }

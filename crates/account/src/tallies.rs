@@ -19,6 +19,8 @@ pub const GRACE_NS: u64 = 1_000_000_000;
 pub const MAX_OPEN: usize = 256;
 /// Most interfaces with rows of their own; a file may describe any number.
 pub const MAX_INTERFACES: usize = 4_096;
+/// Most removed filters without frames that have a row for their last interval.
+pub const MAX_REMOVED: usize = 4_096;
 /// Name of all further interfaces.
 pub const FURTHER: &str = "further interfaces";
 /// Name of the frames that no filter accepts.
@@ -35,6 +37,24 @@ pub struct Entry {
     pub kind: Kind,
     /// Its name. Several classes with one name are one.
     pub name: Arc<str>,
+}
+
+/// A filter or class, and the intervals in which it was counted.
+#[derive(Debug, Clone)]
+struct Counted {
+    entry: Entry,
+    /// Number of its first interval.
+    first: u64,
+    /// Number of its last one; `None` while it is there.
+    last: Option<u64>,
+}
+
+impl Counted {
+    /// True if it has a row in an interval: it was there then, or has frames.
+    fn is_in(&self, number: u64, cell: &Cell) -> bool {
+        let was_there = self.first <= number && self.last.is_none_or(|last| number <= last);
+        was_there || cell.entries.contains_key(&self.entry.value)
+    }
 }
 
 /// Counts of one direction of an interface.
@@ -78,9 +98,8 @@ pub struct Account {
     live: bool,
     /// True if filters and classes without frames have no row.
     nonzero: bool,
-    entries: Vec<Entry>,
-    /// Filters that were removed, while open intervals may have frames of them.
-    removed: Vec<Entry>,
+    /// The filters and classes, and those that were removed, while open intervals may have rows of them.
+    entries: Vec<Counted>,
     interfaces: Vec<Arc<str>>,
     /// Their numbers by name.
     numbers: HashMap<Arc<str>, usize>,
@@ -111,8 +130,7 @@ impl Account {
             every_ns: every_ns.map(|every_ns| every_ns.max(1)),
             live: begin.is_some(),
             nonzero,
-            entries,
-            removed: Vec::new(),
+            entries: Vec::new(),
             interfaces: Vec::new(),
             numbers: HashMap::new(),
             open: BTreeMap::new(),
@@ -126,6 +144,8 @@ impl Account {
             last: HashMap::new(),
             since: HashMap::new(),
         };
+        let first = |entry| Counted { entry, first: 0, last: None };
+        account.entries = entries.into_iter().map(first).collect();
         if let Some((begin_ns, readings)) = begin {
             account.start_ns = Some(begin_ns);
             account.floor = account.number(begin_ns);
@@ -151,17 +171,25 @@ impl Account {
         })
     }
 
-    /// The filters and classes.
-    #[must_use]
-    pub fn entries(&self) -> &[Entry] {
-        &self.entries
-    }
-
-    /// Replaces the filters and classes; counts of those with the same value stay.
-    pub fn set_entries(&mut self, entries: Vec<Entry>) {
-        let gone = std::mem::replace(&mut self.entries, entries);
-        let values: HashSet<u32> = self.entries.iter().map(|entry| entry.value).collect();
-        self.removed.extend(gone.into_iter().filter(|entry| !values.contains(&entry.value)));
+    /// Replaces the filters and classes at this time; counts of those with the same value stay. Intervals before have
+    /// rows of the former ones.
+    pub fn set_entries(&mut self, entries: Vec<Entry>, now_ns: u64) {
+        let number = self.number(now_ns).max(self.floor);
+        let mut former = std::mem::take(&mut self.entries);
+        let firsts = former.iter().map(|counted| (counted.entry.value, counted.first));
+        let firsts: HashMap<u32, u64> = firsts.collect();
+        let values: HashSet<u32> = entries.iter().map(|entry| entry.value).collect();
+        self.entries.extend(entries.into_iter().map(|entry| {
+            let first = firsts.get(&entry.value).copied().unwrap_or(number);
+            Counted { entry, first, last: None }
+        }));
+        // One that comes back is not counted twice.
+        former.retain(|counted| !values.contains(&counted.entry.value));
+        former.iter_mut().for_each(|counted| {
+            counted.last.get_or_insert(number);
+        });
+        self.entries.extend(former);
+        self.forget();
     }
 
     /// Frames that were read so far, of which each was counted.
@@ -235,7 +263,7 @@ impl Account {
 
     /// Closes the intervals that ended a while before this time, and returns the rows of each.
     pub fn close(&mut self, now_ns: u64) -> Vec<Vec<Row>> {
-        let number = self.number(now_ns.saturating_sub(GRACE_NS));
+        let (number, before) = (self.number(now_ns.saturating_sub(GRACE_NS)), self.floor);
         let mut all = Vec::new();
         while let Some(first) = self.open.first_entry() {
             if *first.key() >= number {
@@ -250,7 +278,9 @@ impl Account {
             all.push(self.rows(number, interval, None));
             self.floor = self.floor.max(number + 1);
         }
-        self.forget();
+        if self.floor > before {
+            self.forget();
+        }
         all
     }
 
@@ -267,19 +297,21 @@ impl Account {
         while let Some((number, interval)) = self.open.pop_first() {
             all.push(self.rows(number, interval, Some(end_ns)));
         }
-        self.forget();
         all
     }
 
-    /// Forgets removed filters that no open interval has frames of.
+    /// Forgets removed filters of which no further interval has a row.
     fn forget(&mut self) {
-        if !self.removed.is_empty() {
-            let cells: Vec<&Cell> =
-                self.open.values().flat_map(|interval| interval.cells.values()).collect();
-            let has =
-                |entry: &Entry| cells.iter().any(|cell| cell.entries.contains_key(&entry.value));
-            self.removed.retain(has);
-        }
+        let cells: Vec<&Cell> =
+            self.open.values().flat_map(|interval| interval.cells.values()).collect();
+        let has = |entry: &Entry| cells.iter().any(|cell| cell.entries.contains_key(&entry.value));
+        let (floor, mut removed) = (self.floor, 0);
+        // The last ones that were removed come first.
+        self.entries.retain(|Counted { entry, last, .. }| {
+            let Some(last) = *last else { return true };
+            removed += 1;
+            (last >= floor && removed <= MAX_REMOVED) || has(entry)
+        });
     }
 
     /// Begin and end of an interval; `last_ns` is the end of the account.
@@ -311,7 +343,7 @@ impl Account {
                 let name = Arc::clone(name);
                 rows.push(Row { begin_ns, end_ns, interface, way, kind, name, frames, bytes });
             };
-            for (kind, name, tally) in self.named(cell) {
+            for (kind, name, tally) in self.named(number, cell) {
                 if !self.nonzero || tally.frames > 0 {
                     add(kind, &name, signed(tally.frames), Some(signed(tally.bytes)));
                 }
@@ -330,12 +362,12 @@ impl Account {
         rows
     }
 
-    /// The filters and classes of a cell with their counts, and the rests.
-    fn named(&self, cell: &Cell) -> Vec<(Kind, Arc<str>, Tally)> {
+    /// The filters and classes of a cell of an interval with their counts, and the rests.
+    fn named(&self, number: u64, cell: &Cell) -> Vec<(Kind, Arc<str>, Tally)> {
         let mut all: Vec<(Kind, Arc<str>, Tally)> = Vec::new();
         let mut places: HashMap<(Kind, &str), usize> = HashMap::new();
-        let removed = self.removed.iter().filter(|entry| cell.entries.contains_key(&entry.value));
-        let entries: Vec<_> = self.entries.iter().chain(removed).collect();
+        let counted = self.entries.iter().filter(|counted| counted.is_in(number, cell));
+        let entries: Vec<_> = counted.map(|counted| &counted.entry).collect();
         for (kind, rest, taken) in
             [(Kind::Filter, OTHER, cell.filtered), (Kind::Class, UNKNOWN, cell.classed)]
         {

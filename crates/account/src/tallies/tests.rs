@@ -178,10 +178,51 @@ fn differences_are_those_of_the_time_since_the_last_reading() {
 fn a_removed_filter_has_a_row_for_its_last_interval() {
     let mut account = Account::new(Some(10 * S), true, vec![entry(1, Kind::Filter, "a")], None);
     count(&mut account, 1_000, &[1]);
-    account.set_entries(vec![entry(2, Kind::Filter, "a"), entry(3, Kind::Filter, "b")]);
+    let filters = vec![entry(2, Kind::Filter, "a"), entry(3, Kind::Filter, "b")];
+    account.set_entries(filters, 1_000 * S);
     count(&mut account, 1_001, &[2]);
     let rows = account.finish(None).concat();
     // One name is one row.
     assert_eq!(shown(&rows)[0], (1_000, 1_001, "filter", "a", 2));
-    assert!(account.removed.is_empty());
+}
+
+/// An interval is closed a second after its end: an edit in this second does not change its rows.
+#[test]
+fn intervals_before_an_edit_have_the_rows_of_the_filters_before_it() {
+    let filters = vec![entry(1, Kind::Filter, "old"), entry(9, Kind::Filter, "both")];
+    let mut account = Account::new(Some(10 * S), false, filters, None);
+    for second in [1_000, 1_010] {
+        count(&mut account, second, &[]);
+        assert!(account.close(account.now_ns()).is_empty());
+    }
+    let filters = vec![entry(9, Kind::Filter, "both"), entry(2, Kind::Filter, "new")];
+    account.set_entries(filters.clone(), 1_010 * S + S / 2);
+    count(&mut account, 1_011, &[2]);
+    count(&mut account, 1_020, &[2]);
+    let mut closed = account.close(account.now_ns());
+    // A filter that comes and goes within an interval has a row there, too.
+    account.set_entries(vec![entry(3, Kind::Filter, "short")], 1_021 * S);
+    account.set_entries(filters, 1_022 * S);
+    closed.extend(account.finish(None));
+    let named = closed.iter().map(|rows| {
+        let rows = rows.iter().filter(|row| row.kind == Kind::Filter && &*row.name != OTHER);
+        rows.map(|row| (&*row.name, row.frames)).collect::<Vec<_>>()
+    });
+    let [first, second, third] = named.collect::<Vec<_>>().try_into().unwrap();
+    assert_eq!(first, [("both", 0), ("old", 0)]);
+    assert_eq!(second, [("both", 0), ("new", 1), ("old", 0)]);
+    // `both` and `new` have come back.
+    assert_eq!(third, [("both", 0), ("new", 1), ("short", 0)]);
+}
+
+#[test]
+fn removed_filters_are_bounded_but_for_those_with_frames() {
+    let mut account = Account::new(None, false, vec![entry(1, Kind::Filter, "first")], None);
+    count(&mut account, 1_000, &[1]);
+    for value in 2..2 * MAX_REMOVED as u32 {
+        account.set_entries(vec![entry(value, Kind::Filter, &value.to_string())], 1_000 * S);
+    }
+    assert_eq!(account.entries.len(), MAX_REMOVED + 2);
+    let rows = account.finish(None).concat();
+    assert!(rows.iter().any(|row| &*row.name == "first" && row.frames == 1));
 }

@@ -27,7 +27,7 @@ pub use times::{EditTimes, EditsWithin, ReaderCount};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Number;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt;
 
 /// A request of a client.
@@ -667,6 +667,9 @@ pub struct NodeCount {
     pub late: u64,
     /// Counters of its class.
     pub counters: BTreeMap<String, Number>,
+    /// Those of its counters that are states, such as a number of rules: values of several runs are not added.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub states: BTreeSet<String>,
     /// The reason why it stopped.
     pub failed: Option<String>,
     /// Its filters, including those of trackers.

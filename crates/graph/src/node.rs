@@ -205,22 +205,29 @@ pub struct Counter {
     pub value: f64,
     /// True if every worker's copy of the node has the same value, such as a number of rows, so values are not added.
     pub is_common: bool,
+    /// True for a state, such as a number of rules or the largest gap: values of several runs are not added.
+    pub is_state: bool,
 }
 
 impl Counter {
     /// A counter.
     pub fn new(name: impl Into<String>, value: impl Into<f64>) -> Counter {
-        Counter { name: name.into(), value: value.into(), is_common: false }
+        Counter { name: name.into(), value: value.into(), is_common: false, is_state: false }
     }
 
     /// Creates a counter of whole things; exact up to 2^53.
     pub fn count(name: impl Into<String>, value: u64) -> Counter {
-        Counter { name: name.into(), value: value as f64, is_common: false }
+        Counter::new(name, value as f64)
     }
 
-    /// Marks the counter as equal in all copies of a node.
+    /// Marks the counter as equal in all copies of a node, and as a state.
     pub fn common(self) -> Counter {
-        Counter { is_common: true, ..self }
+        Counter { is_common: true, ..self.state() }
+    }
+
+    /// Marks the counter as a state.
+    pub fn state(self) -> Counter {
+        Counter { is_state: true, ..self }
     }
 }
 

@@ -212,6 +212,7 @@ pub fn unwritten(view: &GraphView) -> String {
 pub fn node(node: &NodeView) -> NodeCount {
     let counts = &node.counts;
     let filters = node.filters.as_ref().map(|counts| filters(counts));
+    let states = node.counters.iter().filter(|counter| counter.is_state);
     NodeCount {
         id: node.id,
         node: node.name.clone(),
@@ -231,6 +232,7 @@ pub fn node(node: &NodeView) -> NodeCount {
             .iter()
             .filter_map(|counter| Some((counter.name.clone(), number(counter.value)?)))
             .collect(),
+        states: states.map(|counter| counter.name.clone()).collect(),
         failed: node.failed.as_ref().map(ToString::to_string),
         filters: filters.unwrap_or_default(),
         memory: memory(node),

@@ -53,9 +53,9 @@ impl Node for Bloom {
             largest = expected.fold(largest, f64::max);
         }
         let mut counters = vec![
-            Counter::count("rules", count),
+            Counter::count("rules", count).state(),
             Counter::count("undecided", self.undecided),
-            Counter::new("largest_false_positive_rate", largest),
+            Counter::new("largest_false_positive_rate", largest).state(),
         ];
         let below = self.rules.rejected_below();
         counters.extend(below.map(|frames| Counter::count(REJECTED_IN_KERNEL, frames)));

@@ -39,7 +39,9 @@ impl Node for Bucket {
 
     fn counters(&self) -> Vec<Counter> {
         let counts = self.counts.iter().enumerate();
-        counts.map(|(ago, &count)| Counter::count(format!("packets_{ago}_ago"), count)).collect()
+        counts
+            .map(|(ago, &count)| Counter::count(format!("packets_{ago}_ago"), count).state())
+            .collect()
     }
 }
 

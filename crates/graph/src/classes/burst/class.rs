@@ -44,9 +44,9 @@ impl Node for Burst {
     fn counters(&self) -> Vec<Counter> {
         vec![
             Counter::count("bursts", self.bursts),
-            Counter::count("most_frames", self.most_frames),
-            Counter::count("most_bytes", self.most_bytes),
-            Counter::count("longest_ns", self.longest_ns),
+            Counter::count("most_frames", self.most_frames).state(),
+            Counter::count("most_bytes", self.most_bytes).state(),
+            Counter::count("longest_ns", self.longest_ns).state(),
         ]
     }
 

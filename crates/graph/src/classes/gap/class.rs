@@ -30,9 +30,9 @@ impl Distribution {
             return Vec::new();
         }
         let mut counters = vec![
-            Counter::count(format!("smallest_{unit}"), self.smallest),
-            Counter::new(format!("mean_{unit}"), self.sum / self.count as f64),
-            Counter::count(format!("largest_{unit}"), self.largest),
+            Counter::count(format!("smallest_{unit}"), self.smallest).state(),
+            Counter::new(format!("mean_{unit}"), self.sum / self.count as f64).state(),
+            Counter::count(format!("largest_{unit}"), self.largest).state(),
         ];
         let filled = self.powers.iter().enumerate().filter(|(_, count)| **count > 0);
         counters.extend(filled.map(|(power, &count)| {

@@ -107,8 +107,6 @@ impl Node for Ids {
         let Counters { limited, suspended, unjudged, .. } = self.engine.counters();
         let lost = self.eve.as_ref().map_or(0, |(out, _)| out.lost());
         let counts = [
-            ("rules", self.engine.rules().len() as u64),
-            ("refused_rules", self.refused),
             ("judged", judged),
             ("fragments", fragments),
             ("wrong_checksum", damaged),
@@ -125,7 +123,9 @@ impl Node for Ids {
             ("over_budget", unjudged),
             ("lost_lines", lost),
         ];
-        counts.map(|(name, count)| Counter::count(name, count)).into()
+        let rules = [("rules", self.engine.rules().len() as u64), ("refused_rules", self.refused)];
+        let rules = rules.into_iter().map(|(name, count)| Counter::count(name, count).state());
+        rules.chain(counts.into_iter().map(|(name, count)| Counter::count(name, count))).collect()
     }
 
     /// The rules that have matched.

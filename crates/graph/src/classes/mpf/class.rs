@@ -81,8 +81,8 @@ impl Node for Machines {
 
     fn counters(&self) -> Vec<Counter> {
         vec![
-            Counter::count("programs", self.machine.len() as u64),
-            Counter::count("groups", self.machine.group_count() as u64),
+            Counter::count("programs", self.machine.len() as u64).state(),
+            Counter::count("groups", self.machine.group_count() as u64).state(),
             Counter::count("postponed", self.machine.counters().postponed),
             Counter::count("waiting", self.recipients.waiting() as u64),
             Counter::count("given_up", self.recipients.given_up),

@@ -48,10 +48,10 @@ impl Node for RateMeter {
         let per_s = |count: u64| count as f64 * 1e9 / self.interval_ns as f64;
         let highest = [0, 1].map(|i| self.highest[i].max(self.now[i]));
         vec![
-            Counter::new("packets_per_s", per_s(self.last[0])),
-            Counter::new("bytes_per_s", per_s(self.last[1])),
-            Counter::new("highest_packets_per_s", per_s(highest[0])),
-            Counter::new("highest_bytes_per_s", per_s(highest[1])),
+            Counter::new("packets_per_s", per_s(self.last[0])).state(),
+            Counter::new("bytes_per_s", per_s(self.last[1])).state(),
+            Counter::new("highest_packets_per_s", per_s(highest[0])).state(),
+            Counter::new("highest_bytes_per_s", per_s(highest[1])).state(),
         ]
     }
 }

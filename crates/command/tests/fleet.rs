@@ -148,8 +148,14 @@ fn two_captures_are_edited_together() {
     broker.kill();
     first.ctl(&["add", "icmp"]);
     assert!(!group.edit("anna", "add", &["tcp"]).status.success());
+    // An edit that begins meanwhile waits a few seconds for the server.
+    let key = group.key("bert");
+    let mut add = Command::new(FYKE);
+    add.args(["fleet", "add"]).args(group.args()).arg("--key").arg(key);
+    add.args(["--wait", "20", "tcp port 80"]);
+    let mut add = Running::start(add.stdout(Stdio::null()));
     broker.start_again();
-    group.edited("bert", "add", &["tcp port 80"]);
+    assert!(add.end().success(), "{}", add.said());
     group.follows("one", 8);
     group.follows("two", 8);
     assert_eq!(texts(first), ["udp", "icmp", "tcp port 80"]);

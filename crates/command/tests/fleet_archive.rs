@@ -175,7 +175,12 @@ fn what_is_wrong_is_named(group: &Group, root: &Path) {
     assert_eq!(filter_of(&told), [9 + 10, 9 + 9, 1], "{told}");
     assert_eq!((&told["done"], &told["failed"]), (&5.into(), &4.into()));
     let said = String::from_utf8_lossy(&output.stderr);
-    for why in ["cut.pcap: ", "../secret: cannot open it", "none: cannot open", "no regular file"] {
+    for why in [
+        "cut.pcap: ",
+        "../secret: cannot open it: its path leads out",
+        "none: cannot open",
+        "no regular file",
+    ] {
         assert!(said.contains(why), "{why}: {said}");
     }
 
@@ -248,6 +253,9 @@ fn rules_are_judged_over_an_archive(group: &Group, root: &Path) {
     let node =
         told["nodes"].as_array().unwrap().iter().find(|node| node["node"] == "rules").unwrap();
     assert_eq!((&node["arrived"], &node["lost"]), (&16.into(), &0.into()));
+    // A state, not a count: each of the two files had these rules.
+    let counters = &node["counters"];
+    assert_eq!((&counters["rules"], &counters["alerts"]), (&3.0.into(), &16.0.into()), "{node}");
     let table = std::fs::read_to_string(&rows).unwrap();
     assert!(
         table.contains("a/5.pcap,fourth,1,") && table.contains(",1,7,\"dns, all\",5,"),
@@ -298,6 +306,64 @@ fn mistakes_are_told(group: &Group, root: &Path) {
     assert!(worker.end().success(), "{}", worker.said());
 }
 
+/// A scan that is cancelled elsewhere ends; one that has ended has nothing to cancel, although a server that is killed
+/// has some of its jobs again.
+fn a_cancelled_scan_is_told(group: &Group, root: &Path, server: &mut NatsServer) {
+    let cancel = |id: &str| {
+        let mut cancel = Command::new(FYKE);
+        cancel.args(["fleet", "scan", "--group", "archive", "--cancel", id]);
+        let output = cancel.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let mut waits = group.scan("anna");
+    waits.args(["-r", "a/1.pcap", "-r", "a/2.pcap", "udp port 53"]);
+    let mut waits = Running::start(waits.stdout(Stdio::piped()));
+    waits.hear("Ctrl-C leaves it to the workers");
+    let said = waits.said();
+    let id = said.split("scan ").nth(1).and_then(|rest| rest.split(':').next()).unwrap();
+    let told = cancel(id);
+    assert!(told.contains("2 jobs removed; 0 of 2 files have a result"), "{told}");
+    assert_eq!(waits.end().code(), Some(1), "{}", waits.said());
+    assert!(waits.said().contains("was cancelled (--cancel): 0 of 2 files"), "{}", waits.said());
+
+    let mut worker = group.worker("sixth", root);
+    let mut scan = group.scan("anna");
+    scan.arg("-V").arg(root.join("list")).arg("udp port 53");
+    let output = scan.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    worker.signal("KILL");
+    worker.end();
+    server.start_again();
+    let told = cancel(sums(&output)["scan"].as_str().unwrap());
+    assert!(told.contains(&format!("had ended: each of its {FILES} files has a result")), "{told}");
+}
+
+/// A worker that has refused a job ends although its server is gone, and works again with the next server.
+fn a_worker_outlives_its_server(group: &Group, root: &Path, server: &mut NatsServer) {
+    let [mut ends, mut stays] = ["ends", "stays"].map(|name| group.worker(name, root));
+    let mut scan = group.scan("eve");
+    for number in 1..9 {
+        scan.arg("-r").arg(format!("a/{number}.pcap"));
+    }
+    let mut scan = Running::start(scan.stdout(Stdio::null()));
+    for worker in [&ends, &stays] {
+        worker.hear("left to other workers");
+    }
+    server.kill();
+    ends.signal("TERM");
+    assert!(ends.end().success(), "{}", ends.said());
+    server.start_again();
+    scan.signal("KILL");
+    scan.end();
+    let mut scan = group.scan("anna");
+    let output = scan.args(["-r", "a/3.pcap", "udp port 53"]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(sums(&output)["workers"], serde_json::json!(["stays"]));
+    stays.signal("INT");
+    assert!(stays.end().success(), "{}", stays.said());
+}
+
 #[test]
 fn the_sums_of_an_archive_are_exact() {
     if !inside("the_sums_of_an_archive_are_exact") {
@@ -317,4 +383,6 @@ fn the_sums_of_an_archive_are_exact() {
     refused_jobs_are_left_to_others(&group, &path("root"));
     rules_are_judged_over_an_archive(&group, &path("root"));
     mistakes_are_told(&group, &path("root"));
+    a_cancelled_scan_is_told(&group, &path("root"), &mut server);
+    a_worker_outlives_its_server(&group, &path("root"), &mut server);
 }

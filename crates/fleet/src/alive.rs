@@ -9,7 +9,7 @@
 
 use crate::Name;
 use crate::again::again;
-use crate::broker::{BrokerError, failed, is_silent_read};
+use crate::broker::{BrokerError, failed, is_silent_read, stream_of};
 use async_nats::jetstream::Context;
 use async_nats::jetstream::stream::{Config, DirectGetErrorKind, Stream};
 use std::time::Duration;
@@ -45,8 +45,7 @@ impl Alive {
             num_replicas: replicas,
             ..Config::default()
         };
-        let made = jet.get_or_create_stream(config).await;
-        let stream = made.map_err(failed("making the stream of signs of life"))?;
+        let stream = stream_of(jet, config, "making the stream of signs of life").await?;
         Ok(Alive { jet: jet.clone(), stream, prefix: format!("fyke.{group}.alive") })
     }
 

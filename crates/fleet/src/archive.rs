@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | stream `fykejobs-GROUP` | `fyke.GROUP.jobs.SCAN` | signed jobs; each is removed once its row is stored |
 //! | bucket `fykerules-GROUP` | digest and part | rules of an IDS ([`rules`](crate::rules)); kept for 30 days |
-//! | stream `fykerows-GROUP` | `fyke.GROUP.rows.SCAN` | graph and number of files, then rows; kept for 30 days |
+//! | stream `fykerows-GROUP` | `fyke.GROUP.rows.SCAN` | graph and number of files, rows, its cancellation; 30 days |
 //!
 //! A job that a worker has not finished when it ends, is given to another one. So a file may have several rows, and the
 //! first one counts: the sums are exact, whatever is killed.
@@ -14,19 +14,24 @@
 //! A job names a path below the folder that a worker offers, and a graph whose nodes open nothing but that file. It is
 //! signed, as edits are, so a broker that is taken over cannot make or change jobs.
 
+use crate::again::again;
 use crate::alive::{Alive, SCANS};
-use crate::broker::{BrokerError, Options, bucket, client, existing_or, failed, next_row, streams};
+use crate::broker::{
+    BrokerError, Options, bucket, client, consumer_of, existing_or, failed, next_row, stream_of,
+    streams,
+};
 use crate::keys::{Author, Trusted};
 use crate::refused::{Refusal, Refusals};
 use crate::rules::{Alert, Rules, RulesOf};
 use crate::unaccepted::Unaccepted;
 use crate::{Name, signed};
-use async_nats::jetstream::consumer::pull;
-use async_nats::jetstream::consumer::{AckPolicy, Consumer};
-use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, Stream};
+use async_nats::jetstream::consumer::{Consumer, pull};
+use async_nats::jetstream::stream::{
+    Config, DiscardPolicy, PurgeError, PurgeErrorKind, RetentionPolicy, Stream,
+};
 use async_nats::jetstream::{Context, kv};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Version of jobs.
@@ -47,8 +52,6 @@ const MAX_STREAM: i64 = 4 << 30;
 const ROW_AGE: Duration = Duration::from_secs(30 * 86_400);
 /// A worker reports this often that it works on a job.
 pub(crate) const SIGN_OF_LIFE: Duration = Duration::from_secs(2);
-/// A job is given to another worker after this time without a sign of life.
-const SILENT: Duration = Duration::from_secs(10);
 
 /// Number of a scan: 16 hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -173,6 +176,10 @@ pub struct NodeCounts {
     /// Its other counters.
     #[serde(default)]
     pub counters: BTreeMap<String, f64>,
+    /// Those of them that are states, such as a number of rules. A sum has the value that they have in all of its
+    /// parts; if it differs, the sum has only the name here.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub states: BTreeSet<String>,
 }
 
 impl NodeCounts {
@@ -184,7 +191,18 @@ impl NodeCounts {
         self.taken += other.taken;
         self.lost += other.lost;
         for (name, value) in &other.counters {
-            *self.counters.entry(name.clone()).or_default() += value;
+            if !other.states.contains(name) {
+                *self.counters.entry(name.clone()).or_default() += value;
+            } else if self.states.insert(name.clone()) {
+                self.counters.insert(name.clone(), *value);
+            } else if self.counters.get(name) != Some(value) {
+                self.counters.remove(name);
+            }
+        }
+        // One that an earlier sum lacks, because its parts differ.
+        for name in other.states.iter().filter(|name| !other.counters.contains_key(*name)) {
+            self.states.insert(name.clone());
+            self.counters.remove(name);
         }
     }
 }
@@ -237,6 +255,8 @@ pub enum Stored {
     },
     /// A result.
     Row(Row),
+    /// The jobs that no worker had begun were removed.
+    Cancelled,
 }
 
 /// The queue of a group's jobs and their rows.
@@ -288,8 +308,7 @@ impl Queue {
             num_replicas: replicas,
             ..Config::default()
         };
-        let making = "making the queue of jobs (the server needs JetStream: nats-server -js)";
-        let jobs = jet.get_or_create_stream(config).await.map_err(failed(making))?;
+        let jobs = stream_of(&jet, config, "making the queue of jobs").await?;
         let config = Config {
             name: format!("fykerows-{group}"),
             subjects: vec![format!("fyke.{group}.rows.*")],
@@ -301,7 +320,7 @@ impl Queue {
             num_replicas: replicas,
             ..Config::default()
         };
-        let rows = jet.get_or_create_stream(config).await.map_err(failed("making the rows"))?;
+        let rows = stream_of(&jet, config, "making the rows").await?;
         let config = Config { max_bytes: MAX_STREAM, max_age: ROW_AGE, ..Config::default() };
         let name = format!("fykerules-{group}");
         let rules = bucket(&jet, name, replicas, config, "making the bucket of rules").await?;
@@ -386,13 +405,17 @@ impl Queue {
         of.joined(parts)
     }
 
-    /// Removes the jobs of a scan that no worker has begun; returns their number.
+    /// Removes the jobs of a scan that no worker has begun, and tells its readers; returns the number of messages.
     ///
     /// # Errors
     /// The broker does not answer.
-    pub async fn cancel(&self, scan: &ScanId) -> Result<u64, BrokerError> {
+    pub(crate) async fn cancel(&self, scan: &ScanId) -> Result<u64, BrokerError> {
+        let what = "removing jobs";
         let subject = format!("fyke.{}.jobs.{}", self.group, scan.as_str());
-        let purged = self.jobs.purge().filter(subject).await.map_err(failed("removing jobs"))?;
+        let is_silence = |error: &PurgeError| error.kind() != PurgeErrorKind::TimedOut;
+        let purge = || self.jobs.purge().filter(&subject).into_future();
+        let purged = again(what, is_silence, purge).await?.map_err(failed(what))?;
+        self.store(scan, &Stored::Cancelled).await?;
         Ok(purged.purged)
     }
 
@@ -401,15 +424,7 @@ impl Queue {
     /// # Errors
     /// The broker does not answer.
     pub(crate) async fn jobs(&self) -> Result<Consumer<pull::Config>, BrokerError> {
-        let config = pull::Config {
-            durable_name: Some("workers".to_owned()),
-            ack_policy: AckPolicy::Explicit,
-            ack_wait: SILENT,
-            max_ack_pending: 100_000,
-            ..pull::Config::default()
-        };
-        let found = self.jobs.get_or_create_consumer("workers", config).await;
-        found.map_err(failed("making the consumer of the jobs"))
+        consumer_of(&self.jobs, "workers", pull::Config::default()).await
     }
 
     /// Stores something of a scan.
@@ -441,6 +456,31 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn counts_are_added_and_a_state_stays_while_all_parts_have_it() {
+        let part = |alerts: f64, rules: f64| NodeCounts {
+            arrived: 1,
+            counters: [("alerts", alerts), ("rules", rules)].map(|(it, n)| (it.into(), n)).into(),
+            states: ["rules".to_owned()].into(),
+            ..NodeCounts::default()
+        };
+        let mut sum = part(3.0, 2.0);
+        sum.add(&part(4.0, 2.0));
+        assert_eq!(sum, NodeCounts { arrived: 2, ..part(7.0, 2.0) });
+        let same = sum.clone();
+        sum.add(&part(0.0, 5.0));
+        sum.add(&part(0.0, 5.0));
+        let alerts = BTreeMap::from([("alerts".to_owned(), 7.0)]);
+        assert_eq!((&sum.counters, sum.arrived), (&alerts, 4));
+        // In either order.
+        let mut other = same;
+        other.add(&sum);
+        assert_eq!(other.counters.keys().collect::<Vec<_>>(), ["alerts"]);
+        let mut none = NodeCounts::default();
+        none.add(&part(1.0, 2.0));
+        assert_eq!(none, part(1.0, 2.0));
+    }
 
     #[test]
     fn a_job_is_accepted_from_a_trusted_author_in_its_group_only() {

@@ -14,23 +14,29 @@
 use crate::Name;
 use crate::again::again;
 use crate::edit::MAX_BYTES;
+use async_nats::jetstream::consumer::{AckPolicy, Consumer, pull};
 use async_nats::jetstream::context::{
-    ContextBuilder, GetStreamErrorKind, PublishError, PublishErrorKind, RequestError,
+    ContextBuilder, CreateStreamError, CreateStreamErrorKind, GetStreamError, GetStreamErrorKind,
+    KeyValueError, KeyValueErrorKind, PublishError, PublishErrorKind, RequestError,
     RequestErrorKind,
 };
 use async_nats::jetstream::stream::{
-    Config, DirectGetError, DirectGetErrorKind, DiscardPolicy, LastRawMessageError,
-    LastRawMessageErrorKind, Stream,
+    Config, ConsumerError, ConsumerErrorKind, DirectGetError, DirectGetErrorKind, DiscardPolicy,
+    LastRawMessageError, LastRawMessageErrorKind, Stream,
 };
-use async_nats::jetstream::{Context, kv, message::StreamMessage};
-use async_nats::{Client, ConnectOptions, HeaderMap};
+use async_nats::jetstream::{Context, ErrorCode, kv, message::StreamMessage};
+use async_nats::{Client, ConnectError, ConnectErrorKind, ConnectOptions, HeaderMap};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::de::DeserializeOwned;
+use std::error::Error;
 use std::path::PathBuf;
 use std::time::Duration;
+use tokio::time::{Instant, sleep};
 
 /// Time for an answer of the broker.
 pub const LIMIT: Duration = Duration::from_secs(5);
+/// Time between two attempts to connect.
+const PAUSE: Duration = Duration::from_millis(100);
 /// Time for the acknowledgement of a message.
 const ACK_LIMIT: Duration = Duration::from_secs(1);
 /// An entry of the list of sensors disappears after this time.
@@ -40,6 +46,10 @@ const MAX_EDITS: i64 = 1_000_000;
 const MAX_EDIT_BYTES: i64 = 1 << 30;
 const MAX_ANSWERS: i64 = 1_000_000;
 const MAX_SNAPSHOT_BYTES: i64 = 512 << 20;
+/// A job or batch is given to another worker after this time without a sign of life.
+const SILENT: Duration = Duration::from_secs(10);
+/// Most jobs or batches of a queue that workers have at the same time.
+const MAX_BEGUN: i64 = 100_000;
 /// Messages that are requested at once.
 const AT_ONCE: usize = 64;
 
@@ -87,6 +97,21 @@ pub enum BrokerError {
         /// The command that makes them.
         maker: &'static str,
     },
+    /// The server keeps no streams.
+    #[error(
+        "the broker has no JetStream, which keeps the messages of a group: start it with `nats-server -js`"
+    )]
+    NoStreams,
+    /// The server has too little room for streams.
+    #[error(
+        "the broker: {making}: it has too little room for streams; all those of a group reserve 19 GiB, and without a \
+         setting the room is three quarters of the free disk: set `jetstream {{ max_file_store: 64GB }}` in its \
+         configuration"
+    )]
+    NoRoom {
+        /// The request.
+        making: &'static str,
+    },
     /// Another edit came first.
     #[error("another edit came first")]
     Conflict,
@@ -104,8 +129,29 @@ pub(crate) fn failed<E: std::fmt::Display>(what: &'static str) -> impl Fn(E) -> 
     move |error| BrokerError::Failed { what, why: error.to_string() }
 }
 
-/// Connects to the broker as a client with this name.
+/// Connects to the broker as a client with this name; again for a while if it does not listen, as one that is
+/// started again.
 pub(crate) async fn client(options: &Options, name: &str) -> Result<Client, BrokerError> {
+    let end = Instant::now() + LIMIT;
+    loop {
+        match settings(options, name).connect(&options.server).await {
+            Err(error) if is_away(&error) && Instant::now() < end => sleep(PAUSE).await,
+            connected => {
+                return connected.map_err(|error| BrokerError::Connect {
+                    server: options.server.clone(),
+                    why: error.to_string(),
+                });
+            }
+        }
+    }
+}
+
+/// True for a failure of a broker that does not listen.
+fn is_away(error: &ConnectError) -> bool {
+    matches!(error.kind(), ConnectErrorKind::Io | ConnectErrorKind::TimedOut)
+}
+
+fn settings(options: &Options, name: &str) -> ConnectOptions {
     let mut connecting = ConnectOptions::new()
         .name(name)
         .connection_timeout(LIMIT)
@@ -124,13 +170,11 @@ pub(crate) async fn client(options: &Options, name: &str) -> Result<Client, Brok
         connecting = connecting.add_client_certificate(certificate.clone(), key.clone());
     }
     let tls = options.server.starts_with("tls://") || options.certificate.is_some();
-    connecting.require_tls(tls).connect(&options.server).await.map_err(|error| {
-        BrokerError::Connect { server: options.server.clone(), why: error.to_string() }
-    })
+    connecting.require_tls(tls)
 }
 
 /// True for an error of a server that cannot answer yet.
-fn is_silent(error: &RequestError) -> bool {
+pub(crate) fn is_silent(error: &RequestError) -> bool {
     matches!(error.kind(), RequestErrorKind::NoResponders | RequestErrorKind::TimedOut)
 }
 
@@ -165,6 +209,36 @@ pub(crate) async fn next_row<T: DeserializeOwned>(
     }
 }
 
+/// A stream, which is made if it is not there.
+///
+/// # Errors
+/// The broker does not answer, refuses the stream, or has no JetStream.
+pub(crate) async fn stream_of(
+    jet: &Context,
+    config: Config,
+    making: &'static str,
+) -> Result<Stream, BrokerError> {
+    let is_silence = |error: &CreateStreamError| match error.kind() {
+        CreateStreamErrorKind::JetStreamUnavailable => has_streams(jet),
+        kind => matches!(kind, CreateStreamErrorKind::TimedOut | CreateStreamErrorKind::Response),
+    };
+    let made = again(making, is_silence, || jet.get_or_create_stream(config.clone())).await?;
+    made.map_err(|error| match error.kind() {
+        CreateStreamErrorKind::JetStreamUnavailable => BrokerError::NoStreams,
+        CreateStreamErrorKind::JetStream(refused)
+            if refused.error_code() == ErrorCode::STORAGE_RESOURCES_EXCEEDED =>
+        {
+            BrokerError::NoRoom { making }
+        }
+        _ => failed(making)(error),
+    })
+}
+
+/// True if the server has announced JetStream.
+fn has_streams(jet: &Context) -> bool {
+    jet.client().server_info().jetstream
+}
+
 /// A bucket of keys and values, which is made if it is not there.
 ///
 /// A bucket is a stream of this form. Its stream is made here, because the client's own call reads limits of the
@@ -186,8 +260,19 @@ pub(crate) async fn bucket(
         num_replicas: replicas,
         ..config
     };
-    jet.get_or_create_stream(config).await.map_err(failed(making))?;
-    jet.get_key_value(name).await.map_err(failed(making))
+    stream_of(jet, config, making).await?;
+    existing_bucket(jet, name, making).await
+}
+
+/// A bucket that is there already.
+async fn existing_bucket(
+    jet: &Context,
+    name: String,
+    opening: &'static str,
+) -> Result<kv::Store, BrokerError> {
+    let is_silence = |error: &KeyValueError| error.kind() == KeyValueErrorKind::GetBucket;
+    let opened = again(opening, is_silence, || jet.get_key_value(name.clone())).await?;
+    opened.map_err(failed(opening))
 }
 
 /// A stream of a group that is there already.
@@ -207,11 +292,45 @@ pub(crate) async fn existing_or(
     name: String,
     missing: impl FnOnce() -> BrokerError,
 ) -> Result<Stream, BrokerError> {
-    let what = "looking for the group (the server needs JetStream: nats-server -js)";
-    jet.get_stream(name).await.map_err(|error| match error.kind() {
+    let what = "looking for the group";
+    let lacks_streams = |error: &GetStreamError| {
+        let request = error.source().and_then(|source| source.downcast_ref::<RequestError>());
+        let kind = request.map(RequestError::kind);
+        kind == Some(RequestErrorKind::NoResponders) && !has_streams(jet)
+    };
+    let is_silence = |error: &GetStreamError| {
+        error.kind() == GetStreamErrorKind::Request && !lacks_streams(error)
+    };
+    let found = again(what, is_silence, || jet.get_stream(name.clone())).await?;
+    found.map_err(|error| match error.kind() {
         GetStreamErrorKind::JetStream(refused) if refused.code() == 404 => missing(),
+        GetStreamErrorKind::Request if lacks_streams(&error) => BrokerError::NoStreams,
         _ => failed(what)(error),
     })
+}
+
+/// The consumer that all workers of a queue share, which is made if it is not there.
+///
+/// # Errors
+/// The broker does not answer.
+pub(crate) async fn consumer_of(
+    stream: &Stream,
+    name: &str,
+    config: pull::Config,
+) -> Result<Consumer<pull::Config>, BrokerError> {
+    let what = "making the consumer of the queue";
+    let config = pull::Config {
+        durable_name: Some(name.to_owned()),
+        ack_policy: AckPolicy::Explicit,
+        ack_wait: SILENT,
+        max_ack_pending: MAX_BEGUN,
+        ..config
+    };
+    let is_silence = |error: &ConsumerError| {
+        matches!(error.kind(), ConsumerErrorKind::TimedOut | ConsumerErrorKind::Request)
+    };
+    let made = again(what, is_silence, || stream.get_or_create_consumer(name, config.clone()));
+    made.await?.map_err(failed(what))
 }
 
 /// Requests to the streams of a client.
@@ -258,8 +377,7 @@ impl Broker {
             num_replicas: replicas,
             ..Config::default()
         };
-        let made = "making the stream of the group (the server needs JetStream: nats-server -js)";
-        let edits = jet.get_or_create_stream(config).await.map_err(failed(made))?;
+        let edits = stream_of(&jet, config, "making the stream of the group").await?;
         let answers = Config {
             name: format!("fyke-{group}-answers"),
             subjects: vec![format!("fyke.{group}.answers.*")],
@@ -267,8 +385,7 @@ impl Broker {
             num_replicas: replicas,
             ..Config::default()
         };
-        let making = "making the stream of answers";
-        let answers = jet.get_or_create_stream(answers).await.map_err(failed(making))?;
+        let answers = stream_of(&jet, answers, "making the stream of answers").await?;
         let listing = Config { max_age: ENTRY_AGE, deny_delete: true, ..Config::default() };
         let sensors = format!("fyke-{group}-sensors");
         let sensors =
@@ -293,10 +410,10 @@ impl Broker {
         for bucket in &buckets {
             existing(&jet, format!("KV_{bucket}"), &group).await?;
         }
-        let [sensors, snapshots] = buckets.map(|bucket| jet.get_key_value(bucket));
+        let [sensors, snapshots] = buckets;
         let opening = "opening the buckets of the group";
-        let sensors = sensors.await.map_err(failed(opening))?;
-        let snapshots = snapshots.await.map_err(failed(opening))?;
+        let sensors = existing_bucket(&jet, sensors, opening).await?;
+        let snapshots = existing_bucket(&jet, snapshots, opening).await?;
         Ok(Broker { group, client, jet, edits, answers, sensors, snapshots })
     }
 

@@ -17,7 +17,10 @@
 use crate::again::again;
 use crate::alive::{Alive, SESSIONS};
 use crate::archive::NodeCounts;
-use crate::broker::{BrokerError, Options, client, existing_or, failed, next_row, streams};
+use crate::broker::{
+    BrokerError, Options, client, consumer_of, existing_or, failed, is_silent, next_row, stream_of,
+    streams,
+};
 use crate::keys::{Author, Trusted};
 use crate::refused::{Claim, Refusals};
 use crate::sums::Sums;
@@ -25,8 +28,8 @@ use crate::unaccepted::Unaccepted;
 use crate::{Name, hex, signed};
 use async_nats::HeaderMap;
 use async_nats::jetstream::Context;
-use async_nats::jetstream::consumer::{AckPolicy, Consumer, pull};
-use async_nats::jetstream::context::ConsumerInfoErrorKind;
+use async_nats::jetstream::consumer::{Consumer, pull};
+use async_nats::jetstream::context::{ConsumerInfoError, ConsumerInfoErrorKind};
 use async_nats::jetstream::stream::{
     Config, DiscardPolicy, LastRawMessageError, LastRawMessageErrorKind, RetentionPolicy, Stream,
 };
@@ -51,8 +54,6 @@ const MAX_WAITING: i64 = 1 << 30;
 const MAX_ROWS: i64 = 4 << 30;
 /// Rows are kept for this time.
 const ROW_AGE: Duration = Duration::from_secs(30 * 86_400);
-/// A batch is given to another worker after this time without a sign of life.
-const SILENT: Duration = Duration::from_secs(10);
 /// Time in which the broker takes a batch once, however often it is sent.
 const ONCE: Duration = Duration::from_secs(120);
 
@@ -174,7 +175,7 @@ pub struct Shipped {
     pub batches: u64,
     /// Frames in them.
     pub shipped: u64,
-    /// Frames of its source; 0 before its end.
+    /// Frames of its source; before its end 0, as the next two are.
     pub seen: u64,
     /// Those that its filter rejected.
     pub rejected: u64,
@@ -282,8 +283,7 @@ impl Exchange {
             num_replicas: replicas,
             ..Config::default()
         };
-        let making = "making the queue of batches (the server needs JetStream: nats-server -js)";
-        let batches = jet.get_or_create_stream(config).await.map_err(failed(making))?;
+        let batches = stream_of(&jet, config, "making the queue of batches").await?;
         let config = Config {
             name: format!("fyketaken-{group}"),
             subjects: vec![format!("fyke.{group}.taken.*")],
@@ -295,7 +295,7 @@ impl Exchange {
             num_replicas: replicas,
             ..Config::default()
         };
-        let told = jet.get_or_create_stream(config).await.map_err(failed("making the rows"))?;
+        let told = stream_of(&jet, config, "making the rows").await?;
         let refusals = Refusals::connect(&jet, &group, "batches", replicas).await?;
         let alive = Alive::connect(&jet, &group, replicas).await?;
         Ok(Exchange { group, queue, jet, batches, told, refusals, alive })
@@ -374,16 +374,9 @@ impl Exchange {
     /// # Errors
     /// The broker does not answer.
     pub(crate) async fn shared(&self) -> Result<Consumer<pull::Config>, BrokerError> {
-        let config = pull::Config {
-            durable_name: Some(self.queue.to_string()),
-            filter_subject: format!("fyke.{}.batches.{}.*", self.group, self.queue),
-            ack_policy: AckPolicy::Explicit,
-            ack_wait: SILENT,
-            max_ack_pending: 100_000,
-            ..pull::Config::default()
-        };
-        let found = self.batches.get_or_create_consumer(self.queue.as_str(), config).await;
-        found.map_err(failed("making the consumer of the queue"))
+        let filter_subject = format!("fyke.{}.batches.{}.*", self.group, self.queue);
+        let config = pull::Config { filter_subject, ..pull::Config::default() };
+        consumer_of(&self.batches, self.queue.as_str(), config).await
     }
 
     /// Number of batches that no worker has finished.
@@ -392,16 +385,25 @@ impl Exchange {
     /// The broker does not answer.
     pub async fn waiting(&self) -> Result<u64, BrokerError> {
         let what = "looking at the queue";
-        match self.batches.consumer_info(self.queue.as_str()).await {
+        let is_silence = |error: &ConsumerInfoError| {
+            matches!(
+                error.kind(),
+                ConsumerInfoErrorKind::TimedOut | ConsumerInfoErrorKind::NoResponders
+            )
+        };
+        let request = || self.batches.consumer_info(self.queue.as_str());
+        match again(what, is_silence, request).await? {
             Ok(info) => return Ok(info.num_pending + info.num_ack_pending as u64),
             Err(error) if error.kind() == ConsumerInfoErrorKind::NotFound => {}
             Err(error) => return Err(failed(what)(error)),
         }
         // No worker has read from the queue yet, so every batch waits.
         let subject = format!("fyke.{}.batches.{}.*", self.group, self.queue);
-        let sessions = self.batches.info_with_subjects(subject).await.map_err(failed(what))?;
-        let sum = sessions.try_fold(0, async |sum, (_, count)| Ok(sum + count as u64));
-        sum.await.map_err(failed(what))
+        let count = || async {
+            let sessions = self.batches.info_with_subjects(&subject).await?;
+            sessions.try_fold(0, async |sum, (_, count)| Ok(sum + count as u64)).await
+        };
+        again(what, is_silent, count).await?.map_err(failed(what))
     }
 
     /// Stores an account or a row.

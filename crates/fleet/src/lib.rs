@@ -67,6 +67,9 @@ mod pull;
 mod signed;
 
 use std::fmt;
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Most characters of a name.
 const MAX_NAME: usize = 64;
@@ -105,6 +108,25 @@ impl Name {
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+/// Time between two looks at a flag.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Returns once the flag is true.
+pub async fn stopped(stop: &AtomicBool) {
+    while !stop.load(Ordering::Relaxed) {
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Waits for something until `stop` is true; `None` if it was not ready by then.
+pub async fn unless_stopped<T>(stop: &AtomicBool, what: impl Future<Output = T>) -> Option<T> {
+    tokio::select! {
+        biased;
+        ready = what => Some(ready),
+        () = stopped(stop) => None,
     }
 }
 

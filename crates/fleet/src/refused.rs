@@ -15,7 +15,7 @@
 //! The author of a refusal is the one that the message names. It is not checked.
 
 use crate::Name;
-use crate::broker::{BrokerError, failed, next_row};
+use crate::broker::{BrokerError, failed, next_row, stream_of};
 use crate::hex;
 use crate::unaccepted::Unaccepted;
 use async_nats::jetstream::stream::{Config, DiscardPolicy, Stream};
@@ -118,8 +118,7 @@ impl Refusals {
             num_replicas: replicas,
             ..Config::default()
         };
-        let made = jet.get_or_create_stream(config).await;
-        let stream = made.map_err(failed("making the stream of refusals"))?;
+        let stream = stream_of(jet, config, "making the stream of refusals").await?;
         Ok(Refusals { jet: jet.clone(), stream, prefix: format!("fyke.{group}.refused.{kind}") })
     }
 

@@ -7,6 +7,7 @@ use crate::refused::Refusal;
 use crate::rules::Rules;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
 use std::time::{Duration, Instant};
 
 /// Number of jobs that wait for their acknowledgements at the same time.
@@ -68,13 +69,15 @@ impl Sums {
     }
 }
 
-/// Adds a job, again if the broker was away: a job that is there twice changes no sum.
-async fn add(queue: &Queue, id: &ScanId, job: Vec<u8>) -> Result<(), ScanError> {
+/// Stores something, again if the broker was away: what is there twice changes no sum.
+async fn stored<F: Future<Output = Result<(), BrokerError>>>(
+    mut store: impl FnMut() -> F,
+) -> Result<(), ScanError> {
     let end = Instant::now() + OUTAGE;
     loop {
-        match queue.add_job(id, job.clone()).await {
+        match store().await {
             Err(_) if Instant::now() < end => tokio::time::sleep(PAUSE).await,
-            added => return Ok(added?),
+            stored => return Ok(stored?),
         }
     }
 }
@@ -93,6 +96,7 @@ pub struct Scan {
     /// True for files with a row.
     known: Vec<bool>,
     sums: Sums,
+    is_cancelled: bool,
 }
 
 impl Scan {
@@ -116,22 +120,22 @@ impl Scan {
         let id = ScanId::random().map_err(ScanError::Refused)?;
         let count = files.len() as u32;
         if let Some(rules) = rules {
-            queue.add_rules(rules).await?;
+            stored(|| queue.add_rules(rules)).await?;
         }
-        queue
-            .store(
-                &id,
-                &Stored::Scan { graph: graph.to_owned(), files: count, rules: rules.is_some() },
-            )
-            .await?;
+        let (graph, has_rules) = (graph.to_owned(), rules.is_some());
+        let made = Stored::Scan { graph: graph.clone(), files: count, rules: has_rules };
+        stored(|| queue.store(&id, &made)).await?;
         let added = stream::iter((0..count).zip(files))
             .map(|(index, path)| {
                 let rules = rules.map(Rules::reference);
-                let mut job = Job::new(queue.group(), &id, index, path, graph);
+                let mut job = Job::new(queue.group(), &id, index, path, &graph);
                 job.rules = rules;
                 let job = job.signed(author);
                 let (queue, id) = (&queue, &id);
-                async move { add(queue, id, job.map_err(ScanError::Refused)?).await }
+                async move {
+                    let job = job.map_err(ScanError::Refused)?;
+                    stored(|| queue.add_job(id, job.clone())).await
+                }
             })
             .buffer_unordered(AT_ONCE)
             .try_for_each(|()| async { Ok(()) })
@@ -153,7 +157,9 @@ impl Scan {
             Some((sequence, Stored::Scan { graph, files, rules })) => {
                 let known = vec![false; (files as usize).min(MAX_FILES)];
                 let (from, sums) = (sequence + 1, Sums::default());
-                Ok(Scan { queue, id, graph, rules, from, refused_from: 1, known, sums })
+                let refused_from = 1;
+                let is_cancelled = false;
+                Ok(Scan { queue, id, graph, rules, from, refused_from, known, sums, is_cancelled })
             }
             _ => Err(ScanError::Refused(format!(
                 "the group {} has no scan {}",
@@ -198,6 +204,11 @@ impl Scan {
         self.sums.done as usize == self.known.len()
     }
 
+    /// True if its jobs have been removed: only files that workers had begun by then may still get results.
+    pub fn is_cancelled(&self) -> bool {
+        self.is_cancelled
+    }
+
     /// Reads rows that are new; waits a little if there is none.
     ///
     /// # Errors
@@ -209,7 +220,14 @@ impl Scan {
                 break;
             };
             self.from = sequence + 1;
-            let Stored::Row(row) = stored else { continue };
+            let row = match stored {
+                Stored::Row(row) => row,
+                Stored::Cancelled => {
+                    self.is_cancelled = true;
+                    continue;
+                }
+                Stored::Scan { .. } => continue,
+            };
             // A second row of a file comes from a worker that ended before the queue knew.
             match self.known.get_mut(row.index as usize) {
                 Some(known) if !*known => *known = true,
@@ -247,11 +265,15 @@ impl Scan {
         Ok(self.queue.is_worked_on(&self.id).await?)
     }
 
-    /// Removes the jobs that no worker has begun; returns their number.
+    /// Removes the jobs that no worker has begun; returns the number of those without a result.
+    ///
+    /// A server that was killed may have jobs again that were done. They are removed, too, and do not count, as far as
+    /// their results have been read.
     ///
     /// # Errors
     /// The broker does not answer.
     pub async fn cancel(&self) -> Result<u64, ScanError> {
-        Ok(self.queue.cancel(&self.id).await?)
+        let removed = self.queue.cancel(&self.id).await?;
+        Ok(removed.min(self.known.len() as u64 - u64::from(self.sums.done)))
     }
 }

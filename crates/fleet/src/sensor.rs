@@ -9,7 +9,8 @@
 //! ([`Held::applied`](crate::local::Held)); a repeated `clear` would remove what local users have added since.
 
 use crate::Name;
-use crate::broker::{Broker, BrokerError};
+use crate::again::again;
+use crate::broker::{Broker, BrokerError, failed};
 use crate::edit::{Accepted, Change, Edit, FilterId, Labels};
 use crate::keys::Trusted;
 use crate::local::{Edited, Held, Local, LocalError, Names};
@@ -17,13 +18,15 @@ use crate::message::{Answer, Answers, Ask, Entry, Outcome, Tried};
 use crate::open::Open;
 use crate::state::{State, has};
 use crate::{message, snapshot, unix_ms};
-use async_nats::jetstream::kv::{CreateErrorKind, UpdateErrorKind};
+use async_nats::jetstream::kv::{
+    CreateError, CreateErrorKind, EntryError, EntryErrorKind, UpdateErrorKind,
+};
 use futures_util::StreamExt;
 use fyke_control::Change as LocalChange;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::time::Duration;
-use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, timeout};
 
 /// Time between two entries in the list of sensors, and between two comparisons with the stream.
 const HEARTBEAT: Duration = Duration::from_secs(2);
@@ -35,6 +38,8 @@ const TOGETHER: usize = 16;
 const MAX_LEFT_OUT: usize = 100;
 /// Time between two attempts at a fyke that cannot make edits; each may take it 10 s.
 const AGAIN: Duration = Duration::from_secs(5);
+/// Time for the last answers and the end of the entry.
+const LAST: Duration = Duration::from_secs(2);
 /// Most edits of one reading.
 const READING: u64 = 4_096;
 /// Answers of one message.
@@ -163,6 +168,25 @@ impl<L: Local> Sensor<L> {
     /// # Errors
     /// The name is taken, now or later, or the broker refuses something at the start.
     pub async fn run(mut self, stop: impl Future<Output = ()>) -> Result<(), SensorError> {
+        let ended = tokio::select! {
+            biased;
+            () = stop => Ok(()),
+            ended = self.work() => ended,
+        };
+        ended?;
+        // Without a broker both are lost: the last edit is answered again, and the entry disappears by itself.
+        let farewell = async {
+            self.send_answers().await;
+            if self.revision > 0 {
+                let _lost = self.broker.sensors().delete(self.options.name.as_str()).await;
+            }
+        };
+        let _lost = timeout(LAST, farewell).await;
+        Ok(())
+    }
+
+    /// Follows the edits and answers questions, until the connection ends.
+    async fn work(&mut self) -> Result<(), SensorError> {
         let client = self.broker.client().clone();
         let subscribed = |error: async_nats::SubscribeError| BrokerError::Failed {
             what: "subscribing",
@@ -176,10 +200,8 @@ impl<L: Local> Sensor<L> {
         self.compare().await?;
         let mut beat = interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut stop = std::pin::pin!(stop);
         loop {
             tokio::select! {
-                () = &mut stop => break,
                 _ = beat.tick() => self.compare().await?,
                 Some(_) = edits.next() => self.follow().await,
                 Some(message) = asks.next() => {
@@ -188,12 +210,9 @@ impl<L: Local> Sensor<L> {
                         let _lost = client.publish(reply, answer.into()).await;
                     }
                 }
-                else => break,
+                else => return Ok(()),
             }
         }
-        self.send_answers().await;
-        let _disappears_by_itself = self.broker.sensors().delete(self.options.name.as_str()).await;
-        Ok(())
     }
 
     /// Compares with the fyke and with the stream, and writes the entry.
@@ -632,19 +651,29 @@ impl<L: Local> Sensor<L> {
         loop {
             let value = serde_json::to_vec(&self.entry()).unwrap_or_default();
             let name = self.options.name.as_str();
-            match self.broker.sensors().create(name, value.into()).await {
+            let what = "writing the list of sensors";
+            let is_silence = |error: &CreateError| {
+                !matches!(
+                    error.kind(),
+                    CreateErrorKind::AlreadyExists | CreateErrorKind::InvalidKey
+                )
+            };
+            let create = || self.broker.sensors().create(name, value.clone().into());
+            match again(what, is_silence, create).await? {
                 Ok(revision) => {
                     self.revision = revision;
                     return Ok(());
                 }
                 Err(error) if error.kind() == CreateErrorKind::AlreadyExists => {}
-                Err(error) => {
-                    let what = "writing the list of sensors";
-                    return Err(BrokerError::Failed { what, why: error.to_string() }.into());
-                }
+                Err(error) => return Err(failed(what)(error).into()),
             }
             let Some(entry) = self.other_entry().await? else { continue };
             match seen {
+                // The answer to an earlier attempt was lost.
+                None if entry.1.instance == self.instance => {
+                    self.revision = entry.0;
+                    return Ok(());
+                }
                 Some((revision, _)) if revision != entry.0 => return Err(self.taken(entry.1)),
                 Some((revision, since)) if since.elapsed() >= SILENT => {
                     self.revision = revision;
@@ -666,11 +695,10 @@ impl<L: Local> Sensor<L> {
 
     /// The entry under this sensor's name, with its revision.
     async fn other_entry(&mut self) -> Result<Option<(u64, Entry)>, BrokerError> {
-        let found = self.broker.sensors().entry(self.options.name.as_str()).await;
-        let found = found.map_err(|error| BrokerError::Failed {
-            what: "reading the list of sensors",
-            why: error.to_string(),
-        })?;
+        let what = "reading the list of sensors";
+        let is_silence = |error: &EntryError| error.kind() != EntryErrorKind::InvalidKey;
+        let read = || self.broker.sensors().entry(self.options.name.as_str());
+        let found = again(what, is_silence, read).await?.map_err(failed(what))?;
         Ok(found.map(|found| {
             (found.revision, serde_json::from_slice(&found.value).unwrap_or_default())
         }))

@@ -10,6 +10,7 @@ use crate::keys::Trusted;
 use crate::pull::{self, PAUSE};
 use crate::refused::{self, Refuser};
 use crate::sums::WorkerSum;
+use crate::unless_stopped;
 use async_nats::jetstream::consumer::Consumer;
 use async_nats::jetstream::consumer::pull::Config;
 use async_nats::jetstream::{AckKind, Message};
@@ -73,7 +74,9 @@ impl<E: Evaluate> Taker<E> {
     async fn line(&self, from: &Exchange, shared: &Consumer<Config>, stop: &Arc<AtomicBool>) {
         let mut refused = false;
         while !stop.load(Ordering::Relaxed) {
-            let Some(message) = pull::next(shared, refused, &*self.note).await else { continue };
+            let Some(message) = pull::next(shared, refused, stop, &*self.note).await else {
+                continue;
+            };
             match Batch::read(&message.payload, &self.trusted, from) {
                 Ok(batch) => {
                     refused = false;
@@ -84,7 +87,9 @@ impl<E: Evaluate> Taker<E> {
                     let refusal = (Batch::claim(&message.payload), why);
                     let as_whom = (from.queue().as_str(), self.name.as_str());
                     let at = from.refusals();
-                    self.refuser.refuse(at, as_whom, &message, refusal, &*self.note).await;
+                    let told = self.refuser.refuse(at, as_whom, &message, refusal, &*self.note);
+                    // One that is not told comes again.
+                    unless_stopped(stop, told).await;
                 }
             }
         }

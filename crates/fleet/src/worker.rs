@@ -7,11 +7,13 @@ use crate::pull::{self, PAUSE};
 use crate::refused::{self, Claim, Refuser};
 use crate::rules::{Alert, Rules, RulesOf};
 use crate::unaccepted::Unaccepted;
+use crate::unless_stopped;
 use async_nats::jetstream::consumer::Consumer;
 use async_nats::jetstream::consumer::pull::Config;
 use async_nats::jetstream::{AckKind, Message};
 use futures_util::future::join_all;
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+use rustix::io::Errno;
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
@@ -110,7 +112,9 @@ impl<J: Judge> Worker<J> {
     async fn line(&self, queue: &Queue, jobs: &Consumer<Config>, stop: &Arc<AtomicBool>) -> Done {
         let (mut done, mut refused) = (Done::default(), false);
         while !stop.load(Ordering::Relaxed) {
-            let Some(message) = pull::next(jobs, refused, &*self.note).await else { continue };
+            let Some(message) = pull::next(jobs, refused, stop, &*self.note).await else {
+                continue;
+            };
             match Job::read(&message.payload, &self.trusted, queue.group()) {
                 Ok(job) => {
                     refused = false;
@@ -118,7 +122,8 @@ impl<J: Judge> Worker<J> {
                 }
                 Err(why) => {
                     refused = true;
-                    self.refuse(queue, &message, why).await;
+                    // One that is not told comes again.
+                    unless_stopped(stop, self.refuse(queue, &message, why)).await;
                 }
             }
         }
@@ -233,7 +238,7 @@ impl<J: Judge> Worker<J> {
         };
         let rules = match &job.rules {
             None => None,
-            Some(of) => match self.rules(queue, of).await {
+            Some(of) => match self.rules(queue, of, stop).await {
                 Ok(rules) => Some(rules),
                 Err(error) => return (bytes, Judged::failure(error.to_string())),
             },
@@ -257,7 +262,12 @@ impl<J: Judge> Worker<J> {
 
 impl<J> Worker<J> {
     /// The rules of a job, which are read once for all jobs of a scan.
-    async fn rules(&self, queue: &Queue, of: &RulesOf) -> Result<Arc<Rules>, BrokerError> {
+    async fn rules(
+        &self,
+        queue: &Queue,
+        of: &RulesOf,
+        stop: &AtomicBool,
+    ) -> Result<Arc<Rules>, BrokerError> {
         // Held while they are read, so that jobs that begin together read them once.
         let mut last = self.rules.lock().await;
         match &*last {
@@ -266,7 +276,7 @@ impl<J> Worker<J> {
                 let end = Instant::now() + OUTAGE;
                 let rules = loop {
                     match queue.rules(of).await {
-                        Err(error) if Instant::now() < end => {
+                        Err(error) if Instant::now() < end && !stop.load(Ordering::Relaxed) => {
                             (self.note)(&error.to_string());
                             tokio::time::sleep(PAUSE).await;
                         }
@@ -285,7 +295,10 @@ fn open_below(root: &File, path: &Path) -> Result<(File, u64), String> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let opened = openat2(root, path, flags, Mode::empty(), resolve);
-    let file = File::from(opened.map_err(|error| format!("cannot open it: {error}"))?);
+    let file = File::from(opened.map_err(|error| match error {
+        Errno::XDEV => "cannot open it: its path leads out of the worker's --root".to_owned(),
+        error => format!("cannot open it: {error}"),
+    })?);
     let metadata = file.metadata().map_err(|error| format!("cannot read it: {error}"))?;
     match metadata.is_file() {
         true => Ok((file, metadata.len())),
@@ -309,7 +322,11 @@ mod tests {
         let root = File::open(&root).unwrap();
         let open = |path: &str| open_below(&root, Path::new(path)).map(|(_, bytes)| bytes);
         assert_eq!((open("a/b.pcap"), open("a/in")), (Ok(5), Ok(5)));
-        for wrong in ["../secret", "/etc/passwd", "a/out", "a", "", "a/none"] {
+        for outside in ["../secret", "/etc/passwd", "a/out"] {
+            let why = open(outside).unwrap_err();
+            assert_eq!(why, "cannot open it: its path leads out of the worker's --root");
+        }
+        for wrong in ["a", "", "a/none"] {
             assert!(open(wrong).is_err(), "{wrong}");
         }
     }

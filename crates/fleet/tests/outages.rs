@@ -2,19 +2,19 @@
 //! order, and each has exactly one answer of each sensor. `FYKE_EDITS` and `FYKE_KILLS` set larger numbers, and
 //! `--nocapture` prints the times. And sensors that end at the worst moment: what a fyke has applied is not repeated.
 
+mod common;
+
+use common::Served;
 use futures_util::StreamExt;
 use fyke_control::Change as LocalChange;
 use fyke_fleet::Name;
-use fyke_fleet::broker::{Broker, Options};
 use fyke_fleet::edit::{Change, Labels};
-use fyke_fleet::keys::{Author, Trusted};
+use fyke_fleet::keys::Author;
 use fyke_fleet::local::{Edited, Held, Local, LocalError, Names};
 use fyke_fleet::message::{self, Answers, Outcome, Tried};
 use fyke_fleet::operator::{Operator, OperatorError};
-use fyke_fleet::sensor::{self, Sensor};
-use fyke_testkit::nats::NatsServer;
+use fyke_fleet::sensor::{self, Sensor, SensorError};
 use std::collections::BTreeMap;
-use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -97,7 +97,9 @@ impl Kept {
     }
 }
 
-struct Fake(Arc<Mutex<Kept>>);
+type Shared = Arc<Mutex<Kept>>;
+
+struct Fake(Shared);
 
 impl Local for Fake {
     fn describe(&mut self) -> Result<message::Local, LocalError> {
@@ -152,6 +154,32 @@ async fn ends(stopped: &mut tokio::sync::watch::Receiver<bool>) {
     let _at_the_end_too = stopped.wait_for(|stop| *stop).await.is_ok();
 }
 
+/// A sensor beside a fyke.
+async fn sensor(served: &Served, name: &str, kept: &Shared) -> Sensor<Fake> {
+    let (name, labels, trusted) = (Name::new(name).unwrap(), Labels::new(), served.trusted());
+    let options = sensor::Options { name, labels, trusted };
+    Sensor::new(options, served.connect("sensor").await, Fake(Arc::clone(kept)), |_| {})
+}
+
+type Ended = tokio::task::JoinHandle<Result<(), SensorError>>;
+
+/// Starts sensors, each beside a fyke of its own, that end once `stopped` is true.
+async fn sensors(
+    served: &Served,
+    prefix: &str,
+    stopped: &tokio::sync::watch::Receiver<bool>,
+) -> (Vec<Shared>, Vec<Ended>) {
+    let (mut fykes, mut running) = (Vec::new(), Vec::new());
+    for number in 0..SENSORS {
+        let kept = Arc::new(Mutex::new(Kept { log: Some(Vec::new()), ..Kept::default() }));
+        let sensor = sensor(served, &format!("{prefix}{number}"), &kept).await;
+        let mut stopped = stopped.clone();
+        running.push(tokio::spawn(async move { sensor.run(ends(&mut stopped)).await }));
+        fykes.push(kept);
+    }
+    (fykes, running)
+}
+
 fn number(name: &str, otherwise: usize) -> usize {
     std::env::var(name).map_or(otherwise, |text| text.parse().unwrap())
 }
@@ -200,50 +228,27 @@ async fn answers(port: u16) -> BTreeMap<(String, u64), Vec<Outcome>> {
 
 #[tokio::test]
 async fn no_edit_is_lost_while_the_broker_is_killed() {
-    if !NatsServer::is_installed() {
-        println!("skipped: nats-server is not installed");
-        return;
-    }
     let (edits, kills) = (number("FYKE_EDITS", 200), number("FYKE_KILLS", 3));
-    let folder = tempfile::tempdir().unwrap();
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = free.local_addr().unwrap().port();
-    drop(free);
-    let mut server = NatsServer::start(&folder.path().join("store"), port);
-    let author = Author::create(&folder.path().join("key"), Name::new("anna").unwrap()).unwrap();
-    let trusted = Trusted::from_text(&author.public_line()).unwrap();
-    let options = Options { server: format!("nats://127.0.0.1:{port}"), ..Options::default() };
-    let edge = || Name::new("edge").unwrap();
+    let Some(mut served) = Served::start() else { return };
     let (stop, stopped) = tokio::sync::watch::channel(false);
-    let (mut fykes, mut running) = (Vec::new(), Vec::new());
-    for number in 0..SENSORS {
-        let kept = Arc::new(Mutex::new(Kept { log: Some(Vec::new()), ..Kept::default() }));
-        let name = Name::new(&format!("s{number}")).unwrap();
-        let (labels, trusted) = (Labels::new(), trusted.clone());
-        let broker = Broker::connect(&options, edge(), "sensor").await.unwrap();
-        let options = sensor::Options { name, labels, trusted };
-        let sensor = Sensor::new(options, broker, Fake(Arc::clone(&kept)), |_| {});
-        let mut stopped = stopped.clone();
-        running.push(tokio::spawn(async move { sensor.run(ends(&mut stopped)).await }));
-        fykes.push(kept);
-    }
-    let broker = Broker::connect(&options, edge(), "operator").await.unwrap();
-    let mut operator = Operator::new(broker, trusted).await.unwrap();
+    let (fykes, running) = sensors(&served, "s", &stopped).await;
+    let broker = served.connect("operator").await;
+    let mut operator = Operator::new(broker, served.trusted()).await.unwrap();
     let mut made = Vec::new();
     let killed_at: Vec<usize> = (1..=kills).map(|kill| kill * edits / (kills + 1)).collect();
     for number in 0..edits {
         if killed_at.contains(&number) {
-            server.kill();
+            served.server.kill();
             tokio::time::sleep(Duration::from_millis(100)).await;
-            server.start_again();
+            served.server.start_again();
         }
-        made.push(edit(&mut operator, &author, number).await);
+        made.push(edit(&mut operator, &served.author, number).await);
     }
     // One order, without a gap.
     assert_eq!(made, (1..=edits as u64).collect::<Vec<_>>());
     let wanted: Vec<String> = operator.state().filters.values().map(|it| it.text.clone()).collect();
     let start = Instant::now();
-    let last = |kept: &Arc<Mutex<Kept>>| kept.lock().unwrap().epochs.last().cloned();
+    let last = |kept: &Shared| kept.lock().unwrap().epochs.last().cloned();
     while !fykes.iter().all(|kept| last(kept).as_ref() == Some(&wanted)) {
         assert!(start.elapsed() < LIMIT, "not in force everywhere");
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -253,7 +258,7 @@ async fn no_edit_is_lost_while_the_broker_is_killed() {
     for sensor in running {
         sensor.await.unwrap().unwrap();
     }
-    let all = answers(port).await;
+    let all = answers(served.server.port()).await;
     for (number, kept) in fykes.iter().enumerate() {
         let kept = kept.lock().unwrap();
         for sequence in 1..=edits as u64 {
@@ -270,51 +275,33 @@ async fn no_edit_is_lost_while_the_broker_is_killed() {
             }
         }
     }
-    times(&mut operator, &author, &options).await;
+    times(&mut operator, &served).await;
 }
 
-/// A group with a server.
+/// A group with an operator.
 struct Group {
-    author: Author,
-    options: Options,
-    port: u16,
+    served: Served,
     operator: Operator,
-    _server: NatsServer,
-    _folder: tempfile::TempDir,
 }
 
 impl Group {
-    async fn start() -> Group {
-        let folder = tempfile::tempdir().unwrap();
-        let free = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = free.local_addr().unwrap().port();
-        drop(free);
-        let server = NatsServer::start(&folder.path().join("store"), port);
-        let author = Author::create(&folder.path().join("key"), Name::new("anna").unwrap());
-        let author = author.unwrap();
-        let trusted = Trusted::from_text(&author.public_line()).unwrap();
-        let options = Options { server: format!("nats://127.0.0.1:{port}"), ..Options::default() };
-        let edge = Name::new("edge").unwrap();
-        let broker = Broker::connect(&options, edge, "operator").await.unwrap();
-        let operator = Operator::new(broker, trusted).await.unwrap();
-        Group { author, options, port, operator, _server: server, _folder: folder }
+    /// Starts the server; `None`, with the reason, without the program.
+    async fn start() -> Option<Group> {
+        let served = Served::start()?;
+        let broker = served.connect("operator").await;
+        let operator = Operator::new(broker, served.trusted()).await.unwrap();
+        Some(Group { served, operator })
     }
 
     /// Starts a sensor, and waits until it is listed.
-    async fn sensor(&self, name: &str, kept: &Arc<Mutex<Kept>>) -> tokio::task::JoinHandle<()> {
-        let trusted = Trusted::from_text(&self.author.public_line()).unwrap();
-        let name = Name::new(name).unwrap();
-        let options = sensor::Options { name: name.clone(), labels: Labels::new(), trusted };
-        let edge = Name::new("edge").unwrap();
-        let broker = Broker::connect(&self.options, edge, "sensor").await.unwrap();
-        let sensor = Sensor::new(options, broker, Fake(Arc::clone(kept)), |_| {});
+    async fn sensor(&self, name: &str, kept: &Shared) -> tokio::task::JoinHandle<()> {
+        let sensor = sensor(&self.served, name, kept).await;
         let running = tokio::spawn(async move {
             let _until_it_is_dropped = sensor.run(std::future::pending()).await;
         });
         let last = self.operator.state().sequence;
         let start = Instant::now();
-        let is_there =
-            |entry: &message::Entry| entry.name == name.as_str() && entry.sequence == last;
+        let is_there = |entry: &message::Entry| entry.name == name && entry.sequence == last;
         while !self.operator.sensors().await.unwrap().iter().any(is_there) {
             assert!(start.elapsed() < LIMIT, "{name} does not run");
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -324,7 +311,7 @@ impl Group {
 
     async fn edit(&mut self, changes: &[Change]) -> fyke_fleet::operator::Report {
         let (all, wait) = (Labels::new(), Duration::from_millis(300));
-        self.operator.edit(&self.author, &all, changes.to_vec(), None, wait).await.unwrap()
+        self.operator.edit(&self.served.author, &all, changes.to_vec(), None, wait).await.unwrap()
     }
 }
 
@@ -333,7 +320,7 @@ fn add(text: &str) -> Change {
 }
 
 /// Waits until a fyke has these texts.
-async fn has(kept: &Arc<Mutex<Kept>>, texts: &[&str]) {
+async fn has(kept: &Shared, texts: &[&str]) {
     let start = Instant::now();
     while kept.lock().unwrap().texts() != texts {
         assert!(start.elapsed() < LIMIT, "{:?}, not {texts:?}", kept.lock().unwrap().texts());
@@ -345,11 +332,7 @@ async fn has(kept: &Arc<Mutex<Kept>>, texts: &[&str]) {
 /// another fyke it is made.
 #[tokio::test]
 async fn what_a_fyke_has_applied_is_not_repeated() {
-    if !NatsServer::is_installed() {
-        println!("skipped: nats-server is not installed");
-        return;
-    }
-    let mut group = Group::start().await;
+    let Some(mut group) = Group::start().await else { return };
     let own = Kept { ends_sensor: true, ..Kept::with_own(1, Some(Vec::new())) };
     let kept = Arc::new(Mutex::new(own));
     let first = group.sensor("a", &kept).await;
@@ -386,11 +369,7 @@ async fn what_a_fyke_has_applied_is_not_repeated() {
 /// A filter that a fyke refuses is left out where the filters of a group come into force together.
 #[tokio::test]
 async fn one_wrong_filter_does_not_keep_the_others_out() {
-    if !NatsServer::is_installed() {
-        println!("skipped: nats-server is not installed");
-        return;
-    }
-    let mut group = Group::start().await;
+    let Some(mut group) = Group::start().await else { return };
     let kept = Arc::new(Mutex::new(Kept::with_own(1, Some(Vec::new()))));
     let _sensor = group.sensor("a", &kept).await;
     group.edit(&[Change::Clear, add("udp")]).await;
@@ -408,7 +387,7 @@ async fn one_wrong_filter_does_not_keep_the_others_out() {
 async fn told(group: &Group, sensor: &str, last: (u64, &Outcome)) -> Vec<(u64, Outcome)> {
     let start = Instant::now();
     loop {
-        let all = answers(group.port).await.into_iter();
+        let all = answers(group.served.server.port()).await.into_iter();
         let own = all.filter(|((name, _), _)| name == sensor);
         let told: Vec<(u64, Outcome)> = own
             .flat_map(|((_, sequence), outcomes)| {
@@ -444,11 +423,7 @@ fn in_force(epoch: u64) -> Outcome {
 /// outcome, and those that came later are in force after it, once.
 #[tokio::test]
 async fn an_edit_at_a_silent_fyke_waits_for_its_outcome() {
-    if !NatsServer::is_installed() {
-        println!("skipped: nats-server is not installed");
-        return;
-    }
-    let mut group = Group::start().await;
+    let Some(mut group) = Group::start().await else { return };
     let kept = Arc::new(Mutex::new(Kept::with_own(1, Some(Vec::new()))));
     let sensor = group.sensor("a", &kept).await;
     group.edit(&[add("udp")]).await;
@@ -483,11 +458,7 @@ async fn an_edit_at_a_silent_fyke_waits_for_its_outcome() {
 /// filter goes with the filter.
 #[tokio::test]
 async fn refusals_that_no_longer_hold_are_not_listed() {
-    if !NatsServer::is_installed() {
-        println!("skipped: nats-server is not installed");
-        return;
-    }
-    let mut group = Group::start().await;
+    let Some(mut group) = Group::start().await else { return };
     let kept = Arc::new(Mutex::new(Kept::with_own(1, Some(Vec::new()))));
     let _sensor = group.sensor("a", &kept).await;
     group.edit(&[add("wrong")]).await;
@@ -509,20 +480,9 @@ async fn refusals_that_no_longer_hold_are_not_listed() {
 }
 
 /// Prints the times of edits until all sensors have answered.
-async fn times(operator: &mut Operator, author: &Author, options: &Options) {
-    let trusted = Trusted::from_text(&author.public_line()).unwrap();
+async fn times(operator: &mut Operator, served: &Served) {
     let (stop, stopped) = tokio::sync::watch::channel(false);
-    let mut running = Vec::new();
-    for number in 0..SENSORS {
-        let name = Name::new(&format!("t{number}")).unwrap();
-        let (labels, trusted) = (Labels::new(), trusted.clone());
-        let sensor_options = sensor::Options { name, labels, trusted };
-        let broker = Broker::connect(options, operator.broker().group().clone(), "sensor").await;
-        let fake = Fake(Arc::new(Mutex::new(Kept { log: Some(Vec::new()), ..Kept::default() })));
-        let sensor = Sensor::new(sensor_options, broker.unwrap(), fake, |_| {});
-        let mut stopped = stopped.clone();
-        running.push(tokio::spawn(async move { sensor.run(ends(&mut stopped)).await }));
-    }
+    let (_fykes, running) = sensors(served, "t", &stopped).await;
     let start = Instant::now();
     while operator.sensors().await.unwrap().len() < SENSORS {
         assert!(start.elapsed() < LIMIT, "the sensors do not run");
@@ -531,7 +491,8 @@ async fn times(operator: &mut Operator, author: &Author, options: &Options) {
     let mut times = Vec::new();
     for number in 0..number("FYKE_TIMES", 20) {
         let changes = vec![Change::Clear, Change::Add { text: format!("tcp port {number}") }];
-        let report = operator.edit(author, &Labels::new(), changes, None, LIMIT).await.unwrap();
+        let report = operator.edit(&served.author, &Labels::new(), changes, None, LIMIT).await;
+        let report = report.unwrap();
         assert_eq!(report.sensors.len(), SENSORS);
         times.push(report.everywhere().expect("in force everywhere"));
     }

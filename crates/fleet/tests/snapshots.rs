@@ -1,14 +1,14 @@
 //! Snapshots with a real server: a new sensor begins with the last one, and with all edits if it trusts other authors.
 //! `FYKE_EDITS` sets another number of edits, and `--nocapture` prints the times of both.
 
-use fyke_fleet::Name;
-use fyke_fleet::broker::{Broker, Options};
+mod common;
+
+use common::{Served, author};
+use fyke_fleet::broker::Broker;
 use fyke_fleet::edit::{Change, Edit, Labels, VERSION};
 use fyke_fleet::keys::{Author, Trusted};
 use fyke_fleet::operator::Operator;
 use fyke_fleet::snapshot;
-use fyke_testkit::nats::NatsServer;
-use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 fn edits() -> u64 {
@@ -39,33 +39,22 @@ async fn publish(broker: &Broker, author: &Author, count: u64) {
 
 #[tokio::test]
 async fn a_snapshot_is_as_good_as_all_edits() {
-    if !NatsServer::is_installed() {
-        println!("skipped: nats-server is not installed");
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = free.local_addr().unwrap().port();
-    drop(free);
-    let _server = NatsServer::start(&folder.path().join("store"), port);
-    let key =
-        |name: &str| Author::create(&folder.path().join(name), Name::new(name).unwrap()).unwrap();
-    let (anna, bert) = (key("anna"), key("bert"));
-    let trusted = Trusted::from_text(&anna.public_line()).unwrap();
+    let Some(served) = Served::start() else { return };
+    let (anna, bert) = (&served.author, author(served.folder(), "bert"));
+    let trusted = served.trusted();
     let both = format!("{}\n{}\n", anna.public_line(), bert.public_line());
     let both = Trusted::from_text(&both).unwrap();
-    let options = Options { server: format!("nats://127.0.0.1:{port}"), ..Options::default() };
-    let connect = || Broker::connect(&options, Name::new("edge").unwrap(), "test");
-    let broker = connect().await.unwrap();
+    let connect = || served.connect("test");
+    let broker = connect().await;
     assert!(snapshot::load(&broker, &trusted).await.unwrap().is_none());
     // The last edit of a thousand is made by an operator, which stores the snapshot.
     let count = edits() / snapshot::EVERY * snapshot::EVERY;
-    publish(&broker, &anna, count - 1).await;
-    let mut operator = Operator::new(connect().await.unwrap(), trusted.clone()).await.unwrap();
+    publish(&broker, anna, count - 1).await;
+    let mut operator = Operator::new(connect().await, trusted.clone()).await.unwrap();
     for number in 0..3 {
         let changes = vec![Change::Add { text: format!("tcp port {number}") }];
         let all = Labels::new();
-        let made = operator.edit(&anna, &all, changes, None, Duration::ZERO).await;
+        let made = operator.edit(anna, &all, changes, None, Duration::ZERO).await;
         assert_eq!(made.unwrap().sequence, count + number);
     }
     let taken = snapshot::load(&broker, &trusted).await.unwrap().expect("there is a snapshot");
@@ -73,14 +62,14 @@ async fn a_snapshot_is_as_good_as_all_edits() {
     let refused = snapshot::load(&broker, &both).await.unwrap_err().to_string();
     assert!(refused.contains("trusts other authors"), "{refused}");
     let start = Instant::now();
-    let quick = Operator::from_snapshot(connect().await.unwrap(), trusted.clone()).await.unwrap();
+    let quick = Operator::from_snapshot(connect().await, trusted.clone()).await.unwrap();
     let with_snapshot = start.elapsed();
     assert_eq!((quick.state(), quick.log().len()), (operator.state(), 2));
     let start = Instant::now();
-    let all = Operator::from_snapshot(connect().await.unwrap(), both).await.unwrap();
+    let all = Operator::from_snapshot(connect().await, both).await.unwrap();
     println!("{count} edits: {with_snapshot:?} with the snapshot, {:?} without", start.elapsed());
     assert_eq!(all.state(), operator.state());
     assert_eq!(all.log().len() as u64, count + 2);
     // The next snapshot removes the parts of the one before.
-    assert!(!snapshot::store(&broker, operator.state(), &anna, &trusted).await.unwrap());
+    assert!(!snapshot::store(&broker, operator.state(), anna, &trusted).await.unwrap());
 }

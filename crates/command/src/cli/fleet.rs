@@ -181,8 +181,8 @@ const OTHERS: [&str; 5] = ["expression", "graph", "read", "file_list", "rules"];
 #[command(after_help = "\
 Standard output gets the exact sums, and how many files could not be read to their end; exit status 1 if there are
 any. Ctrl-C leaves the jobs to the workers: --resume reads their results later, --cancel removes those that no
-worker has begun. Standard error names the workers that refuse the jobs, with the reason; if there are only such
-workers, the scan ends with status 1 after --patience.
+worker has begun, and the scan ends with status 1 wherever it waits. Standard error names the workers that refuse the
+jobs, with the reason; if there are only such workers, the scan ends with status 1 after --patience.
 
 Examples:
   cd /srv/captures && find . -name '*.pcap*' |

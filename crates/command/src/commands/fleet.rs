@@ -15,19 +15,18 @@ use super::Failure;
 use super::signals::stop_on_signals;
 use crate::cli::{FleetAction, FleetArgs, FleetEditArgs, FleetReadArgs, GroupArgs, SensorArgs};
 use anyhow::{Context, anyhow};
-use fyke_fleet::Name;
-use fyke_fleet::broker::{self, Broker};
+use fyke_fleet::broker::{self, Broker, BrokerError};
 use fyke_fleet::edit::{Change, Labels};
 use fyke_fleet::keys::{Author, Trusted};
 use fyke_fleet::local::{Beside, Controlled};
 use fyke_fleet::message::{Outcome, Tried};
 use fyke_fleet::operator::{Operator, OperatorError, Report, check_author};
 use fyke_fleet::sensor::{self, Sensor};
+use fyke_fleet::{Name, stopped, unless_stopped};
 use std::fs::File;
 use std::future::Future;
 use std::io::{Read, Write};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// Times that `add` is repeated after edits of others.
@@ -63,10 +62,11 @@ pub fn sensor(args: &SensorArgs) -> Result<(), Failure> {
     let local = Controlled::new(beside, &group);
     let stop = stop_on_signals()?;
     wait_for(async {
-        let broker = Broker::connect(&to, group.clone(), &format!("fyke sensor {name}")).await?;
+        let client = format!("fyke sensor {name}");
+        let broker = connected(&stop, Broker::connect(&to, group.clone(), &client)).await?;
         note!("fyke: sensor {name} of the group {group} at {}; Ctrl-C ends fyke sensor", to.server);
         let sensor = Sensor::new(options, broker, local, |line| note!("fyke: {line}"));
-        Ok(sensor.run(stopped(stop)).await?)
+        Ok(sensor.run(stopped(&stop)).await?)
     })
 }
 
@@ -215,7 +215,7 @@ fn watch(args: &FleetReadArgs) -> Result<(), Failure> {
     let stop = stop_on_signals()?;
     with(&args.group, All::Filters, async |operator| {
         let mut answers = operator.answers().await?;
-        let mut stop = std::pin::pin!(stopped(stop));
+        let mut stop = std::pin::pin!(stopped(&stop));
         let mut look = tokio::time::interval(Duration::from_secs(1));
         let mut known = operator.log().len();
         loop {
@@ -282,11 +282,13 @@ fn wait_for<T>(what: impl Future<Output = anyhow::Result<T>>) -> Result<T, Failu
     runtime.block_on(what).map_err(Failure::Running)
 }
 
-/// Ready once a signal has stopped the program.
-async fn stopped(stop: Arc<AtomicBool>) {
-    while !stop.load(Ordering::Relaxed) {
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+/// Connects, unless a signal ends the command first.
+async fn connected<T>(
+    stop: &AtomicBool,
+    connecting: impl Future<Output = Result<T, BrokerError>>,
+) -> anyhow::Result<T> {
+    let connected = unless_stopped(stop, connecting).await;
+    Ok(connected.ok_or_else(|| anyhow!("ended before the broker has answered"))??)
 }
 
 fn named(option: &str, name: &str) -> Result<Name, Failure> {

@@ -231,6 +231,7 @@ impl Sums {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fyke_control::NodeCount;
 
     #[test]
     fn lines_of_alerts_and_of_nodes_are_added_up() {
@@ -245,8 +246,9 @@ mod tests {
         {
             sums.add(alert(sid, time).as_bytes()).unwrap();
         }
-        let node = br#"{"node":"rules","arrived":4,"passed":4,"rejected":0,"taken":0,"lost":0,"counters":{}}"#;
-        sums.add(node).unwrap();
+        let node =
+            NodeCount { node: "rules".into(), arrived: 4, passed: 4, ..NodeCount::default() };
+        sums.add(&serde_json::to_vec(&node).unwrap()).unwrap();
         assert!(sums.add(b"{\"x\":1}").is_err() && sums.add(b"x").is_err());
         assert_eq!(sums.nodes[0].arrived, 4);
         let (alerts, more) = sums.most_frequent();

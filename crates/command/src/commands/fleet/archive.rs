@@ -3,22 +3,25 @@
 use super::alerts;
 use super::refusals::Refusals;
 use super::rows::Rows as RowFile;
-use super::{Failure, named, options_of, stopped, trusted, wait_for};
+use super::{Failure, connected, named, options_of, trusted, wait_for};
 use crate::cli::{ScanArgs, WorkerArgs};
 use crate::commands::signals::stop_on_signals;
 use crate::commands::{foreign, one_line, output};
 use anyhow::{Context, anyhow};
+use fyke_control::NodeCount;
 use fyke_fleet::archive::{MAX_FILES, MAX_PATH, NodeCounts, Queue, Row, ScanId};
+use fyke_fleet::broker::BrokerError;
 use fyke_fleet::keys::Author;
 use fyke_fleet::refused::Refuser;
 use fyke_fleet::rules::Rules;
 use fyke_fleet::scan::{Scan, Sums};
+use fyke_fleet::stopped;
 use fyke_fleet::worker::{Judge, Judged, Worker};
 use fyke_graph::language::quoted;
-use serde::Deserialize;
-use serde_json::{Value, json};
-use std::collections::{BTreeMap, HashSet};
+use serde_json::{Number, Value, json};
+use std::collections::HashSet;
 use std::fs::File;
+use std::future::Future;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -55,7 +58,8 @@ pub fn worker(args: &WorkerArgs) -> Result<(), Failure> {
     };
     let stop = stop_on_signals()?;
     let done = wait_for(async {
-        let queue = Queue::connect(&to, group.clone(), &format!("fyke worker {name}")).await?;
+        let client = format!("fyke worker {name}");
+        let queue = connected(&stop, Queue::connect(&to, group.clone(), &client)).await?;
         note!(
             "fyke: worker {name} of the group {group} at {}, {at_once} files at a time below {shown}; \
              Ctrl-C ends fyke worker",
@@ -84,18 +88,6 @@ struct Again {
     limit: Duration,
 }
 
-/// A node as `fyke run --json` prints it.
-#[derive(Deserialize)]
-struct Printed {
-    node: String,
-    arrived: u64,
-    passed: u64,
-    rejected: u64,
-    taken: u64,
-    lost: u64,
-    counters: BTreeMap<String, Value>,
-}
-
 impl Judge for Again {
     fn judge(&self, graph: &str, rules: Option<&Rules>, file: File, stop: &AtomicBool) -> Judged {
         if let Err(why) = foreign::check(graph) {
@@ -121,19 +113,28 @@ pub(super) fn reason(message: &str) -> String {
     line.strip_prefix("standard input: ").unwrap_or(line).to_owned()
 }
 
-/// The counts of a node; its counters without texts and rates, which cannot be added.
+/// The counts of a node as `fyke run --json` prints it.
 pub(super) fn counts(node: Value) -> Result<NodeCounts, String> {
-    let node: Printed = serde_json::from_value(node).map_err(|error| error.to_string())?;
-    let whole = |(name, value): (String, Value)| Some((name, value.as_u64()? as f64));
-    Ok(NodeCounts {
+    serde_json::from_value(node).map(counts_of).map_err(|error| error.to_string())
+}
+
+/// The counts of a node: those of its counters that can be added, and states.
+pub(super) fn counts_of(node: NodeCount) -> NodeCounts {
+    let NodeCount { counters, states, .. } = node;
+    let value = |(name, value): (String, Number)| {
+        let is_added = states.contains(&name) || value.is_u64();
+        Some((name, value.as_f64().filter(|_| is_added)?))
+    };
+    NodeCounts {
+        counters: counters.into_iter().filter_map(value).collect(),
         node: node.node,
         arrived: node.arrived,
         passed: node.passed,
         rejected: node.rejected,
         taken: node.taken,
         lost: node.lost,
-        counters: node.counters.into_iter().filter_map(whole).collect(),
-    })
+        states,
+    }
 }
 
 /// Runs `fyke fleet scan`.
@@ -142,12 +143,7 @@ pub fn scan(args: &ScanArgs) -> Result<(), Failure> {
     let id = |text: &String| ScanId::new(text).map_err(Failure::Usage);
     if let Some(text) = &args.cancel {
         let id = id(text)?;
-        let removed = wait_for(async {
-            let queue = Queue::open(&to, group, "fyke fleet scan").await?;
-            Ok(Scan::resume(queue, id).await?.cancel().await?)
-        })?;
-        note!("fyke: {removed} jobs removed");
-        return Ok(());
+        return wait_for(cancel(Queue::open(&to, group, "fyke fleet scan"), id));
     }
     let resumed = args.resume.as_ref().map(id).transpose()?;
     let wanted = match &resumed {
@@ -161,9 +157,11 @@ pub fn scan(args: &ScanArgs) -> Result<(), Failure> {
     let ended = wait_for(async {
         let name = "fyke fleet scan";
         let mut scan = match (resumed, &wanted) {
-            (Some(id), _) => Scan::resume(Queue::open(&to, group, name).await?, id).await?,
+            (Some(id), _) => {
+                Scan::resume(connected(&stop, Queue::open(&to, group, name)).await?, id).await?
+            }
             (None, Some(Wanted { author, graph, files, rules })) => {
-                let queue = Queue::connect(&to, group, name).await?;
+                let queue = connected(&stop, Queue::connect(&to, group, name)).await?;
                 Scan::start(queue, author, graph, rules.as_ref(), files).await?
             }
             (None, None) => return Err(anyhow!("nothing to do")),
@@ -191,21 +189,46 @@ pub fn scan(args: &ScanArgs) -> Result<(), Failure> {
     if let Some(removed) = removed {
         return Err(Failure::Running(refusals.error(&scan, removed)));
     }
-    let (sums, files) = (scan.sums(), scan.files());
-    if !scan.is_complete() {
-        let id = scan.id().as_str();
-        return Err(Failure::Running(anyhow!(
-            "{} of {files} files have a result; `fyke fleet scan --resume {id}` reads the others, and --cancel {id} \
-             removes their jobs",
-            sums.done
-        )));
-    }
-    match sums.failed {
-        0 => Ok(()),
-        count => Err(Failure::Running(anyhow!(
-            "{count} of {files} files could not be read to their end"
+    check_end(&scan)
+}
+
+/// Fails if a file has no result, or could not be read.
+fn check_end(scan: &Scan) -> Result<(), Failure> {
+    let (sums, files, id) = (scan.sums(), scan.files(), scan.id().as_str());
+    let done = sums.done;
+    match (scan.is_complete(), scan.is_cancelled()) {
+        (true, _) if sums.failed == 0 => Ok(()),
+        (true, _) => Err(Failure::Running(anyhow!(
+            "{} of {files} files could not be read to their end",
+            sums.failed
+        ))),
+        (false, true) => Err(Failure::Running(anyhow!(
+            "scan {id} was cancelled (--cancel): {done} of {files} files have a result; `fyke fleet scan --resume \
+             {id}` also reads those of files that workers had begun"
+        ))),
+        (false, false) => Err(Failure::Running(anyhow!(
+            "{done} of {files} files have a result; `fyke fleet scan --resume {id}` reads the others, and --cancel \
+             {id} removes their jobs"
         ))),
     }
+}
+
+/// Removes the jobs of a scan.
+async fn cancel(
+    queue: impl Future<Output = Result<Queue, BrokerError>>,
+    id: ScanId,
+) -> anyhow::Result<()> {
+    let mut scan = Scan::resume(queue.await?, id).await?;
+    while !scan.is_complete() && !scan.read().await?.is_empty() {}
+    let removed = scan.cancel().await?;
+    let (id, done, files) = (scan.id().as_str(), scan.sums().done, scan.files());
+    match scan.is_complete() {
+        true => note!("fyke: scan {id} had ended: each of its {files} files has a result"),
+        false => {
+            note!("fyke: scan {id}: {removed} jobs removed; {done} of {files} files have a result")
+        }
+    }
+    Ok(())
 }
 
 /// A new scan.
@@ -321,7 +344,7 @@ async fn collect(
     refusals: &mut Refusals,
 ) -> anyhow::Result<Collected> {
     let (mut collected, mut told) = (Collected::default(), Instant::now());
-    let mut stop_soon = std::pin::pin!(stopped(Arc::clone(&stop)));
+    let mut stop_soon = std::pin::pin!(stopped(&stop));
     while !scan.is_complete() && !stop.load(Ordering::Relaxed) {
         let read = tokio::select! {
             () = &mut stop_soon => break,
@@ -336,6 +359,9 @@ async fn collect(
             }
         };
         let has_results = !new.is_empty();
+        if scan.is_cancelled() && !has_results {
+            break;
+        }
         for row in new {
             if let Some(rows) = &mut rows {
                 rows.add(&row)?;
@@ -395,7 +421,7 @@ fn show(
         writeln!(out, "{told}")?;
     } else {
         for node in nodes {
-            let NodeCounts { node, arrived, passed, rejected, taken, lost, counters } = node;
+            let NodeCounts { node, arrived, passed, rejected, taken, lost, counters, .. } = node;
             let counters: Vec<_> =
                 counters.iter().map(|(name, value)| format!("  {name} {value}")).collect();
             let line = format!(

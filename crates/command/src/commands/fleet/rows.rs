@@ -157,13 +157,27 @@ fn table(row: &Row, rules: bool) -> impl Iterator<Item = Vec<Cell>> + '_ {
 }
 
 fn node_cells(node: &NodeCounts) -> Vec<Cell> {
-    let NodeCounts { node, arrived, passed, rejected, taken, lost, counters } = node;
-    let counters: Vec<_> = counters.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let NodeCounts { node, arrived, passed, rejected, taken, lost, counters, .. } = node;
+    let counters: Vec<_> =
+        counters.iter().map(|(name, value)| format!("{}={value}", word(name))).collect();
     let counts = [arrived, passed, rejected, taken, lost].map(|count| Cell::Count(*count));
-    let mut cells = vec![Cell::Text(node.clone())];
+    let mut cells = vec![Cell::Text(one_line(node).into_owned())];
     cells.extend(counts);
     cells.push(Cell::Text(counters.join(" ")));
     cells
+}
+
+/// The name of a counter as a word: as in a string of JSON, with `\u` and digits for spaces, `=`, `\` and what is not
+/// visible.
+fn word(name: &str) -> String {
+    let mut word = String::with_capacity(name.len());
+    for letter in one_line(&name.replace('\\', "\\u005c")).chars() {
+        match letter {
+            ' ' | '=' => word += &format!("\\u{:04x}", u32::from(letter)),
+            letter => word.push(letter),
+        }
+    }
+    word
 }
 
 fn rule_cells(alert: &Alert) -> Vec<Cell> {
@@ -353,6 +367,37 @@ mod tests {
                 false => assert!(counts.iter().all(|count| count == Some(3))),
             }
         }
+    }
+
+    #[test]
+    fn names_of_counters_are_words_and_a_row_is_a_line() {
+        let names = ["plain", "udp => 3", "a\tb", "a\nb", "a\\u0009b", "a\"b"];
+        let counters = names.iter().map(|name| ((*name).to_owned(), 7.0)).collect();
+        let node = NodeCounts { node: "x\ty".into(), counters, ..NodeCounts::default() };
+        let cells = node_cells(&node);
+        let (Some(Cell::Text(first)), Some(Cell::Text(last))) = (cells.first(), cells.last())
+        else {
+            panic!("{cells:?}")
+        };
+        assert_eq!(first, "x\\u0009y");
+        let read = |word: &str| {
+            let (name, value) = word.rsplit_once('=').unwrap();
+            assert_eq!(value, "7");
+            serde_json::from_str::<String>(&format!("\"{}\"", name.replace('"', "\\\""))).unwrap()
+        };
+        let mut back: Vec<String> = last.split(' ').map(read).collect();
+        back.sort();
+        let mut names = names;
+        names.sort_unstable();
+        assert_eq!(back, names);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rows.csv");
+        let mut rows = Rows::create(&path, false).unwrap();
+        rows.add(&Row { nodes: vec![node], ..row("a\tb\n.pcap", 0) }).unwrap();
+        rows.finish().unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(text.lines().count(), 2, "{text}");
+        assert!(!text.contains('\t'), "{text}");
     }
 
     trait Nulls {

@@ -1,13 +1,13 @@
 //! `fyke fleet take` and `fyke fleet sums`: workers that share the frames of a queue, and the sums of all of them.
 
+use super::archive::counts_of;
 use super::refusals;
-use super::{Failure, named, options_of, trusted, wait_for};
+use super::{Failure, connected, named, options_of, trusted, wait_for};
 use crate::cli::{SumsArgs, TakeArgs};
 use crate::commands::signals::stop_on_signals;
 use crate::commands::{counts, foreign, one_line, output};
 use anyhow::anyhow;
 use fyke_capture::{Interface, LookBack, Next, ReadError, Source, SourceStats};
-use fyke_control::NodeCount;
 use fyke_fleet::archive::NodeCounts;
 use fyke_fleet::exchange::{Batch, Exchange, Shipped};
 use fyke_fleet::refused::Refuser;
@@ -17,7 +17,7 @@ use fyke_frame::LinkType;
 use fyke_graph::language::quoted;
 use fyke_graph::{GraphHandle, GraphView, Made};
 use fyke_remote::batch::Received;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -99,20 +99,7 @@ fn outcome(view: &GraphView) -> Vec<NodeCounts> {
         lost: sum.lost.values().sum(),
         ..NodeCounts::default()
     };
-    let of = |node: NodeCount| NodeCounts {
-        node: node.node,
-        arrived: node.arrived,
-        passed: node.passed,
-        rejected: node.rejected,
-        taken: node.taken,
-        lost: node.lost,
-        counters: node
-            .counters
-            .iter()
-            .filter_map(|(name, value)| Some((name.clone(), value.as_u64()? as f64)))
-            .collect(),
-    };
-    std::iter::once(all).chain(counts::nodes(view).into_iter().map(of)).collect()
+    std::iter::once(all).chain(counts::nodes(view).into_iter().map(counts_of)).collect()
 }
 
 fn graph(args: &TakeArgs) -> Result<String, Failure> {
@@ -152,7 +139,8 @@ pub fn run(args: &TakeArgs) -> Result<(), Failure> {
     let stop = stop_on_signals()?;
     let sums = wait_for(async {
         let client = format!("fyke fleet take {name}");
-        let exchange = Exchange::connect(&to, group.clone(), queue.clone(), &client).await?;
+        let connecting = Exchange::connect(&to, group.clone(), queue.clone(), &client);
+        let exchange = connected(&stop, connecting).await?;
         note!(
             "fyke: worker {name} takes from the queue {queue} of {group}, {at_once} batches at a time; \
              Ctrl-C ends fyke fleet take"
@@ -191,7 +179,7 @@ fn show(sums: &Sums, queue: &str, as_json: bool) -> Result<(), Failure> {
     if as_json {
         let told = json!({
             "queue": queue,
-            "shipped": sums.shipped.values().collect::<Vec<_>>(),
+            "shipped": sums.shipped.values().map(shipped).collect::<Vec<_>>(),
             "workers": sums.workers,
             "all": sums.all,
             "waiting": sums.waiting,
@@ -236,6 +224,17 @@ fn show(sums: &Sums, queue: &str, as_json: bool) -> Result<(), Failure> {
         sums.waiting
     )?;
     Ok(out.flush()?)
+}
+
+/// The account of a shipper as JSON: what only a last account tells is unknown before.
+fn shipped(account: &Shipped) -> Value {
+    let mut told = json!(account);
+    if !account.ended {
+        for unknown in ["seen", "rejected", "lost"] {
+            told[unknown] = Value::Null;
+        }
+    }
+    told
 }
 
 /// The line of a shipper.

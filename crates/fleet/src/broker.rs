@@ -50,6 +50,9 @@ const MAX_SNAPSHOT_BYTES: i64 = 512 << 20;
 const SILENT: Duration = Duration::from_secs(10);
 /// Most jobs or batches of a queue that workers have at the same time.
 const MAX_BEGUN: i64 = 100_000;
+/// A stream that a server has no room for gets a tenth of its room, again down to the least.
+const SHARE: i64 = 10;
+const LEAST_BYTES: i64 = 16 << 20;
 /// Messages that are requested at once.
 const AT_ONCE: usize = 64;
 
@@ -102,11 +105,10 @@ pub enum BrokerError {
         "the broker has no JetStream, which keeps the messages of a group: start it with `nats-server -js`"
     )]
     NoStreams,
-    /// The server has too little room for streams.
+    /// The server has no room for the stream.
     #[error(
-        "the broker: {making}: it has too little room for streams; all those of a group reserve 19 GiB, and without a \
-         setting the room is three quarters of the free disk: set `jetstream {{ max_file_store: 64GB }}` in its \
-         configuration"
+        "the broker: {making}: it has no room for streams; without a setting its room is three quarters of the free \
+         disk: set `jetstream {{ max_file_store: 64GB }}` in its configuration"
     )]
     NoRoom {
         /// The request.
@@ -209,7 +211,7 @@ pub(crate) async fn next_row<T: DeserializeOwned>(
     }
 }
 
-/// A stream, which is made if it is not there.
+/// A stream, which is made if it is not there; with less room if the server has little.
 ///
 /// # Errors
 /// The broker does not answer, refuses the stream, or has no JetStream.
@@ -222,16 +224,22 @@ pub(crate) async fn stream_of(
         CreateStreamErrorKind::JetStreamUnavailable => has_streams(jet),
         kind => matches!(kind, CreateStreamErrorKind::TimedOut | CreateStreamErrorKind::Response),
     };
-    let made = again(making, is_silence, || jet.get_or_create_stream(config.clone())).await?;
-    made.map_err(|error| match error.kind() {
-        CreateStreamErrorKind::JetStreamUnavailable => BrokerError::NoStreams,
-        CreateStreamErrorKind::JetStream(refused)
-            if refused.error_code() == ErrorCode::STORAGE_RESOURCES_EXCEEDED =>
-        {
-            BrokerError::NoRoom { making }
+    let mut config = config;
+    loop {
+        let made = again(making, is_silence, || jet.get_or_create_stream(config.clone())).await?;
+        let Err(error) = made else { return made.map_err(failed(making)) };
+        let is_short = matches!(error.kind(), CreateStreamErrorKind::JetStream(refused)
+            if refused.error_code() == ErrorCode::STORAGE_RESOURCES_EXCEEDED);
+        match error.kind() {
+            CreateStreamErrorKind::JetStreamUnavailable => return Err(BrokerError::NoStreams),
+            // A full stream refuses messages, so with less room nothing is lost either.
+            _ if is_short && config.max_bytes > LEAST_BYTES => {
+                config.max_bytes = (config.max_bytes / SHARE).max(LEAST_BYTES);
+            }
+            _ if is_short => return Err(BrokerError::NoRoom { making }),
+            _ => return Err(failed(making)(error)),
         }
-        _ => failed(making)(error),
-    })
+    }
 }
 
 /// True if the server has announced JetStream.

@@ -170,8 +170,15 @@ async fn a_server_without_streams_or_without_room_for_them_is_told() {
     }
     drop(server);
     let folder = tempfile::tempdir().unwrap();
-    let _server = NatsServer::with_room(&folder.path().join("store"), port, "2GB");
+    let store = |name: &str| folder.path().join(name);
+    // Streams have less room then, in which all fit.
+    let server = NatsServer::with_room(&store("little"), port, "3GB");
     Broker::connect(&to, edge(), "one").await.expect("a group");
-    let why = Queue::connect(&to, edge(), "one").await.unwrap_err();
+    Queue::connect(&to, edge(), "one").await.expect("jobs");
+    let dns = Name::new("dns").unwrap();
+    Exchange::connect(&to, edge(), dns, "one").await.expect("a queue");
+    drop(server);
+    let _server = NatsServer::with_room(&store("none"), port, "1MB");
+    let why = Broker::connect(&to, edge(), "one").await.unwrap_err();
     assert!(matches!(why, BrokerError::NoRoom { .. }), "{why}");
 }

@@ -412,7 +412,9 @@ impl Queue {
     pub(crate) async fn cancel(&self, scan: &ScanId) -> Result<u64, BrokerError> {
         let what = "removing jobs";
         let subject = format!("fyke.{}.jobs.{}", self.group, scan.as_str());
-        let is_silence = |error: &PurgeError| error.kind() != PurgeErrorKind::TimedOut;
+        let is_silence = |error: &PurgeError| {
+            matches!(error.kind(), PurgeErrorKind::TimedOut | PurgeErrorKind::Request)
+        };
         let purge = || self.jobs.purge().filter(&subject).into_future();
         let purged = again(what, is_silence, purge).await?.map_err(failed(what))?;
         self.store(scan, &Stored::Cancelled).await?;

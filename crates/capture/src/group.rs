@@ -217,7 +217,7 @@ impl Source for RingShare {
     fn stats(&mut self) -> SourceStats {
         let mut stats = self.ring.stats();
         if self.place.number > 0 {
-            stats.filtered = 0;
+            (stats.filtered, stats.later) = (0, Default::default());
         }
         lock(&self.place.board.stats)[self.place.number] = stats;
         stats

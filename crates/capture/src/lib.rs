@@ -82,10 +82,11 @@ pub use sink::{
 };
 pub use socket::FilterSocket;
 pub use source::{
-    DEFAULT_SNAPLEN, DROP_REASONS, HeldFrames, HeldMark, Interface, LinkState, LookBack, NOT_SENT,
-    Next, Notice, RING_FULL, SocketFilter, Source, SourceStats,
+    DEFAULT_SNAPLEN, DROP_REASONS, HeldFrames, HeldMark, Interface, LATER, LinkState, LookBack,
+    NOT_SENT, Next, Notice, RING_FULL, SocketFilter, Source, SourceStats,
 };
 pub use sys::drops::Traffic;
+pub use sys::packet::grace_period;
 pub use sys::poll::Bell;
 pub use sys::time::processor_time;
 

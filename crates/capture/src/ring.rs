@@ -603,9 +603,7 @@ impl Source for RingSource {
             self.stats.freezes += u64::from(counts.freezes);
         }
         if let Some((filter, _)) = &self.filter {
-            let rejected = filter.rejected();
-            self.stats.filtered_uncounted = rejected.is_none();
-            self.stats.filtered = rejected.unwrap_or(self.stats.filtered);
+            self.stats.take_filtered(&**filter);
         }
         let mut stats = self.stats;
         if is_frozen && self.ended {

@@ -289,6 +289,9 @@ pub(crate) const NO_ROOM: usize = 5;
 /// Number of the reason of a relay among [`DROP_REASONS`].
 pub const NOT_SENT: usize = 6;
 
+/// Number of counters for frames that only a later filter of a chain rejected.
+pub const LATER: usize = 16;
+
 /// Counters of a source since it was opened. `received = delivered + dropped + ignored + unreadable + pending`; pending
 /// frames are counted by the kernel but not yet delivered, 0 after the source is drained.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -312,6 +315,8 @@ pub struct SourceStats {
     pub clamped_times: u64,
     /// Frames that a filter in the kernel rejected ([`Source::set_filter`]); not part of `received`.
     pub filtered: u64,
+    /// The part of them that only a later filter of a chain rejected ([`SocketFilter::later`]).
+    pub later: [u64; LATER],
     /// True if a graph in a service rejects them, in place of texts.
     pub by_graph: bool,
     /// True if a filter in the kernel has rejected frames without counting them; `filtered` lacks those.
@@ -336,6 +341,15 @@ impl SourceStats {
         [full].into_iter().chain(named).chain([unreadable]).filter(|(_, count)| *count > 0)
     }
 
+    /// Takes over the counts of the filter before the source. The part is read first, so that it is not more than the
+    /// whole.
+    pub(crate) fn take_filtered(&mut self, filter: &dyn SocketFilter) {
+        self.later = filter.later();
+        let rejected = filter.rejected();
+        self.filtered_uncounted = rejected.is_none();
+        self.filtered = rejected.unwrap_or(self.filtered);
+    }
+
     /// Adds the counts of another source.
     #[must_use]
     pub fn plus(self, other: &SourceStats) -> SourceStats {
@@ -349,6 +363,7 @@ impl SourceStats {
             freezes: self.freezes + other.freezes,
             clamped_times: self.clamped_times + other.clamped_times,
             filtered: self.filtered + other.filtered,
+            later: std::array::from_fn(|at| self.later[at] + other.later[at]),
             filtered_uncounted: self.filtered_uncounted | other.filtered_uncounted,
             by_graph: self.by_graph | other.by_graph,
             beyond_policy: self.beyond_policy | other.beyond_policy,
@@ -385,6 +400,11 @@ pub trait SocketFilter: Send + Sync {
 
     /// Number of frames that it rejected; `None` if it has rejected frames without counting them.
     fn rejected(&self) -> Option<u64>;
+
+    /// The part of them that only a later filter of a chain rejected, for each counter of the filter.
+    fn later(&self) -> [u64; LATER] {
+        [0; LATER]
+    }
 }
 
 /// Data that comes with a batch: earlier frames that are still held, and the source's interfaces. The held frames are

@@ -631,7 +631,7 @@ impl Source for XdpSource {
             };
         }
         if let Some(filter) = &self.filter {
-            self.stats.filtered = filter.rejected().unwrap_or(self.stats.filtered);
+            self.stats.take_filtered(&**filter);
         }
         self.stats
     }

@@ -54,5 +54,5 @@ pub use cost::{Cost, cost};
 pub use error::Error;
 pub use options::{Options, Reading, Resolver, needs_netmask};
 pub use parse::{MAX_NESTING, MAX_TEXT_LEN};
-pub use predicate::{Predicate, compile, compile_with, system_resolver};
+pub use predicate::{Predicate, compile, compile_all, compile_with, system_resolver};
 pub use scoped::Fragments;

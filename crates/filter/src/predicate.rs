@@ -52,6 +52,25 @@ pub fn compile_with(
     Ok(Predicate { text: text.into(), link: options.link, root, scoped })
 }
 
+/// Reads several filter texts in the compat reading, each on its own, as one predicate that holds if
+/// all do, evaluated in this order. Its text is the first one.
+///
+/// # Errors
+/// As [`compile`], for the first text with an error.
+pub fn compile_all<'t>(
+    texts: impl IntoIterator<Item = &'t str>,
+    options: &Options,
+) -> Result<Predicate, Error> {
+    let (mut first, mut all) = (None, Vec::new());
+    for text in texts {
+        all.push(parse::parse(text, options)?);
+        first.get_or_insert(text);
+    }
+    let root = if all.len() == 1 { all.swap_remove(0) } else { Node::All(all) };
+    let text = first.unwrap_or_default().into();
+    Ok(Predicate { text, link: options.link, root: Arc::new(root), scoped: None })
+}
+
 /// Most names that are remembered.
 const MAX_NAMES: usize = 4_096;
 /// Time after which an unknown name is queried again.

@@ -78,6 +78,8 @@ struct Writer {
 pub struct LoweredGroup<'a> {
     changes: &'a [Change<'a>],
     texts: LoweredTexts,
+    /// Classes of texts, by the index of their change.
+    classes: BTreeMap<usize, u32>,
 }
 
 impl KernelFilters {
@@ -131,7 +133,7 @@ impl KernelFilters {
         let links = self.lock().link_types();
         let mut texts = LoweredTexts::default();
         texts.lower(changes, &links, |text, link| self.lower_one(text, link))?;
-        let group = LoweredGroup { changes, texts };
+        let group = LoweredGroup { changes, texts, classes: BTreeMap::new() };
         group.check().map(|()| group)
     }
 
@@ -162,6 +164,26 @@ impl KernelFilters {
     /// The first change that is refused.
     pub fn edit(&self, changes: &[Change<'_>]) -> Result<Vec<Option<u64>>, GroupError> {
         self.apply(self.lower(changes)?, ByHand::Stay)
+    }
+
+    /// Replaces texts that reject the frames that they match by others, in their order, each with the number of its
+    /// counter ([`Superset::count_later`](crate::Superset::count_later)). Returns their numbers.
+    ///
+    /// # Errors
+    /// A text is refused; then nothing has changed.
+    pub(crate) fn count_later(
+        &self,
+        old: &[u64],
+        new: &[(&str, usize)],
+    ) -> Result<Vec<u64>, GroupError> {
+        let added = new.iter().map(|(text, _)| Change::Add(text));
+        let changes: Vec<_> = added.chain(old.iter().map(|&id| Change::Remove(id))).collect();
+        let mut group = self.lower(&changes)?;
+        let class = |(place, (_, slot)): (usize, &(&str, usize))| {
+            (place, fyke_kernel::later(place as u32, *slot as u32))
+        };
+        group.classes = new.iter().enumerate().map(class).collect();
+        Ok(self.apply(group, ByHand::Stay)?.into_iter().flatten().collect())
     }
 
     /// Adds a text: frames that it matches are accepted, too. Returns its number.
@@ -479,7 +501,8 @@ impl Writer {
         let mut lowered = group.texts.fitting();
         let class_of = |place: usize| {
             let text = group.changes.get(place).and_then(|change| change.text());
-            text.and_then(|text| self.classes.get(text)).copied().unwrap_or(0)
+            let own = group.classes.get(&place);
+            own.or_else(|| self.classes.get(text?)).copied().unwrap_or(0)
         };
         let mut pending: Vec<Pending<'_>> = Vec::with_capacity(self.links.len());
         for (index, link) in self.links.iter_mut().enumerate() {

@@ -19,6 +19,7 @@
 //! | `lowered` | the slow part of an edit, done before any lock is taken |
 //! | `user`, `kernel` | the spaces |
 //! | `superset`, `stage`, `classic` | filters of user space in the kernel, too, which passes a superset |
+//! | `chain` | filters one after the other in a lower space, with the counts of each |
 //! | `journal` | the edits so far with their authors, and how each is taken back |
 //! | `ledger` | the same for texts that are no [`FilterSet`], such as graphs |
 //! | `inputs` | link types of the sources, and the check of texts against them |
@@ -43,6 +44,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod chain;
 mod classic;
 #[cfg(feature = "control")]
 pub mod clients;
@@ -62,6 +64,7 @@ mod union;
 mod user;
 mod view;
 
+pub use chain::{Chain, ChainCounts, ChainLink, FilterRejects};
 pub use classic::{ClassicError, ClassicSocket, ClassicStage, classic_program};
 pub use error::{FilterError, GroupError};
 pub use inputs::{Inputs, Refused};
@@ -71,7 +74,7 @@ pub use kernel::{ByHand, ByHandError, KernelFilters, LoweredGroup, SocketError};
 pub use ledger::{Edits, Ledger, Logged, Planned};
 #[cfg(feature = "kernel")]
 pub use stage::KernelStage;
-pub use superset::{Listing, Superset};
+pub use superset::{LATER, Listing, Superset};
 pub use texts::Change;
 pub use union::{Member, Union};
 pub use user::{

@@ -15,7 +15,7 @@ mod generated;
 
 use crate::error::GroupError;
 use crate::kernel::{ByHand, KernelFilters, LoweredGroup, SocketError};
-use crate::superset::{Listing, Superset};
+use crate::superset::{LATER, Listing, Superset};
 use crate::texts::Change;
 use fyke_filter::Options;
 use fyke_frame::LinkType;
@@ -27,6 +27,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+const _: () = assert!(LATER == fyke_kernel::layout::LATER);
 
 /// Bytes of text from which an edit does not wait for the kernel.
 const LONG: usize = 4 << 10;
@@ -55,6 +57,8 @@ struct Stage {
 struct State {
     /// Numbers in the kernel of texts.
     ids: BTreeMap<u64, u64>,
+    /// Numbers in the kernel of the texts that only select a counter.
+    later: Vec<u64>,
     /// Number in the kernel of the text that accepts everything; `None` while the texts decide.
     open: Option<u64>,
     /// Number of edits so far.
@@ -231,6 +235,12 @@ impl KernelStage {
         self.0.counts.rejected()
     }
 
+    /// The part of them that only a later filter of a chain rejected, for each counter
+    /// ([`Superset::count_later`]).
+    pub fn later(&self) -> [u64; LATER] {
+        self.0.counts.later()
+    }
+
     /// The maps of its counters, for a process after this one ([`CountReader::of`]).
     pub fn count_maps(&self) -> Vec<std::os::fd::BorrowedFd<'_>> {
         self.0.counts.maps()
@@ -290,6 +300,7 @@ impl Stage {
                 // Cannot fail: it removes all.
                 let _removed = self.kernel.set("");
                 state.ids.clear();
+                state.later.clear();
             }
         }
     }
@@ -348,9 +359,37 @@ impl Stage {
 
     fn refuse(&self, state: &mut State, refused: &GroupError) {
         self.open(state);
-        // The lines after the first show the place in the text.
-        state.reason = refused.error.to_string().lines().next().map(str::to_owned);
+        state.reason = Some(in_a_line(refused));
     }
+
+    /// Replaces the texts that only select a counter.
+    fn count_later(&self, state: &mut State, texts: &[(String, usize)]) -> Result<(), String> {
+        let why_not = match &state.reason {
+            _ if texts.is_empty() => None,
+            // Without a text that accepts, these would reject every frame.
+            None if state.ids.is_empty() => Some(FILLING.to_owned()),
+            reason => reason.clone(),
+        };
+        let new: Vec<_> = texts.iter().map(|(text, slot)| (text.as_str(), *slot)).collect();
+        let new = if why_not.is_some() { &[][..] } else { &new };
+        if !new.is_empty() || !state.later.is_empty() {
+            match self.kernel.count_later(&state.later, new) {
+                Ok(ids) => state.later = ids,
+                Err(refused) => {
+                    // Removing needs no room.
+                    let _removed = self.kernel.count_later(&state.later, &[]);
+                    state.later.clear();
+                    return Err(in_a_line(&refused));
+                }
+            }
+        }
+        why_not.map_or(Ok(()), Err)
+    }
+}
+
+/// The first line of a refusal; those after it show the place in the text.
+fn in_a_line(refused: &GroupError) -> String {
+    refused.error.to_string().lines().next().unwrap_or_default().to_owned()
 }
 
 /// The changes that make the kernel's texts those of a list.
@@ -416,6 +455,17 @@ impl Superset for KernelStage {
         generated::after_edit(&self.0, state);
     }
 
+    fn why_not_later(&self) -> Option<String> {
+        self.0.distributes.then(|| "it selects the ring of a frame".to_owned())
+    }
+
+    fn count_later(&self, texts: &[(String, usize)]) -> Result<(), String> {
+        let state = &mut *self.0.lock();
+        let counted = self.0.count_later(state, texts);
+        generated::after_edit(&self.0, state);
+        counted
+    }
+
     fn open_for_good(&self, reason: &'static str) {
         let state = &mut *self.0.lock();
         self.0.open(state);
@@ -452,6 +502,10 @@ impl KernelStage {
             let known: Vec<_> =
                 removed.iter().copied().filter(|id| state.ids.contains_key(id)).collect();
             let changes: Vec<_> = known.iter().map(|id| Change::Remove(state.ids[id])).collect();
+            if known.len() == state.ids.len() && !state.later.is_empty() {
+                // Those that only select a counter would be left, and reject every frame.
+                return self.0.open(state);
+            }
             return match self.0.kernel.edit(&changes) {
                 Ok(_) => state.ids.retain(|id, _| !known.contains(id)),
                 Err(refused) => self.0.refuse(state, &refused),

@@ -13,6 +13,13 @@ use std::sync::Arc;
 /// accepts every frame.
 pub const FIRST_ROW: u64 = 1 << 63;
 
+/// Joins texts of which each is read on its own, and all must hold: a place in a text would change the reading of
+/// those after it (qualifiers, `vlan`). No text of a user has this character.
+pub(crate) const AND: char = '\u{1}';
+
+/// Number of counters for frames that only a later filter of a chain rejects.
+pub const LATER: usize = 16;
+
 /// Texts by number.
 pub type Listing = BTreeMap<u64, Arc<str>>;
 
@@ -38,6 +45,24 @@ pub trait Superset: Send + Sync + fmt::Debug {
 
     /// Rejects what only removed texts accepted, after the edit has taken effect; `texts` are those in force.
     fn narrow(&self, texts: &dyn Fn() -> Listing, removed: &[u64]);
+
+    /// Reason why the space cannot count the frames that only a later filter of a chain rejects, or `None`.
+    fn why_not_later(&self) -> Option<String> {
+        Some("the space below does not count for several filters".to_owned())
+    }
+
+    /// Replaces the texts that only select a counter: a frame that the other texts reject counts for the first of these
+    /// that matches it, each with a number below [`LATER`]. While they change, another text must accept the frames that
+    /// they match.
+    ///
+    /// # Errors
+    /// The reason why the space cannot have them; then it has none.
+    fn count_later(&self, texts: &[(String, usize)]) -> Result<(), String> {
+        match texts {
+            [] => Ok(()),
+            _ => Err(self.why_not_later().unwrap_or_default()),
+        }
+    }
 
     /// Passes every frame from now on, because something else than texts accepts frames; `reason` is for people.
     fn open_for_good(&self, reason: &'static str);

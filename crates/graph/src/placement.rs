@@ -10,7 +10,8 @@
 //! | demultiplexers | what one of their texts accepts |
 //! | anything else | every frame |
 //!
-//! Of a chain of filters the first one runs there: the next one gets the frames that it accepts, which it has to count.
+//! Of a chain of filters all run there, and the space counts what each rejects ([`chain`]). Where it cannot, only the
+//! first one does: the next one gets the frames that it accepts, which it has to count.
 //!
 //! The rules of a Bloom pre-filter that all frames of a device reach may be there, too ([`RulesTap`]).
 //!
@@ -23,24 +24,30 @@
 //! [`Class::needs`]: crate::node::Class::needs
 
 mod by_class;
+mod chain;
 mod describe;
 mod several;
 mod tap;
+mod wanted;
 
-use crate::node::{Needs, Node};
+use crate::node::Node;
 use crate::plan::{Plan, PlanNode};
 use crate::rules::RuleSet;
 use crate::runtime::Made;
-use describe::LATER;
+pub(crate) use chain::Below;
+use chain::{Chained, Given};
+use describe::NodePlace;
 pub use describe::describe;
 use fyke_capture::{Interface, SocketFilter, Source};
-use fyke_filter::{Options, needs_netmask};
+use fyke_filter::Options;
 use fyke_filters::{FilterSet, Member, Superset, Union};
 use several::Several;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 pub use tap::{NoRules, OwnedArrays, PartPlace, RulesTap, RulesWanted, TapPlace};
+pub(crate) use wanted::Held;
+use wanted::{NETMASKS, Wanted, WantedBy, netmask_of};
 
 /// A space below the graph: the kernel, at a socket or at a driver, or a service for its readers.
 ///
@@ -136,8 +143,8 @@ pub struct Placement {
     pub lower: Result<Arc<dyn LowerFilter>, String>,
     /// Rules of a node after the device that the lower space has, too.
     pub tap: Option<TapPlace>,
-    /// Names of later filters, which run in user space only.
-    pub later: Vec<String>,
+    /// The filters and demultiplexers after the device, as the graph allows them to run.
+    places: Vec<NodePlace>,
     /// For rings by class: the reason why the lower space does not select them, if it does not.
     pub by_class: Option<Result<(), String>>,
     at_driver: bool,
@@ -152,6 +159,8 @@ struct Members {
     interfaces: Vec<Interface>,
     netmask: u32,
     consumers: Vec<Consumer>,
+    /// The filters that run below as a chain, or the reason why the first of them does alone.
+    chain: Option<Result<Chained, String>>,
 }
 
 /// A node that gets the frames of a device, and what the lower filter passes for it.
@@ -159,8 +168,8 @@ struct Members {
 struct Consumer {
     /// Key of the node.
     key: u64,
-    /// Filters of the node, if it has some.
-    filters: Option<Member>,
+    /// Filters of the node, if it has some that are not in a chain.
+    filters: Option<(Member, Given)>,
     texts: Member,
     /// The texts of that member.
     wanted: BTreeSet<String>,
@@ -182,15 +191,44 @@ impl Placement {
         Some(format!("{}: {words}", self.names.join(", ")))
     }
 
+    /// Names of the filters and demultiplexers that run in user space only while the lower space filters, each with the
+    /// reason.
+    pub fn in_user_space(&self) -> Vec<(&str, String)> {
+        let chain = self.members.as_ref().and_then(|members| members.chain.as_ref());
+        let why_alone = chain.and_then(|chain| match chain {
+            Ok(chained) => chained.chain.reason(),
+            Err(why) => Some(why.clone()),
+        });
+        let consumers = || self.members.iter().flat_map(|members| &members.consumers);
+        let why_not = |place: &NodePlace| match (&place.why_not, &why_alone) {
+            (Some(why), _) => Some(why.clone()),
+            (None, Some(why)) if consumers().all(|one| one.key != place.key) => {
+                Some(chain::counts(why))
+            }
+            _ => None,
+        };
+        let places = self.places.iter();
+        places.filter_map(|place| Some((place.name.as_str(), why_not(place)?))).collect()
+    }
+
+    /// The counts of its chain of filters, if it has one.
+    pub(crate) fn below(&self) -> Option<Below> {
+        match self.members.as_ref()?.chain.as_ref()? {
+            Ok(chained) => Some(chained.below(self.device)),
+            Err(_) => None,
+        }
+    }
+
     fn text(&self) -> String {
         let form = self.lower.as_ref().map(|lower| format!(" ({})", lower.form()));
         let form = form.unwrap_or_default();
         let place = self.lower.as_ref().map_or("the kernel", |lower| lower.place());
+        let except = self.in_user_space().into_iter().map(|(name, why)| format!("{name} ({why})"));
+        let except: Vec<_> = except.collect();
         match self.why_not_lower() {
-            None if !self.later.is_empty() => format!(
-                "the filters run in {place}, too{form}, except {} ({LATER})",
-                self.later.join(", ")
-            ),
+            None if !except.is_empty() => {
+                format!("the filters run in {place}, too{form}, except {}", except.join(", "))
+            }
             None => format!("the filters run in {place}, too{form}"),
             Some(why) => {
                 let has_rules = self.tap.as_ref().is_some_and(TapPlace::is_below);
@@ -266,167 +304,6 @@ fn rejected(placements: &[Placement]) -> String {
     }
 }
 
-/// The frames of a device that the nodes after it need.
-#[derive(Default)]
-struct Wanted {
-    consumers: Vec<WantedBy>,
-    /// Reason why every frame is needed.
-    all: Option<String>,
-}
-
-struct WantedBy {
-    /// Index of the node in the plan.
-    at: usize,
-    /// True for a node with editable filters, which add to the texts.
-    has_filters: bool,
-    texts: BTreeSet<String>,
-    /// Classes of the texts, if they have some.
-    classes: Vec<(String, u32)>,
-    /// True if the texts accept what trackers expect.
-    rows_covered: bool,
-    /// Netmask that the texts are read with.
-    netmask: u32,
-}
-
-impl WantedBy {
-    /// True if a lower filter that reads texts with this netmask accepts what the node needs, beside its filters.
-    fn fits(&self, netmask: u32) -> bool {
-        self.netmask == netmask || !self.needs_netmask()
-    }
-
-    fn needs_netmask(&self) -> bool {
-        self.texts.iter().any(|text| needs_netmask(text))
-    }
-}
-
-/// Reason for which one lower filter does not do for all consumers.
-const NETMASKS: &str = "the filters are read with different netmasks";
-
-/// The netmask with which a set reads its texts.
-fn netmask_of(set: &FilterSet) -> u32 {
-    set.reading().0.netmask.unwrap_or(0)
-}
-
-/// The frames that must be held for each node that edits filters ([`Node::held`]), by key.
-pub(crate) type Held = HashMap<u64, Option<String>>;
-
-impl Wanted {
-    /// `interfaces` are those of the device; none before it is open.
-    fn of(plan: &Plan, device: usize, interfaces: &[Interface], held: &Held) -> Wanted {
-        let mut wanted = Wanted::default();
-        let mut rest = vec![device];
-        while let Some(from) = rest.pop() {
-            let fed = |node: &PlanNode| node.feeds.iter().any(|feed| feed.from == from);
-            let after: Vec<_> = (0..plan.nodes.len()).filter(|&at| fed(&plan.nodes[at])).collect();
-            if after.is_empty() {
-                wanted.needs_all(format!("no filter follows {}", plan.nodes[from].name));
-            }
-            for at in after {
-                if wanted.add(plan, at, from, interfaces, held) {
-                    rest.push(at);
-                }
-            }
-        }
-        wanted
-    }
-
-    fn needs_all(&mut self, why: String) {
-        self.all.get_or_insert(why);
-    }
-
-    /// Adds what a node needs; returns true if its successors decide.
-    fn add(
-        &mut self,
-        plan: &Plan,
-        at: usize,
-        from: usize,
-        interfaces: &[Interface],
-        held: &Held,
-    ) -> bool {
-        let node = &plan.nodes[at];
-        let mut from_here = node.feeds.iter().filter(|feed| feed.from == from);
-        if node.inverted || from_here.any(|feed| feed.class.is_some()) {
-            self.needs_all(format!("{} needs frames that a filter rejects", node.name));
-            return false;
-        }
-        if self.consumers.iter().any(|one| one.at == at) {
-            return false;
-        }
-        let settings = node.settings.after(interfaces.to_vec());
-        let mut classes = Vec::new();
-        let (texts, has_filters) = match (node.class.needs)(&settings) {
-            Needs::All(why) => {
-                self.needs_all(format!("{} {why}", node.name));
-                return false;
-            }
-            Needs::ThoseAfter if node.exported => {
-                self.needs_all(format!("{} counts all frames", node.name));
-                return false;
-            }
-            Needs::ThoseAfter => return true,
-            Needs::Texts(texts) => (texts.into_iter().collect(), false),
-            Needs::Classes(texts) => {
-                classes.clone_from(&texts);
-                (texts.into_iter().map(|(text, _)| text).collect(), false)
-            }
-            Needs::Filters { also } => (also.into_iter().collect(), true),
-        };
-        let rows_covered = has_filters && settings.flag("lookback").unwrap_or(true);
-        let netmask = settings.netmask();
-        let mut one = WantedBy { at, has_filters, texts, classes, rows_covered, netmask };
-        if has_filters {
-            self.add_held(plan, &mut one, held);
-        } else if one.needs_netmask() && devices(plan).count() > 1 {
-            // The node reads with the netmask of the first interface before it, whatever this device's is.
-            self.needs_all(NETMASKS.to_owned());
-        }
-        self.consumers.push(one);
-        false
-    }
-
-    /// Adds what the nodes that edit the filters of a node need beside these.
-    fn add_held(&mut self, plan: &Plan, one: &mut WantedBy, held: &Held) {
-        let name = &plan.nodes[one.at].name;
-        let all = plan.nodes.iter().enumerate();
-        let editors =
-            all.filter(|(at, node)| node.class.edits && edited(plan, *at) == Some(one.at));
-        let mut known = false;
-        for (_, editor) in editors {
-            known = true;
-            match held.get(&editor.key).and_then(Option::as_ref) {
-                None => self.needs_all(format!(
-                    "{} edits {name} and does not declare which frames must be held",
-                    editor.name
-                )),
-                Some(text) if one.rows_covered => {
-                    one.texts.insert(text.clone());
-                }
-                Some(_) => {}
-            }
-        }
-        if one.rows_covered && !known {
-            self.needs_all(format!("{name} looks back at frames that it rejected"));
-        }
-    }
-}
-
-/// Index of the node with the filters that a node edits: the nearest editable one before it.
-fn edited(plan: &Plan, editor: usize) -> Option<usize> {
-    let mut level = vec![editor];
-    // Each level is nearer to the sources, and the graph has no cycles.
-    while !level.is_empty() {
-        let feeds = level.iter().flat_map(|&at| &plan.nodes[at].feeds);
-        level = feeds.map(|feed| feed.from).collect();
-        level.sort_unstable();
-        level.dedup();
-        let found = level.iter().copied().find(|&at| plan.nodes[at].class.editable);
-        if found.is_some() {
-            return found;
-        }
-    }
-    None
-}
-
 fn devices(plan: &Plan) -> impl Iterator<Item = (usize, &PlanNode)> {
     plan.nodes.iter().enumerate().filter(|(_, node)| node.class.name == "device")
 }
@@ -459,6 +336,9 @@ pub(crate) fn place(plan: &Plan, made: &mut [(u64, Made)], space: &dyn Space) ->
         let at = taps.iter().position(|(device, _)| *device == index);
         let mut tap = at.map(|at| taps.swap_remove(at).1);
         let placed = place_one(plan, index, made, &held, space, tap.as_mut());
+        let interfaces = interfaces_of(made, device.key).unwrap_or_default();
+        let wanted = Wanted::of(plan, index, &interfaces, &held);
+        let places = describe::places(plan, index, &wanted, &interfaces);
         let mut by_class = by_class::is_asked(made, device.key).then_some(Ok(()));
         let (lower, members) = match placed {
             Ok((members, selects)) => {
@@ -479,17 +359,15 @@ pub(crate) fn place(plan: &Plan, made: &mut [(u64, Made)], space: &dyn Space) ->
             }
         }
         tap.iter().for_each(TapPlace::connect);
-        let interfaces = interfaces_of(made, device.key).unwrap_or_default();
         let at_driver = interfaces.iter().any(|interface| interface.at_driver);
         let names = interfaces.into_iter().map(|interface| interface.name).collect();
-        let later = describe::later(plan, index);
         let device = device.key;
         placements.push(Placement {
             device,
             names,
             lower,
             tap,
-            later,
+            places,
             by_class,
             at_driver,
             members,
@@ -565,20 +443,21 @@ fn place_one(
     let union = Union::new(Arc::clone(&lower) as Arc<dyn Superset>);
     // Before the texts, which then have their classes.
     let selects = by_class::set(&wanted, &*lower, &interfaces);
-    let mut members = Members { union, lower, interfaces, netmask, consumers: Vec::new() };
-    let mut attached = Vec::new();
+    let consumers = Vec::new();
+    let mut members = Members { union, lower, interfaces, netmask, consumers, chain: None };
+    let sets = |key| node_of(made, key).and_then(|node| node.filters().cloned());
     for one in &wanted.consumers {
-        let node = &plan.nodes[one.at];
-        let set = node_of(made, node.key).and_then(|node| node.filters());
-        let (consumer, given) = members.consumer(node.key, one, set);
-        attached.extend(given);
+        let key = plan.nodes[one.at].key;
+        let consumer = members.consumer(key, one, sets(key).as_ref());
         members.consumers.push(consumer);
     }
+    members.chain_up(plan, &wanted, sets);
     let filters: Vec<_> = parts.into_iter().map(|part| part as Arc<dyn SocketFilter>).collect();
     if let Err(error) = attach(sources_of(made, key), |source| source.set_filters(&filters)) {
         // Some rings of several workers or interfaces may have it.
         members.union.set_open(Some("a ring of the interface does not take it".to_owned()));
-        attached.iter().for_each(|(set, superset)| set.remove_superset(superset));
+        members.consumers.iter().for_each(Consumer::take_back);
+        members.chain.iter().flatten().for_each(Chained::end);
         return Err(error.to_string());
     }
     Ok((members, selects))
@@ -602,39 +481,74 @@ fn attach<'m>(
     Ok(())
 }
 
-/// A set of filters, and the lower space that it was given.
-type Given = (FilterSet, Arc<dyn Superset>);
-
 impl Members {
     /// Adds a consumer: the lower filter passes what it needs when this returns.
-    fn consumer(
-        &self,
-        key: u64,
-        wanted: &WantedBy,
-        set: Option<&FilterSet>,
-    ) -> (Consumer, Option<Given>) {
+    fn consumer(&self, key: u64, wanted: &WantedBy, set: Option<&FilterSet>) -> Consumer {
         let texts = self.union.of_texts();
         texts.widen_to(&wanted.texts);
-        let mut given = None;
-        let filters = set.filter(|_| wanted.has_filters).map(|set| {
-            let has_other_netmask = netmask_of(set) != self.netmask;
-            let member = self.union.of_filters(wanted.rows_covered, has_other_netmask);
-            let superset: Arc<dyn Superset> = Arc::new(member.clone());
-            set.add_superset(Arc::clone(&superset));
-            given = Some((set.clone(), superset));
-            member
-        });
+        let set = set.filter(|_| wanted.has_filters);
+        let filters = set.map(|set| self.member(set, wanted.rows_covered));
         if filters.is_none() {
             texts.narrow_to(&wanted.texts);
         }
-        (Consumer { key, filters, texts, wanted: wanted.texts.clone() }, given)
+        Consumer { key, filters, texts, wanted: wanted.texts.clone() }
+    }
+
+    /// Gives a set of filters a place of its own before the lower filter.
+    fn member(&self, set: &FilterSet, rows_covered: bool) -> (Member, Given) {
+        let has_other_netmask = netmask_of(set) != self.netmask;
+        let member = self.union.of_filters(rows_covered, has_other_netmask);
+        let superset: Arc<dyn Superset> = Arc::new(member.clone());
+        set.add_superset(Arc::clone(&superset));
+        (member, (set.clone(), superset))
+    }
+
+    /// Lets a chain of filters run below, in place of its first filter; or the first filter alone, in place of a chain
+    /// that is none any more. Returns a new chain.
+    fn chain_up(
+        &mut self,
+        plan: &Plan,
+        wanted: &Wanted,
+        sets: impl Fn(u64) -> Option<FilterSet>,
+    ) -> Option<Chained> {
+        let found = chain::find(plan, wanted, &self.interfaces);
+        let keys: Vec<u64> = found.iter().map(|&at| plan.nodes[at].key).collect();
+        if let Some(Ok(chained)) = &self.chain {
+            if chained.keys == keys {
+                chained.chain.stand_apart(None);
+                return None;
+            }
+            let old = (chained.clone(), chained.keys[0]);
+            self.chain = None;
+            let first = self.consumers.iter().position(|one| one.key == old.1);
+            if let (Some(at), Some(set)) = (first, sets(old.1)) {
+                self.consumers[at].filters = Some(self.member(&set, false));
+            }
+            old.0.end();
+        }
+        let first = *keys.first()?;
+        let made = Chained::new(keys, sets, self.netmask, &self.union, &self.lower);
+        if made.is_ok() {
+            let first = self.consumers.iter_mut().find(|one| one.key == first);
+            first.into_iter().for_each(|one| {
+                one.take_back();
+                one.filters.take().iter().for_each(|(member, _)| member.leave());
+            });
+        }
+        self.chain = Some(made);
+        self.chain.iter().flatten().next().cloned()
     }
 }
 
 impl Consumer {
     fn leave(&self) {
         self.texts.leave();
-        self.filters.iter().for_each(Member::leave);
+        self.filters.iter().for_each(|(member, _)| member.leave());
+    }
+
+    /// Takes the lower space away from the filters.
+    fn take_back(&self) {
+        self.filters.iter().for_each(|(_, (set, superset))| set.remove_superset(superset));
     }
 }
 
@@ -660,8 +574,8 @@ struct Edited {
     device: Option<u64>,
     /// Key of the node of the tap in the new plan, if it is used as before.
     tap: Option<u64>,
-    /// Names of its later filters then.
-    later: Vec<String>,
+    /// Places of the filters after it then.
+    places: Vec<NodePlace>,
     moved: Option<Moved>,
 }
 
@@ -689,8 +603,11 @@ pub(crate) fn widen(
         });
         let members = placement.members.as_ref();
         let moved = members.map(|members| members.widen(plan, device, stays, made, held));
-        let later = device.map(|at| describe::later(plan, at)).unwrap_or_default();
-        Edited { device: device.map(|at| plan.nodes[at].key), tap, later, moved }
+        let interfaces = members.map(|members| &members.interfaces[..]).unwrap_or_default();
+        let wanted = device.map(|at| (at, Wanted::of(plan, at, interfaces, held)));
+        let places = wanted.map(|(at, wanted)| describe::places(plan, at, &wanted, interfaces));
+        let places = places.unwrap_or_default();
+        Edited { device: device.map(|at| plan.nodes[at].key), tap, places, moved }
     };
     Widened(placements.iter().map(widen).collect())
 }
@@ -708,6 +625,13 @@ impl Members {
             Wanted::of(plan, device, &self.interfaces, held)
         });
         let before = self.union.reason();
+        if let Some(Ok(chained)) = &self.chain {
+            let found = chain::find(plan, &wanted, &self.interfaces).into_iter();
+            let keys = found.map(|at| stays.get(&plan.nodes[at].key).copied());
+            if !keys.eq(chained.keys.iter().copied().map(Some)) {
+                chained.chain.stand_apart(Some("an edit changes their order"));
+            }
+        }
         // An edit that is refused leaves the classes; each node decides about the frames that it gets.
         let _as_before = by_class::set(&wanted, &*self.lower, &self.interfaces);
         let mut moved =
@@ -733,7 +657,7 @@ impl Members {
                     continue;
                 }
                 None => {
-                    let (consumer, _) = self.consumer(key, &one, set);
+                    let consumer = self.consumer(key, &one, set);
                     moved.new.push(consumer.clone());
                     consumer
                 }
@@ -752,11 +676,20 @@ impl Members {
 }
 
 impl Widened {
-    /// Rejects what the edited graph needs no longer, after the edit has taken effect.
-    pub fn narrow(self, placements: &mut Vec<Placement>) {
-        for (placement, Edited { device, tap, later, moved }) in placements.iter_mut().zip(self.0) {
+    /// Rejects what the edited graph needs no longer, after the edit has taken effect; `running` has the filters of all
+    /// its nodes. Returns the chains that the edit has made.
+    pub fn narrow(
+        self,
+        placements: &mut Vec<Placement>,
+        plan: &Plan,
+        held: &Held,
+        running: &HashMap<u64, FilterSet>,
+    ) -> Vec<Below> {
+        let mut new = Vec::new();
+        for (placement, edited) in placements.iter_mut().zip(self.0) {
+            let Edited { device, tap, places, moved } = edited;
             placement.device = device.unwrap_or(GONE);
-            placement.later = later;
+            placement.places = places;
             match tap {
                 Some(key) => placement.tap.iter_mut().for_each(|place| place.node = key),
                 None => placement.tap = None,
@@ -764,10 +697,18 @@ impl Widened {
             let (Some(members), Some(moved)) = (&mut placement.members, moved) else { continue };
             moved.gone.iter().for_each(Consumer::leave);
             moved.consumers.iter().for_each(|one| one.texts.narrow_to(&one.wanted));
-            members.union.set_open(moved.all);
             members.consumers = moved.consumers;
+            if let Some(device) = device {
+                let at = plan.nodes.iter().position(|node| node.key == device);
+                let wanted = at.map(|at| Wanted::of(plan, at, &members.interfaces, held));
+                let wanted = wanted.unwrap_or_default();
+                let chained = members.chain_up(plan, &wanted, |key| running.get(&key).cloned());
+                new.extend(chained.map(|chained| chained.below(device)));
+            }
+            members.union.set_open(moved.all);
         }
         placements.retain(|placement| placement.device != GONE);
+        new
     }
 
     /// Rejects again what only a refused edit needs.
@@ -777,7 +718,11 @@ impl Widened {
                 place.set_on(true);
             }
             let (Some(members), Some(moved)) = (&placement.members, moved) else { continue };
-            moved.new.iter().for_each(Consumer::leave);
+            moved.new.iter().for_each(|one| {
+                one.take_back();
+                one.leave();
+            });
+            members.chain.iter().flatten().for_each(|one| one.chain.stand_apart(None));
             members.consumers.iter().for_each(|one| one.texts.narrow_to(&one.wanted));
             members.union.set_open(moved.before);
         }

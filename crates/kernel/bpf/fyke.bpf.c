@@ -661,7 +661,9 @@ INLINE struct decision judge(CONTEXT *skb, struct scratch *s, struct memory *m, 
 over:
 #endif
 	made.verdict = m->control.reject;
-	if (w.verdict == ACCEPTED) {
+	if (w.verdict == ACCEPTED && w.counter - FYKE_COUNT_LATER < FYKE_LATER) {
+		made.counter = w.counter;
+	} else if (w.verdict == ACCEPTED) {
 		made.counter = w.counter;
 		made.class = w.class;
 		made.verdict = m->control.accept;

@@ -1,6 +1,6 @@
 //! Counters of the kernel program, as the writer reads them.
 
-use crate::layout::{COUNT_REJECTED, COUNT_SAMPLED};
+use crate::layout::{COUNT_LATER, COUNT_REJECTED, COUNT_SAMPLED, LATER};
 use crate::sys::{COUNTERS_BYTES, Mapped};
 use std::io;
 use std::iter;
@@ -49,6 +49,12 @@ impl Counters {
             })
             .fold(0, u64::wrapping_add)
     }
+
+    /// Frames that no pass accepted.
+    pub fn rejected(&self) -> u64 {
+        let later = (COUNT_LATER..COUNT_LATER + LATER).map(|index| self.sum(index));
+        later.fold(self.sum(COUNT_REJECTED), u64::wrapping_add)
+    }
 }
 
 /// Reads the counters of a program while another thread edits its passes.
@@ -75,9 +81,14 @@ impl CountReader {
         self.0.maps.iter().map(AsFd::as_fd).collect()
     }
 
-    /// Frames that no pass accepted.
+    /// Frames that no pass accepted, with those of [`later`](Self::later).
     pub fn rejected(&self) -> u64 {
-        self.0.sum(COUNT_REJECTED)
+        self.0.rejected()
+    }
+
+    /// The part of them that passes of the class [`later`](crate::later) have rejected, for each counter.
+    pub fn later(&self) -> [u64; LATER] {
+        std::array::from_fn(|slot| self.0.sum(COUNT_LATER + slot))
     }
 
     /// Frames that no pass accepted and that were accepted as a sample; not part of the rejected ones.

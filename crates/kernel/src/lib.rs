@@ -80,7 +80,7 @@ pub use collapse::Sharing;
 pub use counters::CountReader;
 pub use error::{AttachError, KernelEditError, OpenError};
 pub use options::{Form, Options};
-pub use passes::{KernelPassId, KernelPasses, NewPass};
+pub use passes::{KernelPassId, KernelPasses, NewPass, later};
 pub use rows::{Rows, TableId};
 pub use share::{Borrowed, Lent};
 pub use snapshot::{Snapshot, Specialised};

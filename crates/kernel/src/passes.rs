@@ -13,9 +13,9 @@ use crate::code::{Code, CodeMemory};
 use crate::counters::Counters;
 use crate::error::KernelEditError;
 use crate::layout::{
-    ACCEPT_SLOT, CLASS, CODE_LIMIT, CODE_WORDS, CONTINUE, COOKED_BYTES, COUNT_EMPTY, COUNTER,
-    COUNTERS, Control, FIRST_PASS_COUNTER, FLAG_COUNT_REJECTED, FLAG_PASS_CAPPED, LAST, NEXT,
-    OP_CODE, OP_ROWS, OP_TRAILER, SLOT_INSTRUCTIONS, SLOTS, TRAILER,
+    ACCEPT_SLOT, CLASS, CODE_LIMIT, CODE_WORDS, CONTINUE, COOKED_BYTES, COUNT_EMPTY, COUNT_LATER,
+    COUNTER, COUNTERS, Control, FIRST_PASS_COUNTER, FLAG_COUNT_REJECTED, FLAG_PASS_CAPPED, LAST,
+    LATER, NEXT, OP_CODE, OP_ROWS, OP_TRAILER, SLOT_INSTRUCTIONS, SLOTS, TRAILER,
 };
 use crate::options::Options;
 use crate::rows::{Members, Rows, TableId};
@@ -40,8 +40,25 @@ pub struct NewPass<'a> {
     pub instructions: &'a [Instruction],
     /// The pass, removed in the same splice, that hands its count to the new pass.
     pub counts_for: Option<KernelPassId>,
-    /// The class of the frames that it accepts: the number of a socket plus one, 0 = none.
+    /// The class of the frames that it accepts: the number of a socket plus one, 0 = none; or that of a pass that
+    /// rejects them ([`later`]).
     pub class: u32,
+}
+
+/// Bit of the class of a pass that rejects the frames that it matches.
+const LATER_CLASS: u32 = 1 << 31;
+/// Position of the rank in such a class.
+const RANK_SHIFT: u32 = 8;
+
+/// The class of a pass that counts the frames that it matches in counter `slot` of [`LATER`], and rejects them. Such
+/// passes come after all others, in the order of `rank` (up to 2^23).
+pub fn later(rank: u32, slot: u32) -> u32 {
+    LATER_CLASS | rank << RANK_SHIFT | slot % LATER as u32
+}
+
+/// True for the class of a pass that rejects the frames that it matches.
+pub(crate) fn is_later(class: u32) -> bool {
+    class & LATER_CLASS != 0
 }
 
 #[derive(Debug)]
@@ -212,6 +229,9 @@ impl KernelPasses {
     /// Frames that a pass has accepted since it was added; edits of the pass do not reset the count.
     pub fn accepted(&self, id: KernelPassId) -> Option<u64> {
         let pass = self.passes.get(&id)?;
+        if is_later(pass.class) {
+            return Some(0);
+        }
         Some(self.counters.sum(pass.counter as usize).wrapping_sub(pass.counted_before))
     }
 
@@ -520,7 +540,8 @@ impl KernelPasses {
         for id in removed {
             if let Some(pass) = self.passes.remove(id) {
                 self.retired.slots.extend(pass.slots);
-                if !added.iter().any(|new| new.counts_for == Some(*id)) {
+                let is_handed_over = added.iter().any(|new| new.counts_for == Some(*id));
+                if !is_handed_over && !is_later(pass.class) {
                     self.retired.counters.push(pass.counter);
                 }
             }
@@ -538,15 +559,20 @@ impl KernelPasses {
         next: Option<KernelPassId>,
     ) -> Pass {
         let old = new.counts_for.and_then(|id| self.passes.get(&id));
+        let class = new.class;
         let (counter, counted_before) = match old {
+            _ if is_later(class) => {
+                self.free_counters.push(fresh);
+                (COUNT_LATER as u32 + class % LATER as u32, 0)
+            }
             Some(old) => {
                 self.free_counters.push(fresh);
                 (old.counter, old.counted_before)
             }
             None => (fresh, self.counters.sum(fresh as usize)),
         };
-        let class = new.class;
-        self.write(&slots, new.instructions, Marks { counter, class }, self.place_of(next));
+        let marks = Marks { counter, class: if is_later(class) { 0 } else { class } };
+        self.write(&slots, new.instructions, marks, self.place_of(next));
         let instructions = new.instructions.to_vec();
         let version = self.edits;
         let previous = None;

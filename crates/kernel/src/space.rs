@@ -9,8 +9,7 @@ use crate::direct::Access;
 use crate::ebpf;
 use crate::error::{AttachError, OpenError, VERIFYING};
 use crate::layout::{
-    BUDGET_LIMIT, COOKED_BYTES, COUNT_CAPPED, COUNT_EMPTY, COUNT_REJECTED, COUNTERS,
-    FIRST_PASS_COUNTER,
+    BUDGET_LIMIT, COOKED_BYTES, COUNT_CAPPED, COUNT_EMPTY, COUNTERS, FIRST_PASS_COUNTER,
 };
 use crate::loader::{self, Held};
 use crate::options::{self, Form, Options};
@@ -71,7 +70,7 @@ pub enum Way {
 pub struct Tallies {
     /// Frames that a pass accepted.
     pub accepted: u64,
-    /// Frames that no pass accepted; 0 if they are not counted.
+    /// Frames that no pass accepted; those that are not counted are missing.
     pub rejected: u64,
     /// Frames rejected because the work for the frame reached the limit.
     pub capped: u64,
@@ -233,7 +232,7 @@ impl Space {
             accepted: (FIRST_PASS_COUNTER..COUNTERS)
                 .map(|index| self.counters.sum(index))
                 .fold(0, u64::wrapping_add),
-            rejected: self.counters.sum(COUNT_REJECTED),
+            rejected: self.counters.rejected(),
             capped: self.counters.sum(COUNT_CAPPED),
             unfiltered: self.counters.sum(COUNT_EMPTY),
         }

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! frame ─▶ locate bytes ─▶ test, test, … ─▶ a pass holds and its live word is set: accept
-//!               │ too short, IPv4 options       └▶ none: the interpreter runs the rest, or reject
-//!               └▶ the interpreter, all passes
+//!               │ too short, IPv4 options       └▶ none: the interpreter runs the rest
+//!               └▶ the interpreter, all passes       └▶ no rest: passes that reject select a counter; reject
 //! ```
 //!
 //! Instructions have the same meaning as in the interpreter, because all special cases are left to it: frames shorter
@@ -154,13 +154,14 @@ pub(crate) fn write(
         Access::Copied if all.loads == 1 && !all.behind_ipv4 => Bytes::Single,
         Access::Copied => Bytes::OnStack(head, None),
     };
-    let mut writer = Writer { asm, maps, bytes, everything, accept, counter: R9 };
+    let count = asm.label();
+    let mut writer = Writer { asm, maps, bytes, everything, accept, count, counter: R9 };
     writer.begin(&all, short_below(short, &all));
     let nothing = writer.asm.label();
-    let passes: Vec<&Covered> = passes.iter().collect();
-    let numbered: Vec<(usize, &Covered)> = passes.into_iter().enumerate().collect();
-    writer.group(&numbered, 0, false, nothing);
-    writer.end(nothing, count_rejected);
+    let (rejecting, accepting): (Vec<_>, Vec<_>) =
+        passes.iter().enumerate().partition(|(_, pass)| pass.rejects());
+    writer.group(&accepting, 0, false, nothing);
+    writer.end(nothing, &rejecting, count_rejected);
     writer.asm.finish()
 }
 
@@ -182,6 +183,8 @@ struct Writer<'a> {
     everything: Label,
     /// A pass holds; the offset of its counter is in `counter`.
     accept: Label,
+    /// A pass that rejects holds; the offset of its counter is in `counter`.
+    count: Label,
     counter: Register,
 }
 
@@ -301,8 +304,12 @@ impl Writer<'_> {
         self.asm.jump_when(R1, When::NotEqual, 5, self.everything);
     }
 
-    /// All tests of a pass have held: accepts the frame, unless the pass was edited.
+    /// All tests of a pass have held: accepts the frame, unless the pass was edited; or rejects it.
     fn holds(&mut self, index: usize, pass: &Covered) {
+        if pass.rejects() {
+            self.asm.alu(Alu::Mov, self.counter, pass.counter * 8);
+            return self.asm.jump(self.count);
+        }
         let edited = self.asm.label();
         self.asm.map_value(R1, self.maps.passes, live_word(index) as u32);
         self.asm.load(Width::Word, R1, R1, 0);
@@ -313,13 +320,13 @@ impl Writer<'_> {
     }
 
     /// Generates the code after the tests.
-    fn end(&mut self, nothing: Label, count_rejected: bool) {
+    fn end(&mut self, nothing: Label, rejecting: &[(usize, &Covered)], count_rejected: bool) {
         let (asm, maps) = (&mut self.asm, self.maps);
-        let (reject, call) = (asm.label(), asm.label());
+        let (no_rest, reject, call) = (asm.label(), asm.label(), asm.label());
         asm.bind(nothing);
         asm.map_value(R1, maps.passes, offset_of!(Control, rest) as u32);
         asm.load(Width::Word, R1, R1, 0);
-        asm.jump_when(R1, When::Equal, 0, reject);
+        asm.jump_when(R1, When::Equal, 0, no_rest);
         asm.alu(Alu::Mov, self.counter, COUNT_EMPTY as u32 * 8);
         asm.jump_when(R1, When::Equal, ACCEPT_SLOT * SLOT_INSTRUCTIONS as u32, self.accept);
         // Through a register: before Linux 6.4 the verifier refuses to store a constant here.
@@ -338,11 +345,18 @@ impl Writer<'_> {
         asm.map_value(R1, maps.passes, offset_of!(Control, accept) as u32);
         asm.load(Width::Word, R0, R1, 0);
         asm.exit();
+        asm.bind(no_rest);
+        self.group(rejecting, 0, false, reject);
+        let asm = &mut self.asm;
         asm.bind(reject);
-        if count_rejected {
-            asm.alu(Alu::Mov, self.counter, COUNT_REJECTED as u32 * 8);
-            tally(asm, maps, self.counter);
+        let rejected = asm.label();
+        match count_rejected {
+            true => asm.alu(Alu::Mov, self.counter, COUNT_REJECTED as u32 * 8),
+            false => asm.jump(rejected),
         }
+        asm.bind(self.count);
+        tally(asm, maps, self.counter);
+        asm.bind(rejected);
         asm.map_value(R1, maps.passes, offset_of!(Control, reject) as u32);
         asm.load(Width::Word, R0, R1, 0);
         asm.exit();

@@ -17,6 +17,8 @@
 //! otherwise lists the pass singly, until there are enough single passes to search for tables again. In both ways,
 //! additions precede removals. A filter is an OR, so every frame gets the verdict from before or after the edit.
 //!
+//! Texts of a class [`later`](crate::later) come after all others and reject the frames that they match.
+//!
 //! Every text gives the verdict of its ordered evaluation, for frames of any length, if there are at most
 //! `texts::MOST_TEXTS` texts and each fits into code. Otherwise a frame that ends within the headers that a text tests
 //! is evaluated by the text's passes. Passes edited by hand are always evaluated as they are.
@@ -26,7 +28,7 @@ mod texts;
 
 use crate::collapse::{self, Candidate, Form, Group, Sharing};
 use crate::error::KernelEditError;
-use crate::passes::{KernelPassId, KernelPasses, List, NewPass, Splice};
+use crate::passes::{self, KernelPassId, KernelPasses, List, NewPass, Splice};
 use crate::rows::{Members, Rows, TableId};
 use fyke_pass::{Draft, Epoch, FilterId, Instruction, Opcode, PassId, PassSet, PassView};
 use incremental::Incremental;
@@ -368,6 +370,11 @@ impl Mirror {
         self.classes.retain(|filter, _| !filters.contains(filter));
     }
 
+    /// True if a text of the set, or of the next edit, rejects the frames that it matches.
+    fn has_later(&self) -> bool {
+        self.classes.values().any(|&class| passes::is_later(class))
+    }
+
     fn class_of(&self, filter: Option<FilterId>) -> u32 {
         filter.and_then(|filter| self.classes.get(&filter)).copied().unwrap_or(0)
     }
@@ -471,6 +478,10 @@ impl Mirror {
                 wanted.main.push(item);
             }
         }
+        // Passes that reject come last, by their ranks; the order of the others does not matter.
+        let rank = |one: &Listed| if passes::is_later(one.class) { one.class } else { 0 };
+        wanted.main.sort_by_key(rank);
+        wanted.short.sort_by_key(rank);
         Ok(wanted)
     }
 

@@ -225,7 +225,7 @@ impl PacketSocket {
 
 /// Waits until no packet is in delivery that the kernel began to deliver before this call. Minimum kernel version:
 /// 4.3; on older ones it waits for a time that is long enough unless the machine is overloaded.
-pub(crate) fn grace_period() {
+pub fn grace_period() {
     const GLOBAL: libc::c_int = 1;
     // SAFETY: no memory is passed.
     let done = unsafe { libc::syscall(libc::SYS_membarrier, GLOBAL, 0, 0) };

@@ -13,7 +13,7 @@
 mod tap;
 
 use super::Failure;
-use fyke_capture::{DriverFilter, FilterSocket, Interface, SocketFilter};
+use fyke_capture::{DriverFilter, FilterSocket, Interface, LATER, SocketFilter};
 use fyke_control::OwnedRules;
 use fyke_filter::Options;
 use fyke_filter::bpf::Instruction;
@@ -314,6 +314,14 @@ impl Superset for Ebpf {
         self.settle();
     }
 
+    fn why_not_later(&self) -> Option<String> {
+        self.stage.why_not_later()
+    }
+
+    fn count_later(&self, texts: &[(String, usize)]) -> Result<(), String> {
+        self.stage.count_later(texts)
+    }
+
     fn open_for_good(&self, reason: &'static str) {
         self.stage.open_for_good(reason);
         self.settle();
@@ -347,6 +355,10 @@ impl SocketFilter for Ebpf {
     fn rejected(&self) -> Option<u64> {
         let by_rules = self.tap.get().map_or(0, |tap| tap.rejected_by_rules());
         Some(self.stage.rejected() + by_rules)
+    }
+
+    fn later(&self) -> [u64; LATER] {
+        self.stage.later()
     }
 }
 
@@ -438,6 +450,10 @@ impl Superset for Classic {
 
     fn narrow(&self, texts: &dyn Fn() -> Listing, removed: &[u64]) {
         self.stage.narrow(texts, removed);
+    }
+
+    fn why_not_later(&self) -> Option<String> {
+        Some("classic BPF does not count what it rejects".to_owned())
     }
 
     fn open_for_good(&self, reason: &'static str) {

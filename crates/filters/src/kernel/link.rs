@@ -2,6 +2,7 @@
 
 use crate::error::{FilterError, GroupError};
 use crate::lowered::Fit;
+use crate::superset::AND;
 use crate::texts::Resolved;
 use crate::user::{HandEdit, HandError, IN_ORDER, in_words};
 use crate::view::PassDescription;
@@ -17,9 +18,9 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-/// Compiles and lowers a text.
+/// Compiles and lowers a text, or several that must all hold ([`AND`]).
 pub(super) fn lower(text: &str, options: &Options) -> Result<Fit, FilterError> {
-    match fyke_filter::compile(text, options) {
+    match fyke_filter::compile_all(text.split(AND), options) {
         Ok(predicate) => Ok(Ok(LoweredFilter::new(&predicate)?)),
         Err(unfit) => Ok(Err(unfit)),
     }

@@ -1,11 +1,48 @@
 //! Describes where the filters and rules of a graph run, and why not in a lower space.
 
-use super::{Held, Wanted, by_class, devices, tap};
+use super::wanted::{Held, Wanted};
+use super::{by_class, chain, devices, tap};
 use crate::node::Needs;
 use crate::plan::Plan;
+use fyke_capture::Interface;
 
-/// Reason for which a filter after another one is in user space only.
-pub(super) const LATER: &str = "a filter before it counts the frames that it accepts";
+/// A filter or demultiplexer after a device, and where it runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct NodePlace {
+    /// Key of the node.
+    pub key: u64,
+    /// Its name.
+    pub name: String,
+    /// Reason why it runs in user space only.
+    pub why_not: Option<String>,
+}
+
+/// The places of the filters and demultiplexers after a device, in the order of the plan.
+pub(super) fn places(
+    plan: &Plan,
+    device: usize,
+    wanted: &Wanted,
+    interfaces: &[Interface],
+) -> Vec<NodePlace> {
+    let chain = chain::find(plan, wanted, interfaces);
+    let place = |at: usize| {
+        let node = &plan.nodes[at];
+        let is_first = wanted.consumers.iter().any(|one| one.at == at);
+        let own = match (node.class.needs)(&node.settings.after(interfaces.to_vec())) {
+            Needs::All(why) => Some(format!("it {why}")),
+            _ => None,
+        };
+        let why_not = match &wanted.all {
+            Some(_) if own.is_some() => own,
+            Some(why) if is_first => Some(why.clone()),
+            None if is_first || chain.contains(&at) => None,
+            _ => Some(chain::why_not(plan, at, &chain, interfaces)),
+        };
+        NodePlace { key: node.key, name: node.name.clone(), why_not }
+    };
+    let nodes = after(plan, device).into_iter();
+    nodes.filter(|&at| plan.nodes[at].class.filters.is_some()).map(place).collect()
+}
 
 /// Describes where the filters and rules after devices would run, a line for each; opens nothing.
 pub fn describe(plan: &Plan) -> String {
@@ -17,37 +54,78 @@ pub fn describe(plan: &Plan) -> String {
         held.insert(node.key, made.and_then(|node| node.held()));
     }
     let of_devices = devices(plan).map(|(device, _)| of_device(plan, device, &held));
+    let of_devices: Vec<_> = of_devices.collect();
     let mut lines: Vec<String> = Vec::new();
-    for line in of_devices.flatten().filter(|line| !line.is_empty()) {
+    let mut add = |line: String| {
         // A node after several devices has a line for all of them.
-        if !lines.contains(&line) {
+        if !line.is_empty() && !lines.contains(&line) {
             lines.push(line);
         }
+    };
+    for (device, (own, places)) in devices(plan).map(|(at, _)| at).zip(&of_devices) {
+        own.iter().cloned().for_each(&mut add);
+        // Where devices differ, the line of a node names its device.
+        let differs = |place: &&NodePlace| {
+            let others = of_devices.iter().flat_map(|(_, places)| places);
+            others.filter(|other| other.key == place.key).any(|other| other != *place)
+        };
+        let (apart, alike): (Vec<_>, Vec<_>) = places.iter().partition(differs);
+        let name = &plan.nodes[device].name;
+        in_lines(plan, device, &alike, "").into_iter().for_each(&mut add);
+        in_lines(plan, device, &apart, &format!("after {name}, ")).into_iter().for_each(&mut add);
     }
     lines.concat()
 }
 
-/// The lines of a device.
-fn of_device(plan: &Plan, index: usize, held: &Held) -> Vec<String> {
+/// The lines of nodes: one for all that run below, and one for each other.
+fn in_lines(plan: &Plan, device: usize, places: &[&NodePlace], after: &str) -> Vec<String> {
+    let below = places.iter().filter(|place| place.why_not.is_none());
+    let names: Vec<_> = below.map(|place| place.name.as_str()).collect();
+    let several = plan.nodes[device].interface_names().count() > 1;
+    let each = if several { ", for each interface" } else { "" };
+    let below = (!names.is_empty()).then(|| {
+        let names = names.join(", ");
+        format!("{names}: {after}in the kernel, too, if it can filter there{each}\n")
+    });
+    let above = places.iter().filter_map(|place| {
+        let why = place.why_not.as_ref()?;
+        Some(format!("{}: {after}in user space only: {why}\n", place.name))
+    });
+    below.into_iter().chain(above).collect()
+}
+
+/// The lines of a device, and the places of the nodes after it.
+fn of_device(plan: &Plan, index: usize, held: &Held) -> (Vec<String>, Vec<NodePlace>) {
     let device = &plan.nodes[index];
-    let wanted = Wanted::of(plan, index, &[], held);
+    let mut wanted = Wanted::of(plan, index, &[], held);
+    if wanted.all.is_none() && is_unfiltered(plan, &wanted) {
+        wanted.all = Some("no filter rejects a frame".to_owned());
+    }
     let rules = tap::describe(plan, index);
     let below = rules.as_ref().is_some_and(|rules| rules.below);
     let that_pass = if below { " that passes the rules" } else { "" };
     let mut lines: Vec<_> = rules.into_iter().map(|rules| rules.line).collect();
     lines.extend(own_rules(plan, index));
     lines.extend(by_class::describe(device, &wanted));
-    if let Some(why) = wanted.all {
+    if let Some(why) = &wanted.all {
         lines.push(format!("{}: the kernel passes every frame{that_pass}: {why}\n", device.name));
-        return lines;
     }
-    let names = wanted.consumers.iter().map(|one| plan.nodes[one.at].name.as_str());
-    let names = names.collect::<Vec<_>>().join(", ");
-    let each = if device.interface_names().count() > 1 { ", for each interface" } else { "" };
-    lines.push(format!("{names}: in the kernel, too, if it can filter there{each}\n"));
-    let later = later(plan, index).into_iter();
-    lines.extend(later.map(|name| format!("{name}: in user space only: {LATER}\n")));
-    lines
+    let places = places(plan, index, &wanted, &[]);
+    (lines, places)
+}
+
+/// True if one of the branches after a device begins with filters without a text, so that it gets every frame.
+fn is_unfiltered(plan: &Plan, wanted: &Wanted) -> bool {
+    let chain = chain::find(plan, wanted, &[]);
+    let has_text = |at: usize| {
+        let text = plan.nodes[at].settings.text("expression").unwrap_or_default();
+        !text.trim().is_empty()
+    };
+    let firsts = wanted.consumers.iter().filter(|one| one.has_filters).map(|one| one.at);
+    firsts.into_iter().any(|at| match chain.first() == Some(&at) {
+        true => !chain.iter().any(|&at| has_text(at)),
+        false => !has_text(at),
+    })
 }
 
 /// A line for each pre-filter after a device that has rules of its own.
@@ -56,21 +134,6 @@ fn own_rules(plan: &Plan, device: usize) -> Vec<String> {
     let has_own = nodes
         .filter(|node| node.class.name == "bloom" && node.settings.flag("own").unwrap_or(false));
     has_own.map(|node| format!("{}: its rules in user space only: own=y\n", node.name)).collect()
-}
-
-/// Names of the filters after a device that a lower space never has, because other filters come before them.
-pub(super) fn later(plan: &Plan, device: usize) -> Vec<String> {
-    let first = Wanted::of(plan, device, &[], &Held::new()).consumers;
-    let is_later = |at: &usize| {
-        let node = &plan.nodes[*at];
-        let filters = match (node.class.needs)(&node.settings) {
-            Needs::Texts(_) | Needs::Classes(_) | Needs::Filters { .. } => true,
-            Needs::All(_) | Needs::ThoseAfter => false,
-        };
-        filters && first.iter().all(|one| one.at != *at)
-    };
-    let nodes = after(plan, device).into_iter().filter(is_later);
-    nodes.map(|at| plan.nodes[at].name.clone()).collect()
 }
 
 /// Indices of the nodes that get frames of a device, in the order of the plan.

@@ -2,7 +2,7 @@
 //! the same texts. An edit widens all of them before it takes effect.
 
 use super::LowerFilter;
-use fyke_capture::{FilterSocket, Interface, SocketFilter};
+use fyke_capture::{FilterSocket, Interface, LATER, SocketFilter};
 use fyke_filters::{Listing, Superset};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -61,6 +61,19 @@ impl Superset for Several {
         self.each().for_each(|filter| filter.narrow(texts, removed));
     }
 
+    fn why_not_later(&self) -> Option<String> {
+        self.each().find_map(|filter| filter.why_not_later())
+    }
+
+    fn count_later(&self, texts: &[(String, usize)]) -> Result<(), String> {
+        let counted = self.each().try_for_each(|filter| filter.count_later(texts));
+        if counted.is_err() {
+            // Removing is not refused.
+            self.each().for_each(|filter| drop(filter.count_later(&[])));
+        }
+        counted
+    }
+
     fn open_for_good(&self, reason: &'static str) {
         self.each().for_each(|filter| filter.open_for_good(reason));
     }
@@ -73,6 +86,14 @@ impl SocketFilter for Several {
 
     fn rejected(&self) -> Option<u64> {
         self.each().map(|filter| filter.rejected()).sum()
+    }
+
+    fn later(&self) -> [u64; LATER] {
+        let mut sum = [0; LATER];
+        for filter in self.each() {
+            sum.iter_mut().zip(filter.later()).for_each(|(sum, one)| *sum += one);
+        }
+        sum
     }
 }
 

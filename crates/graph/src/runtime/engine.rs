@@ -7,7 +7,7 @@
 //! and every frame that arrived before it is counted.
 
 use super::Made;
-use super::handle::{Pending, Shared};
+use super::handle::{Pending, Shared, lock};
 use super::nodes::{Counted, Fresh, Input, Nodes};
 use super::orders::NewRings;
 use super::outcome::{self, Outcome};
@@ -439,6 +439,11 @@ impl Engine {
                 interfaces: inlet.source.interfaces().to_vec(),
             });
         }
+        for below in lock(&self.shared.below).iter() {
+            let source = sources.iter().find(|source| Some(source.node) == below.device);
+            let later = source.map(|source| &source.stats.later);
+            later.into_iter().for_each(|later| below.add(later, &mut nodes));
+        }
         outcome.add(&self.removed);
         outcome.unwritten(&nodes);
         let texts = self.counted_texts(&nodes, &accepted);
@@ -540,6 +545,7 @@ impl Engine {
     /// Replaces the running graph by an edited one, between two batches.
     fn take_over(&mut self, pending: Pending, patience: &mut Patience<'_>) {
         self.connect(pending.plan, pending.made, pending.more, &pending.stays, patience);
+        lock(&self.shared.below).iter_mut().for_each(|below| below.follow(&pending.stays));
         self.texts = pending.texts;
         self.epoch += 1;
         self.publish(self.snapshots_are_cheap);

@@ -12,7 +12,7 @@ use crate::classes::Classes;
 use crate::kept::Kept;
 use crate::language::TextError;
 use crate::node::Kind;
-use crate::placement::{self, Held, Placement, Space};
+use crate::placement::{self, Below, Held, Placement, Space};
 use crate::plan::Plan;
 use fyke_capture::{Bell, Interface};
 use fyke_filters::FilterSet;
@@ -115,6 +115,8 @@ pub(super) struct Shared {
     answered: AtomicU64,
     /// True while the published counts may be old, because no frame comes.
     rests: AtomicBool,
+    /// Frames that lower spaces reject for later filters of a chain.
+    pub below: Mutex<Vec<Below>>,
     /// Ends the wait of the packet loop for frames; `None` if the system refused it, and then waits are short.
     pub bell: Option<Bell>,
 }
@@ -339,7 +341,8 @@ impl Opened {
     pub fn start(self) -> Result<(Engine, GraphHandle), EditError> {
         let Opened { editor, made, more } = self;
         placement::begin(&editor.placements);
-        let shared = Arc::new(Shared { bell: Bell::new().ok(), ..Shared::default() });
+        let below = Mutex::new(editor.placements.iter().filter_map(Placement::below).collect());
+        let shared = Arc::new(Shared { bell: Bell::new().ok(), below, ..Shared::default() });
         let (plan, texts) = (editor.plan.clone(), editor.texts.clone());
         let crew = match editor.workers {
             1 => None,
@@ -681,7 +684,8 @@ impl GraphHandle {
             widened.cancel(&editor.placements);
             return Err(refused);
         }
-        widened.narrow(&mut editor.placements);
+        let new = widened.narrow(&mut editor.placements, &plan, &held, &running);
+        lock(&self.shared.below).extend(new);
         (editor.plan, editor.texts, editor.notes, editor.held) = (plan, texts, notes, held);
         editor.filters = running;
         Ok(())

@@ -8,12 +8,18 @@
 //! both reject is rejected. The rest has an order of its own, newest first, which does not affect verdicts. O(1) per
 //! edit, however many passes are covered.
 //!
+//! Passes that reject what they match ([`later`](super::later)) have no live word: a program runs its own copies of them
+//! only while the rest is empty. If it is not, they are the end of the rest, in their order (*the tail*). They change
+//! only while another pass accepts the frames that they match, so no frame meets a part of them.
+//!
 //! Live words and rest are initialised while no program reads them ([`KernelPasses::cover`]), and edited by single
 //! stores. A program reads a live word before the rest; processors that reorder loads would need a barrier, so the tier
 //! is for x86-64.
 
-use super::{KernelPassId, KernelPasses, start, trailer_word};
-use crate::layout::{ACCEPT_SLOT, Control, FLAG_COUNT_REJECTED, LIVE_WORDS, REST};
+use super::{KernelPassId, KernelPasses, is_later, start, trailer_word};
+use crate::layout::{
+    ACCEPT_SLOT, Control, FIRST_PASS_COUNTER, FLAG_COUNT_REJECTED, LIVE_WORDS, REST,
+};
 use fyke_pass::Instruction;
 use std::collections::HashMap;
 use std::mem::{offset_of, size_of};
@@ -25,6 +31,13 @@ pub(crate) struct Covered {
     pub version: u64,
     pub counter: u32,
     pub instructions: Vec<Instruction>,
+}
+
+impl Covered {
+    /// True if it rejects the frames that it matches.
+    pub fn rejects(&self) -> bool {
+        (self.counter as usize) < FIRST_PASS_COUNTER
+    }
 }
 
 /// The writer's state of the tier.
@@ -71,7 +84,10 @@ impl KernelPasses {
 
     /// Number of passes that the interpreter runs after a specialised program; all if there is no such program.
     pub fn interpreted(&self) -> usize {
-        if self.tier.active { self.tier.rest.len() } else { self.passes.len() }
+        if !self.tier.active {
+            return self.passes.len();
+        }
+        self.tier.rest.keys().filter(|id| !self.tier.members.contains_key(id)).count()
     }
 
     /// True if a specialised program may be running.
@@ -99,10 +115,63 @@ impl KernelPasses {
                 self.tier.members.insert(one.id, index);
             }
         }
-        let left: Vec<KernelPassId> =
-            self.ids().filter(|id| !self.tier.members.contains_key(id)).collect();
+        let is_left = |id: &KernelPassId| !self.tier.members.contains_key(id) && !self.rejects(*id);
+        let left: Vec<KernelPassId> = self.ids().filter(is_left).collect();
+        self.attach_tail(!left.is_empty());
         left.into_iter().rev().for_each(|id| self.rest_insert(id));
         self.publish_rest();
+    }
+
+    /// True for a pass that rejects the frames that it matches.
+    fn rejects(&self, id: KernelPassId) -> bool {
+        self.passes.get(&id).is_some_and(|pass| is_later(pass.class))
+    }
+
+    /// The passes in force that reject, in their order: the last ones of the list.
+    fn rejecting(&self) -> Vec<KernelPassId> {
+        let previous = |id: &KernelPassId| self.passes.get(id).and_then(|pass| pass.previous);
+        let from_last = std::iter::successors(self.main.last, previous);
+        let mut found: Vec<_> = from_last.take_while(|id| self.rejects(*id)).collect();
+        found.reverse();
+        found
+    }
+
+    /// Appends the tail to the rest, if passes precede it there or the program lacks one of its passes.
+    fn attach_tail(&mut self, follows: bool) {
+        let tail = self.rejecting();
+        if !follows && tail.iter().all(|id| self.tier.members.contains_key(id)) {
+            return;
+        }
+        let missing: Vec<_> =
+            tail.into_iter().filter(|id| !self.tier.rest.contains_key(id)).collect();
+        let Some(&first) = missing.first() else { return };
+        let next = |id: &KernelPassId| self.tier.rest.get(id).and_then(|one| one.next);
+        let mut previous = std::iter::successors(self.tier.first, next).last();
+        let before = previous;
+        for (at, &id) in missing.iter().enumerate() {
+            let next = missing.get(at + 1).copied();
+            self.tier.rest.insert(id, Neighbours { previous, next });
+            self.rest_link(id, next);
+            previous = Some(id);
+        }
+        match before.and_then(|before| self.tier.rest.get_mut(&before)) {
+            Some(last) => last.next = Some(first),
+            None => self.tier.first = Some(first),
+        }
+        if before.is_some() {
+            self.rest_link_after(before, Some(first));
+        }
+    }
+
+    /// Empties the rest if nothing precedes the tail and the program has all of its passes.
+    fn detach_tail(&mut self) {
+        let is_whole = self.tier.first.is_some_and(|first| self.rejects(first))
+            && self.tier.rest.keys().all(|id| self.tier.members.contains_key(id));
+        if is_whole {
+            self.tier.rest.clear();
+            self.tier.first = None;
+            self.publish_rest();
+        }
     }
 
     /// Resets the state after the specialised program was removed and no run of it is left.
@@ -119,6 +188,7 @@ impl KernelPasses {
             self.rest_link(id, next);
             self.rest_link_after(previous, Some(id));
         } else {
+            self.attach_tail(true);
             self.rest_insert(id);
             self.publish_rest();
             self.clear_live_word(id);
@@ -130,7 +200,11 @@ impl KernelPasses {
         if !self.tier.active {
             return;
         }
-        added.iter().for_each(|&id| self.rest_insert(id));
+        let (tail, accepting): (Vec<_>, Vec<_>) = added.iter().partition(|id| self.rejects(**id));
+        if !accepting.is_empty() || !tail.is_empty() {
+            self.attach_tail(!accepting.is_empty() || !self.tier.rest.is_empty());
+        }
+        accepting.into_iter().for_each(|id| self.rest_insert(id));
         self.publish_rest();
         for id in removed {
             if let Some(Neighbours { previous, next }) = self.tier.rest.remove(id) {
@@ -145,6 +219,7 @@ impl KernelPasses {
             }
         }
         removed.iter().for_each(|&id| self.clear_live_word(id));
+        self.detach_tail();
     }
 
     /// Publishes the head of the rest.

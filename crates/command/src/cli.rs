@@ -245,6 +245,9 @@ pub struct SourceArgs {
     /// Let fyke itself count every frame: its filters do not run in the kernel, which costs processor time
     #[arg(long)]
     pub count_all: bool,
+    /// Reason for which a command itself counts every frame, without that option.
+    #[arg(skip)]
+    pub counts_all: Option<&'static str>,
     /// With -i xdp:IF: take the frames also where the host needs them (an address, a route, a port of a bridge)
     #[arg(long)]
     pub take: bool,

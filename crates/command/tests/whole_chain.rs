@@ -91,7 +91,7 @@ fn each_filter_of_a_chain_counts_what_the_kernel_rejects_for_it() {
                    {n}(packetcount,export=y)";
     let cases: [(&str, &[&str], u64); 3] = [
         ("(device,v1)", &[], 1),
-        ("(device,v1,w1)", &[], 2),
+        ("(device,v1,expression=w1)", &[], 2),
         ("(device,v1)", &["--workers", "2"], 1),
     ];
     let arp = Packet::ethernet().build();
@@ -279,7 +279,7 @@ fn a_check_tells_the_places_of_the_running_graph() {
         format!("(device,v1) > (filter,ip) > {end} > (filter,udp) > {end}"),
         format!("(device,v1) > (demux,\"udp => 1\") -1-> {end}"),
         format!("(device,v1) > (filter,ip) > (demux,\"udp => 1\") -1-> {end}"),
-        format!("(device,v1) > (accept) > (filter,ip) > (filter,udp) > {end}"),
+        format!("(device,v1) > (accept,direction=in) > (filter,ip) > (filter,udp) > {end}"),
     ];
     for graph in &graphs {
         let (below, above, all) = checked(graph);
@@ -309,4 +309,23 @@ fn a_check_tells_the_places_of_the_running_graph() {
         running.signal("INT");
         assert!(running.end().success(), "{}", running.said());
     }
+}
+
+/// An account needs every frame; the reason names no option that was not given.
+#[test]
+fn an_account_tells_why_the_kernel_passes_every_frame() {
+    if !inside("an_account_tells_why_the_kernel_passes_every_frame") {
+        return;
+    }
+    veth();
+    let words = ["account", "-i", "v1", "--filter", "u=udp"];
+    let mut running = Running::start(Command::new(FYKE).args(words).stdout(Stdio::null()));
+    running.hear("edit: fyke ctl");
+    let stats = running.ctl(&["stats"]);
+    assert!(
+        stats.contains("the kernel passes every frame: it counts every frame itself"),
+        "{stats}"
+    );
+    running.signal("INT");
+    assert!(running.end().success(), "{}", running.said());
 }

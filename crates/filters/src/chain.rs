@@ -344,10 +344,15 @@ impl State {
 impl Filter {
     /// Its texts; without one, a text that accepts every frame.
     fn alternatives(&self) -> Vec<(u64, Arc<str>)> {
-        match self.texts.range(..FIRST_ROW).next() {
-            None => vec![(0, "".into())],
-            Some(_) => self.texts.iter().map(|(&id, text)| (id, Arc::clone(text))).collect(),
+        match self.accepts_all() {
+            true => vec![(0, "".into())],
+            false => self.texts.iter().map(|(&id, text)| (id, Arc::clone(text))).collect(),
         }
+    }
+
+    /// True without a text; rows of trackers are none.
+    fn accepts_all(&self) -> bool {
+        self.texts.range(..FIRST_ROW).next().is_none()
     }
 }
 
@@ -379,6 +384,7 @@ impl Superset for ChainLink {
         let state = &mut *shared.lock();
         let is_last = self.filter + 1 == state.filters.len();
         let filter = &mut state.filters[self.filter];
+        let was_unfiltered = filter.accepts_all();
         filter.texts.extend(added.iter().map(|&(id, text)| (id, text.into())));
         filter.is_edited = true;
         let has_room = |state: &State| state.conjunctions().is_ok();
@@ -387,7 +393,7 @@ impl Superset for ChainLink {
             return shared.widen(state, &all);
         }
         let first = state.product(1);
-        match unfiltered && self.filter == 0 {
+        match self.filter == 0 && (unfiltered || was_unfiltered) {
             true => shared.member.widen(&[], true),
             false => shared.widen(state, &first),
         }

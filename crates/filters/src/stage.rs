@@ -364,16 +364,13 @@ impl Stage {
 
     /// Replaces the texts that only select a counter.
     fn count_later(&self, state: &mut State, texts: &[(String, usize)]) -> Result<(), String> {
-        let why_not = match &state.reason {
-            _ if texts.is_empty() => None,
-            // Without a text that accepts, these would reject every frame.
-            None if state.ids.is_empty() => Some(FILLING.to_owned()),
-            reason => reason.clone(),
-        };
+        let why_not = state.reason.clone().filter(|_| !texts.is_empty());
         let new: Vec<_> = texts.iter().map(|(text, slot)| (text.as_str(), *slot)).collect();
         let new = if why_not.is_some() { &[][..] } else { &new };
         if !new.is_empty() || !state.later.is_empty() {
-            match self.kernel.count_later(&state.later, new) {
+            // Without a text that accepts, those that count would reject every frame.
+            let opened = if state.ids.is_empty() { self.pass_all(state) } else { Ok(()) };
+            match opened.and_then(|()| self.kernel.count_later(&state.later, new)) {
                 Ok(ids) => state.later = ids,
                 Err(refused) => {
                     // Removing needs no room.

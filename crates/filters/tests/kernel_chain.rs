@@ -49,7 +49,8 @@ impl Placed {
         let chain = Chain::new(&union, lower, filters, move || counters.later());
         let sets: Vec<_> = (0..filters).map(|_| FilterSet::new(reading)).collect();
         for (at, set) in sets.iter().enumerate() {
-            set.set(TEXTS[random.below(TEXTS.len())]).unwrap();
+            let text = TEXTS[random.below(TEXTS.len())];
+            set.set(if random.below(4) == 0 { "" } else { text }).unwrap();
             set.add_superset(Arc::new(chain.link(at)));
         }
         Placed { sets, stage, chain }

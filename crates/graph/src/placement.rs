@@ -503,6 +503,22 @@ impl Members {
         (member, (set.clone(), superset))
     }
 
+    /// Keys of the filters of the chain in an edited plan. If they are a chain no more, the first one decides alone from
+    /// now on.
+    fn chain_after(&self, plan: &Plan, wanted: &Wanted, stays: &HashMap<u64, u64>) -> Vec<u64> {
+        let Some(Ok(chained)) = &self.chain else { return Vec::new() };
+        let new = |old: &u64| {
+            let pair = stays.iter().find(|(_, known)| *known == old);
+            pair.map_or(GONE, |(new, _)| *new)
+        };
+        let keys: Vec<u64> = chained.keys.iter().map(new).collect();
+        let found = chain::find(plan, wanted, &self.interfaces);
+        if !found.iter().map(|&at| plan.nodes[at].key).eq(keys.iter().copied()) {
+            chained.chain.stand_apart(Some("an edit changes what follows it"));
+        }
+        keys
+    }
+
     /// Lets a chain of filters run below, in place of its first filter; or the first filter alone, in place of a chain
     /// that is none any more. Returns a new chain.
     fn chain_up(
@@ -513,18 +529,18 @@ impl Members {
     ) -> Option<Chained> {
         let found = chain::find(plan, wanted, &self.interfaces);
         let keys: Vec<u64> = found.iter().map(|&at| plan.nodes[at].key).collect();
-        if let Some(Ok(chained)) = &self.chain {
+        if let Some(Ok(chained)) = self.chain.take() {
             if chained.keys == keys {
                 chained.chain.stand_apart(None);
+                self.chain = Some(Ok(chained));
                 return None;
             }
-            let old = (chained.clone(), chained.keys[0]);
-            self.chain = None;
-            let first = self.consumers.iter().position(|one| one.key == old.1);
-            if let (Some(at), Some(set)) = (first, sets(old.1)) {
+            let first = chained.keys[0];
+            let at = self.consumers.iter().position(|one| one.key == first);
+            if let (Some(at), Some(set)) = (at, sets(first)) {
                 self.consumers[at].filters = Some(self.member(&set, false));
             }
-            old.0.end();
+            chained.end();
         }
         let first = *keys.first()?;
         let made = Chained::new(keys, sets, self.netmask, &self.union, &self.lower);
@@ -558,6 +574,8 @@ struct Moved {
     /// Consumers that the edit adds, and those that it removes.
     new: Vec<Consumer>,
     gone: Vec<Consumer>,
+    /// Keys of the filters of the chain in the new plan; [`GONE`] for those that it lacks.
+    chain: Vec<u64>,
     /// Reason why every frame is needed, after the edit and before it.
     all: Option<String>,
     before: Option<String>,
@@ -625,17 +643,11 @@ impl Members {
             Wanted::of(plan, device, &self.interfaces, held)
         });
         let before = self.union.reason();
-        if let Some(Ok(chained)) = &self.chain {
-            let found = chain::find(plan, &wanted, &self.interfaces).into_iter();
-            let keys = found.map(|at| stays.get(&plan.nodes[at].key).copied());
-            if !keys.eq(chained.keys.iter().copied().map(Some)) {
-                chained.chain.stand_apart(Some("an edit changes their order"));
-            }
-        }
+        let chain = self.chain_after(plan, &wanted, stays);
         // An edit that is refused leaves the classes; each node decides about the frames that it gets.
         let _as_before = by_class::set(&wanted, &*self.lower, &self.interfaces);
         let mut moved =
-            Moved { consumers: vec![], new: vec![], gone: vec![], all: wanted.all, before };
+            Moved { consumers: vec![], new: vec![], gone: vec![], chain, all: wanted.all, before };
         for mut one in wanted.consumers {
             let key = plan.nodes[one.at].key;
             let old = stays.get(&key);
@@ -698,6 +710,9 @@ impl Widened {
             moved.gone.iter().for_each(Consumer::leave);
             moved.consumers.iter().for_each(|one| one.texts.narrow_to(&one.wanted));
             members.consumers = moved.consumers;
+            if let Some(Ok(chained)) = &mut members.chain {
+                chained.keys = moved.chain;
+            }
             if let Some(device) = device {
                 let at = plan.nodes.iter().position(|node| node.key == device);
                 let wanted = at.map(|at| Wanted::of(plan, at, &members.interfaces, held));

@@ -122,13 +122,13 @@ pub const COUNT_CAPPED: usize = 1;
 pub const COUNT_EMPTY: usize = 2;
 /// Counter: frames that no pass accepted and that were accepted as a sample.
 pub const COUNT_SAMPLED: usize = 3;
-/// The first of [`LATER`] counters: frames that only a later filter of a chain rejects. A pass with such a counter comes
+/// The first counter that passes get.
+pub const FIRST_PASS_COUNTER: usize = 8;
+/// Number of the last counters, for frames that only a later filter of a chain rejects. A pass with such a counter comes
 /// after all others and rejects the frames that it matches.
-pub const COUNT_LATER: usize = 4;
-/// Number of these counters.
 pub const LATER: usize = 16;
-/// The first counter that other passes get.
-pub const FIRST_PASS_COUNTER: usize = COUNT_LATER + LATER;
+/// The first of these counters.
+pub const COUNT_LATER: usize = COUNTERS - LATER;
 
 /// Flag of [`Control::flags`]: rejected frames are also counted.
 pub const FLAG_COUNT_REJECTED: u32 = 1;

@@ -14,8 +14,8 @@ use crate::counters::Counters;
 use crate::error::KernelEditError;
 use crate::layout::{
     ACCEPT_SLOT, CLASS, CODE_LIMIT, CODE_WORDS, CONTINUE, COOKED_BYTES, COUNT_EMPTY, COUNT_LATER,
-    COUNTER, COUNTERS, Control, FIRST_PASS_COUNTER, FLAG_COUNT_REJECTED, FLAG_PASS_CAPPED, LAST,
-    LATER, NEXT, OP_CODE, OP_ROWS, OP_TRAILER, SLOT_INSTRUCTIONS, SLOTS, TRAILER,
+    COUNTER, Control, FIRST_PASS_COUNTER, FLAG_COUNT_REJECTED, FLAG_PASS_CAPPED, LAST, LATER, NEXT,
+    OP_CODE, OP_ROWS, OP_TRAILER, SLOT_INSTRUCTIONS, SLOTS, TRAILER,
 };
 use crate::options::Options;
 use crate::rows::{Members, Rows, TableId};
@@ -167,7 +167,7 @@ impl KernelPasses {
             tier: Tier::default(),
             empty_accepts: true,
             free: (ACCEPT_SLOT + 1..SLOTS as u32).rev().collect(),
-            free_counters: (FIRST_PASS_COUNTER as u32..COUNTERS as u32).rev().collect(),
+            free_counters: (FIRST_PASS_COUNTER as u32..COUNT_LATER as u32).rev().collect(),
             code: CodeMemory::default(),
             retired: Retired::default(),
             ending: None,
@@ -738,7 +738,7 @@ impl KernelPasses {
             self.reclaim(|passes| passes.free_counters.len() >= count)?;
         }
         let rest = self.free_counters.len().checked_sub(count);
-        let rest = rest.ok_or(KernelEditError::Full { limit: COUNTERS - FIRST_PASS_COUNTER })?;
+        let rest = rest.ok_or(KernelEditError::Full { limit: COUNT_LATER - FIRST_PASS_COUNTER })?;
         Ok(self.free_counters.split_off(rest))
     }
 

@@ -9,7 +9,7 @@ use crate::direct::Access;
 use crate::ebpf;
 use crate::error::{AttachError, OpenError, VERIFYING};
 use crate::layout::{
-    BUDGET_LIMIT, COOKED_BYTES, COUNT_CAPPED, COUNT_EMPTY, COUNTERS, FIRST_PASS_COUNTER,
+    BUDGET_LIMIT, COOKED_BYTES, COUNT_CAPPED, COUNT_EMPTY, COUNT_LATER, FIRST_PASS_COUNTER,
 };
 use crate::loader::{self, Held};
 use crate::options::{self, Form, Options};
@@ -229,7 +229,7 @@ impl Space {
     pub fn tallies(&self) -> Tallies {
         Tallies {
             // Wrapping addition, because lent memory may hold any value.
-            accepted: (FIRST_PASS_COUNTER..COUNTERS)
+            accepted: (FIRST_PASS_COUNTER..COUNT_LATER)
                 .map(|index| self.counters.sum(index))
                 .fold(0, u64::wrapping_add),
             rejected: self.counters.rejected(),

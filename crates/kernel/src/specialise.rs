@@ -304,18 +304,19 @@ impl Writer<'_> {
         self.asm.jump_when(R1, When::NotEqual, 5, self.everything);
     }
 
-    /// All tests of a pass have held: accepts the frame, unless the pass was edited; or rejects it.
+    /// All tests of a pass have held: accepts the frame, or rejects it, unless the pass was edited.
     fn holds(&mut self, index: usize, pass: &Covered) {
-        if pass.rejects() {
-            self.asm.alu(Alu::Mov, self.counter, pass.counter * 8);
-            return self.asm.jump(self.count);
-        }
         let edited = self.asm.label();
+        // Without a pass that rejects, the interpreter judges the frame: by the passes that took its place.
+        let (dead, done) = match pass.rejects() {
+            true => (self.everything, self.count),
+            false => (edited, self.accept),
+        };
         self.asm.map_value(R1, self.maps.passes, live_word(index) as u32);
         self.asm.load(Width::Word, R1, R1, 0);
-        self.asm.jump_when(R1, When::Equal, 0, edited);
+        self.asm.jump_when(R1, When::Equal, 0, dead);
         self.asm.alu(Alu::Mov, self.counter, pass.counter * 8);
-        self.asm.jump(self.accept);
+        self.asm.jump(done);
         self.asm.bind(edited);
     }
 

@@ -42,7 +42,8 @@ pub fn run(mut args: AccountArgs) -> Result<(), Failure> {
     // Every frame is counted, so filters in the kernel would reject none.
     let is_plain =
         |name: &String| !graphs::is_shared(name) && !name.starts_with(super::xdp::PREFIX);
-    args.source.count_all |= is_live && args.source.interface.iter().all(is_plain);
+    let counts_all = is_live && args.source.interface.iter().all(is_plain);
+    args.source.counts_all = counts_all.then_some("it counts every frame itself");
     let Started { mut engine, handle, entered, unseen, kept } =
         graphs::start(&graph, privileges, doors, &args.source, args.stats)?;
     let clients = entered.clients();

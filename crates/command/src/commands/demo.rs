@@ -29,7 +29,7 @@ pub fn run(args: DemoArgs) -> Result<(), Failure> {
             options.seconds.ceil()
         );
     }
-    let outcome = run_over(options, Some(&Kernel { count_all: false }), &mut std::io::stdout())
+    let outcome = run_over(options, Some(&Kernel { count_all: None }), &mut std::io::stdout())
         .map_err(|error| match error {
             DemoError::Option { .. } => Failure::Usage(error.to_string()),
             other => other.into(),

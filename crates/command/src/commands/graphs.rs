@@ -23,7 +23,7 @@ pub use reports::{
 use super::counts::RULES;
 use super::privilege::{Doors, Entered, Needs, Privileges};
 use super::record::Resumed;
-use super::space::{Kernel, check_rules, say_rings, say_rules};
+use super::space::{COUNT_ALL, Kernel, check_rules, say_rings, say_rules};
 use super::unseen::Unseen;
 use super::{DEFAULT_BUFFER_KIB, Failure, expression, interface, interfaces, snaplen};
 use crate::cli::{
@@ -703,7 +703,8 @@ pub fn start(
     let open = || GraphHandle::open(&[text], classes(), args.workers.into());
     let opened = opening::patiently(names, open);
     let mut opened = opened.map_err(refused)?;
-    opened.place(&ServeSpace(Kernel { count_all: args.count_all }));
+    let count_all = args.count_all.then_some(COUNT_ALL).or(args.counts_all);
+    opened.place(&ServeSpace(Kernel { count_all }));
     check_rules(&opened)?;
     let of_node = opened.kept();
     let kept = of_node.clone().unwrap_or_else(|| Kept::new(KeptLimits::RECENT));

@@ -13,7 +13,7 @@ use super::graphs::{
 use super::privilege::{Doors, Needs, Privileges, Sockets, is_denied};
 use super::served::{Served, Texts};
 use super::signals::{report_on_signal, stop_on_signals};
-use super::space::{Kernel, check_rules, owned_rules, say_rules};
+use super::space::{COUNT_ALL, Kernel, check_rules, owned_rules, say_rules};
 use super::unseen::Unseen;
 use crate::cli::RunArgs;
 use anyhow::Context;
@@ -69,7 +69,7 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
     let privileges = Privileges::prepare(&args.privilege, true)?;
     let open = || GraphHandle::open(&list, classes, workers);
     let mut opened = open_plan(&plan, open).map_err(wrong_edit)?;
-    opened.place(&ServeSpace(Kernel { count_all: args.count_all }));
+    opened.place(&ServeSpace(Kernel { count_all: args.count_all.then_some(COUNT_ALL) }));
     check_rules(&opened)?;
     let kept = Kept::new(KeptLimits::RECENT);
     if !args.no_control {

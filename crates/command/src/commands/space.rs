@@ -39,9 +39,12 @@ const SHOWN: usize = 240;
 
 /// The kernel, by a program on the capture's socket.
 pub struct Kernel {
-    /// True if fyke itself counts every frame, so that no frame may be rejected before.
-    pub count_all: bool,
+    /// Reason for which fyke itself counts every frame, so that no frame may be rejected before.
+    pub count_all: Option<&'static str>,
 }
+
+/// The reason with the option `--count-all`.
+pub const COUNT_ALL: &str = "--count-all counts them in user space";
 
 /// Describes where the filters after devices run, and the nodes that the planner left out; `None` if there are neither.
 pub fn placement(handle: &GraphHandle) -> Option<String> {
@@ -101,7 +104,7 @@ impl Kernel {
             let link = interface.link;
             return Some(format!("the kernel has rules for link type EN10MB only, not {link}"));
         }
-        self.count_all.then(|| "--count-all counts their frames there".to_owned())
+        self.count_all.map(str::to_owned)
     }
 }
 
@@ -128,8 +131,8 @@ impl Space for Kernel {
         interface: &Interface,
         reading: Options,
     ) -> Result<Arc<dyn LowerFilter>, String> {
-        if self.count_all {
-            return Err("--count-all counts them in user space".to_owned());
+        if let Some(why) = self.count_all {
+            return Err(why.to_owned());
         }
         if interface.at_driver {
             let facts = objects::interface_index(&interface.name).and_then(objects::link_facts);

@@ -52,10 +52,7 @@ fn link(plan: &Plan, at: usize, next: usize, interfaces: &[Interface]) -> Result
     if !node.ends.is_empty() {
         return Err(format!("{name} is the end of a graph"));
     }
-    let [feed] = &after.feeds[..] else {
-        return Err(format!("{after_name} gets frames of other nodes, too"));
-    };
-    if after.inverted || feed.class.is_some() {
+    if after.inverted || after.feeds.iter().any(|feed| feed.class.is_some()) {
         return Err(format!("{after_name} gets some of them only"));
     }
     for at in [at, next] {
@@ -68,6 +65,13 @@ fn link(plan: &Plan, at: usize, next: usize, interfaces: &[Interface]) -> Result
 fn alone(plan: &Plan, at: usize, interfaces: &[Interface]) -> Result<(), String> {
     let node = &plan.nodes[at];
     let (name, settings) = (&node.name, node.settings.after(interfaces.to_vec()));
+    let [feed] = &node.feeds[..] else {
+        return Err(format!("{name} gets frames of several nodes"));
+    };
+    let before = &plan.nodes[feed.from];
+    if before.class.name != "device" && before.class.filters.is_none() {
+        return Err(format!("{} before {name} counts its frames, too", before.name));
+    }
     match (node.class.needs)(&settings) {
         Needs::Filters { also } if also.is_none() => {}
         Needs::Filters { .. } => return Err(format!("{name} skips tags")),

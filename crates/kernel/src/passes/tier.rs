@@ -8,18 +8,17 @@
 //! both reject is rejected. The rest has an order of its own, newest first, which does not affect verdicts. O(1) per
 //! edit, however many passes are covered.
 //!
-//! Passes that reject what they match ([`later`](super::later)) have no live word: a program runs its own copies of them
-//! only while the rest is empty. If it is not, they are the end of the rest, in their order (*the tail*). They change
-//! only while another pass accepts the frames that they match, so no frame meets a part of them.
+//! A program runs its copies of passes that reject what they match ([`later`](super::later)) only while the rest is
+//! empty, and leaves a frame to the interpreter if the live word of the one that matches is 0. If the rest is not empty,
+//! they are its end, in their order (*the tail*). They change only while another pass accepts the frames that they
+//! match, so no frame meets a part of them.
 //!
 //! Live words and rest are initialised while no program reads them ([`KernelPasses::cover`]), and edited by single
 //! stores. A program reads a live word before the rest; processors that reorder loads would need a barrier, so the tier
 //! is for x86-64.
 
 use super::{KernelPassId, KernelPasses, is_later, start, trailer_word};
-use crate::layout::{
-    ACCEPT_SLOT, Control, FIRST_PASS_COUNTER, FLAG_COUNT_REJECTED, LIVE_WORDS, REST,
-};
+use crate::layout::{ACCEPT_SLOT, COUNT_LATER, Control, FLAG_COUNT_REJECTED, LIVE_WORDS, REST};
 use fyke_pass::Instruction;
 use std::collections::HashMap;
 use std::mem::{offset_of, size_of};
@@ -36,7 +35,7 @@ pub(crate) struct Covered {
 impl Covered {
     /// True if it rejects the frames that it matches.
     pub fn rejects(&self) -> bool {
-        (self.counter as usize) < FIRST_PASS_COUNTER
+        self.counter as usize >= COUNT_LATER
     }
 }
 

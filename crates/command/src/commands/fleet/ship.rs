@@ -233,7 +233,7 @@ pub fn run(args: &ShipArgs) -> Result<(), Failure> {
     let text = graph(args)?;
     let opened = GraphHandle::open(&[&text], classes_with(&sender), 1).map_err(refused)?;
     let mut opened = opened;
-    opened.place(&ServeSpace(Kernel { count_all: false }));
+    opened.place(&ServeSpace(Kernel { count_all: None }));
     let (mut engine, handle) = opened.start().map_err(refused)?;
     engine.end_at_first_failure();
     engine.on_notice(|notice| note!("fyke: {notice}"));

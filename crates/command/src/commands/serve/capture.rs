@@ -7,7 +7,7 @@
 use super::super::Failure;
 use super::super::graphs;
 use super::super::privilege::{Doors, Needs};
-use super::super::space::Kernel;
+use super::super::space::{COUNT_ALL, Kernel};
 use super::super::unseen::Unseen;
 use super::kept::{Kept, Manager};
 use super::live::Shown;
@@ -70,6 +70,7 @@ impl Capture {
     pub fn prepare(&mut self, policy: &Policy, count_all: bool) -> Result<(), Failure> {
         // The texts of readers before the filter in the kernel, which would reject their frames.
         self.restored = self.kept.restore(&self.service, policy);
+        let count_all = count_all.then_some(COUNT_ALL);
         self.opened.place(&Kernel { count_all });
         self.kept.keep_capture()?;
         if self.socket.is_none() {

@@ -71,6 +71,7 @@ fn source(args: &ServeArgs) -> SourceArgs {
         no_promiscuous: args.no_promiscuous,
         buffer_size: args.buffer_size,
         count_all: args.count_all,
+        counts_all: None,
         workers: 1,
         ring_user: None,
         take: false,

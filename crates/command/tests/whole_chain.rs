@@ -1,4 +1,4 @@
-//! Chains of filters after a device, whose frames the kernel rejects for each filter: exact counts of nodes and texts,
+//! Chains of filters after a device; the kernel rejects frames for each filter: exact counts of nodes and texts,
 //! with several interfaces and workers, and during edits under load; and the places that `run --check` tells. The
 //! built command on real interfaces, in namespaces of its own. Needs root.
 

@@ -48,6 +48,9 @@ struct Shared {
 /// text.
 type Key = Vec<u64>;
 
+/// Texts with their keys.
+type Keyed = Vec<(Key, String)>;
+
 #[derive(Debug, Default)]
 struct State {
     filters: Vec<Filter>,
@@ -59,7 +62,7 @@ struct State {
     counting: Option<Vec<Key>>,
     /// Reason why the first filter alone decides.
     why: Option<String>,
-    /// The same, for as long as the owner of the chain wants it.
+    /// The same, until the owner of the chain ends it.
     apart: Option<String>,
 }
 
@@ -237,7 +240,7 @@ impl Shared {
     }
 
     /// Counts with these texts, and gives each a counter.
-    fn count(&self, state: &mut State, texts: Vec<(Key, String)>) -> Result<(), String> {
+    fn count(&self, state: &mut State, texts: Keyed) -> Result<(), String> {
         let keys: Vec<Key> = texts.iter().map(|(key, _)| key.clone()).collect();
         if state.counting.as_ref() == Some(&keys) {
             return Ok(());
@@ -266,7 +269,7 @@ fn accepts_all(texts: &[(Key, String)]) -> bool {
 
 impl State {
     /// The conjunctions of the first filters, in the order of their texts.
-    fn product(&self, depth: usize) -> Vec<(Key, String)> {
+    fn product(&self, depth: usize) -> Keyed {
         let mut all = vec![(Key::new(), String::new())];
         for filter in &self.filters[..depth] {
             let texts = filter.alternatives();
@@ -284,7 +287,7 @@ impl State {
     }
 
     /// The texts that accept, and those that count; or the reason why the first filter alone decides.
-    fn conjunctions(&self) -> Result<(Vec<(Key, String)>, Vec<(Key, String)>), String> {
+    fn conjunctions(&self) -> Result<(Keyed, Keyed), String> {
         if let Some(why) = &self.apart {
             return Err(why.clone());
         }

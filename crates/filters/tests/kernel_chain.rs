@@ -204,7 +204,7 @@ fn chains_are_judged_at_the_driver() {
     agree(|reading| KernelStage::open_at_driver(reading, [2, 0, 0, 0, 0, 1]), false);
 }
 
-/// The same in a process whose kernel programs are of the older form.
+/// The same in a process with kernel programs of the older form.
 #[test]
 fn chains_are_judged_by_callbacks() {
     const TEST: &str = "chains_are_judged_by_callbacks";

@@ -212,7 +212,7 @@ impl Placement {
     }
 
     /// The counts of its chain of filters, if it has one.
-    pub(crate) fn below(&self) -> Option<Below> {
+    fn below(&self) -> Option<Below> {
         match self.members.as_ref()?.chain.as_ref()? {
             Ok(chained) => Some(chained.below(self.device)),
             Err(_) => None,
@@ -376,12 +376,13 @@ pub(crate) fn place(plan: &Plan, made: &mut [(u64, Made)], space: &dyn Space) ->
     placements
 }
 
-/// Begins what runs beside the packet loop, once the process has given up its rights.
-pub(crate) fn begin(placements: &[Placement]) {
+/// Begins what runs beside the packet loop, once the process has given up its rights. Returns the counts of chains.
+pub(crate) fn begin(placements: &[Placement]) -> Vec<Below> {
     placements.iter().flat_map(|placement| &placement.lower).for_each(|lower| lower.begin());
     let places = placements.iter().filter_map(|placement| placement.tap.as_ref());
     let taps = places.flat_map(|place| &place.parts).filter_map(|part| part.tap.as_ref());
     taps.for_each(|tap| tap.begin());
+    placements.iter().filter_map(Placement::below).collect()
 }
 
 /// The interfaces of a device.
@@ -503,8 +504,8 @@ impl Members {
         (member, (set.clone(), superset))
     }
 
-    /// Keys of the filters of the chain in an edited plan. If they are a chain no more, the first one decides alone from
-    /// now on.
+    /// Keys of the filters of the chain in an edited plan. If they are a chain no more, the first one decides alone
+    /// from now on.
     fn chain_after(&self, plan: &Plan, wanted: &Wanted, stays: &HashMap<u64, u64>) -> Vec<u64> {
         let Some(Ok(chained)) = &self.chain else { return Vec::new() };
         let new = |old: &u64| {

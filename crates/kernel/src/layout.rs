@@ -124,8 +124,8 @@ pub const COUNT_EMPTY: usize = 2;
 pub const COUNT_SAMPLED: usize = 3;
 /// The first counter that passes get.
 pub const FIRST_PASS_COUNTER: usize = 8;
-/// Number of the last counters, for frames that only a later filter of a chain rejects. A pass with such a counter comes
-/// after all others and rejects the frames that it matches.
+/// Number of the last counters, for frames that only a later filter of a chain rejects. A pass with such a counter
+/// comes after all others and rejects the frames that it matches.
 pub const LATER: usize = 16;
 /// The first of these counters.
 pub const COUNT_LATER: usize = COUNTERS - LATER;

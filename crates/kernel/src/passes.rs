@@ -53,7 +53,7 @@ const RANK_SHIFT: u32 = 8;
 /// The class of a pass that counts the frames that it matches in counter `slot` of [`LATER`], and rejects them. Such
 /// passes come after all others, in the order of `rank` (up to 2^23).
 pub fn later(rank: u32, slot: u32) -> u32 {
-    LATER_CLASS | rank << RANK_SHIFT | slot % LATER as u32
+    LATER_CLASS | (rank << RANK_SHIFT) | (slot % LATER as u32)
 }
 
 /// True for the class of a pass that rejects the frames that it matches.

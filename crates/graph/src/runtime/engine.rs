@@ -439,11 +439,7 @@ impl Engine {
                 interfaces: inlet.source.interfaces().to_vec(),
             });
         }
-        for below in lock(&self.shared.below).iter() {
-            let source = sources.iter().find(|source| Some(source.node) == below.device);
-            let later = source.map(|source| &source.stats.later);
-            later.into_iter().for_each(|later| below.add(later, &mut nodes));
-        }
+        self.add_below(&sources, &mut nodes);
         outcome.add(&self.removed);
         outcome.unwritten(&nodes);
         let texts = self.counted_texts(&nodes, &accepted);
@@ -458,6 +454,15 @@ impl Engine {
             epoch: self.epoch + self.shared.by_hand(),
             elapsed: self.started.elapsed(),
         })
+    }
+
+    /// Adds the frames that lower spaces rejected for later filters of a chain.
+    fn add_below(&self, sources: &[SourceView], nodes: &mut [NodeView]) {
+        for below in lock(&self.shared.below).iter() {
+            let source = sources.iter().find(|source| Some(source.node) == below.device);
+            let later = source.map(|source| &source.stats.later);
+            later.into_iter().for_each(|later| below.add(later, nodes));
+        }
     }
 
     /// The texts with the frames that their ends passed, without those that were not written afterwards.

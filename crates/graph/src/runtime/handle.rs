@@ -340,8 +340,7 @@ impl Opened {
     /// If the thread of a worker cannot be started.
     pub fn start(self) -> Result<(Engine, GraphHandle), EditError> {
         let Opened { editor, made, more } = self;
-        placement::begin(&editor.placements);
-        let below = Mutex::new(editor.placements.iter().filter_map(Placement::below).collect());
+        let below = placement::begin(&editor.placements).into();
         let shared = Arc::new(Shared { bell: Bell::new().ok(), below, ..Shared::default() });
         let (plan, texts) = (editor.plan.clone(), editor.texts.clone());
         let crew = match editor.workers {

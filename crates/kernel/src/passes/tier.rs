@@ -9,9 +9,9 @@
 //! edit, however many passes are covered.
 //!
 //! A program runs its copies of passes that reject what they match ([`later`](super::later)) only while the rest is
-//! empty, and leaves a frame to the interpreter if the live word of the one that matches is 0. If the rest is not empty,
-//! they are its end, in their order (*the tail*). They change only while another pass accepts the frames that they
-//! match, so no frame meets a part of them.
+//! empty, and leaves a frame to the interpreter if the live word of the one that matches is 0. If the rest is not
+//! empty, they are its end, in their order (*the tail*). They change only while another pass accepts the frames that
+//! they match, so no frame meets a part of them.
 //!
 //! Live words and rest are initialised while no program reads them ([`KernelPasses::cover`]), and edited by single
 //! stores. A program reads a live word before the rest; processors that reorder loads would need a barrier, so the tier

@@ -354,7 +354,7 @@ impl RingSource {
         Ok(true)
     }
 
-    /// The time for which more blocks are let come, whose wake-ups are saved.
+    /// The time to rest until more blocks have come.
     fn rest(&mut self) -> Option<Duration> {
         let free = self.ring.block_count().saturating_sub(self.held.len() as u32);
         self.pace.rest(Instant::now(), free, self.retire)

@@ -45,8 +45,8 @@ pub struct KeptLimits {
 }
 
 impl KeptLimits {
-    /// The last 4,096 frames, at most 8 MiB of them; at most about 8,000 are copied in a second, so that they reach half
-    /// a second back at any rate.
+    /// The last 4,096 frames, at most 8 MiB of them; at most about 8,000 are copied in a second, so that they reach
+    /// half a second back at any rate.
     pub const RECENT: KeptLimits =
         KeptLimits { frames: 4_096, bytes: 8 << 20, age: None, per_second: 8_192 };
 

@@ -1,8 +1,8 @@
 //! Rests of a reader while the kernel fills blocks fast: one wake-up for many blocks in place of one for each.
 //!
-//! A wake-up costs as much as some hundred frames, for the reader and for the processor that fills the blocks. A rest is
-//! so short that the ring is half full at most when it ends, even if frames come [`BURST`] times as fast as before, and
-//! half the time-out of a block at most, so that frames do not wait longer than in a block that is not full.
+//! A wake-up costs as much as some hundred frames, for the reader and for the processor that fills the blocks. A rest
+//! is so short that the ring is half full at most when it ends, even if frames come [`BURST`] times as fast as before,
+//! and half the time-out of a block at most, so that frames do not wait longer than in a block that is not full.
 //!
 //! PERF: with 300,000 frames of 100 bytes a second over a veth pair, read and written as pcapng to `/dev/null`, a frame
 //! takes 59 ns of the reader in place of 87, and 40 in place of 54 with blocks of 512 KiB (block time-out 160 ms).

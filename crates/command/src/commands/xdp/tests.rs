@@ -131,7 +131,7 @@ const TEXTS: [(&str, u32, u16); 5] = [
 fn filter(interface: &Interface) -> Arc<dyn LowerFilter> {
     let reading =
         Options { link: LinkType::EN10MB, netmask: Some(0), live: true, ..Options::default() };
-    let lower = Kernel { count_all: false }.filter(interface, reading).unwrap();
+    let lower = Kernel { count_all: None }.filter(interface, reading).unwrap();
     let classes = TEXTS.iter().map(|(text, class, _)| ((*text).to_owned(), *class));
     lower.set_classes(classes.collect()).unwrap();
     let texts =

@@ -31,7 +31,7 @@ mod tests;
 use crate::error::{LiveError, ReadError};
 use crate::interfaces::{self, Capture};
 use crate::rebind;
-use crate::socket::Gate;
+use crate::socket::{Gate, show};
 use crate::source::{
     HeldFrames, HeldMark, Interface, LinkState, LookBack, Next, Notice, SocketFilter, Source,
     SourceStats,
@@ -197,10 +197,7 @@ impl RingSource {
 
     /// Makes the kernel deliver packets, cut as the options require.
     fn show(&self, options: &RingOptions) -> io::Result<()> {
-        match options.snaplen {
-            snaplen @ ..65_536 => self.socket.cut(snaplen),
-            _ => self.socket.show_all(),
-        }
+        show(&self.socket, options.snaplen, self.cooked)
     }
 
     /// Opens a ring; packets are delivered at once or after [`RingSource::show`].
@@ -656,7 +653,7 @@ impl Source for RingSource {
         if self.ends.is_some() || self.ended {
             return Err(io::Error::other("the capture has been stopped"));
         }
-        let gate = Gate::new(&self.socket, self.shape.snaplen)?;
+        let gate = Gate::new(&self.socket, self.shape.snaplen, self.cooked)?;
         if let Some(shared) = &mut self.shared
             && shared.renewal.set_filter(shared.member, &filter, gate.socket())
         {

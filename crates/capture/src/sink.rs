@@ -61,6 +61,14 @@ pub trait Sink: Send {
     /// If that fails.
     fn flush(&mut self) -> Result<(), WriteError>;
 
+    /// Tells that no frame follows at once: a reader of a pipe gets what was taken. Frames for a file may wait.
+    ///
+    /// # Errors
+    /// If writing fails.
+    fn end_batch(&mut self) -> Result<(), WriteError> {
+        Ok(())
+    }
+
     /// Records the account so far of an interface, for formats that can store it: the last one before the end of a
     /// file is written there. The sink itself counts the frames that it has written.
     fn account(&mut self, _interface: &Interface, _account: &Account) {}

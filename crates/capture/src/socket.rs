@@ -17,6 +17,7 @@ const UNCUT: u32 = 65_536;
 pub struct FilterSocket {
     socket: Mutex<Option<PacketSocket>>,
     snaplen: u32,
+    cooked: bool,
 }
 
 impl FilterSocket {
@@ -65,24 +66,32 @@ impl FilterSocket {
     pub fn open(&self) -> io::Result<()> {
         let socket = self.lock();
         let Some(socket) = &*socket else { return Ok(()) };
-        match self.snaplen {
-            ..UNCUT => socket.cut(self.snaplen),
-            _ => match socket.show_all() {
-                // There was no program.
-                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
-                opened => opened,
-            },
+        match show(socket, self.snaplen, self.cooked) {
+            // There was no program.
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+            opened => opened,
         }
     }
+}
+
+/// True if a socket without a program does not deliver all frames as its source needs them: frames are cut, or the
+/// kernel leaves out cooked packets of which nothing follows the link header, and counts them nowhere.
+pub(crate) fn needs_program(snaplen: u32, cooked: bool) -> bool {
+    snaplen < UNCUT || cooked
+}
+
+/// Makes a socket deliver every frame, cut as its source requires.
+pub(crate) fn show(socket: &PacketSocket, snaplen: u32, cooked: bool) -> io::Result<()> {
+    if needs_program(snaplen, cooked) { socket.cut(snaplen) } else { socket.show_all() }
 }
 
 /// The source's end of a [`FilterSocket`]: dropping it ends the effect of programs.
 pub(crate) struct Gate(Arc<FilterSocket>);
 
 impl Gate {
-    pub(crate) fn new(socket: &PacketSocket, snaplen: u32) -> io::Result<Gate> {
+    pub(crate) fn new(socket: &PacketSocket, snaplen: u32, cooked: bool) -> io::Result<Gate> {
         let socket = Mutex::new(Some(PacketSocket::copy(socket.as_fd())?));
-        Ok(Gate(Arc::new(FilterSocket { socket, snaplen })))
+        Ok(Gate(Arc::new(FilterSocket { socket, snaplen, cooked })))
     }
 
     pub(crate) fn socket(&self) -> Arc<FilterSocket> {

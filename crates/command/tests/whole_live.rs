@@ -396,3 +396,26 @@ fn no_command_writes_over_its_input() {
     assert!(Command::new(FYKE).args(copied).status().unwrap().success());
     assert_eq!(frames_of(&other), 20);
 }
+
+/// The kernel leaves such frames out, and counts them nowhere, if a socket of all interfaces has no program.
+#[test]
+fn frames_of_a_link_header_only_are_captured_on_all_interfaces() {
+    if !inside("frames_of_a_link_header_only_are_captured_on_all_interfaces") {
+        return;
+    }
+    veth();
+    let (_folder, at) = folder();
+    let file = at("any.pcapng");
+    let mut dump = start(&["dump", "-i", "any", "-w", file.to_str().unwrap()]);
+    let mut sink = InterfaceSink::open("v0").unwrap();
+    let interface = Interface::new("v0", LinkType::EN10MB);
+    let bytes = [[0xff; 6].as_slice(), &[2, 0, 0, 0, 0, 2], &[8, 0]].concat();
+    for _ in 0..100 {
+        sink.write(&interface, &Frame::new(LinkType::EN10MB, &bytes)).unwrap();
+    }
+    // Each is sent at one end and arrives at the other.
+    dump.settle(200);
+    dump.signal("INT");
+    assert!(dump.end().success(), "{}", dump.said());
+    assert_eq!(frames_of(&file), 200);
+}

@@ -20,6 +20,7 @@ use super::{Block, Current, RingOptions, RingSource, Walk, block};
 use crate::error::LiveError;
 use crate::interfaces::Capture;
 use crate::sharing;
+use crate::socket::needs_program;
 use crate::source::SourceStats;
 use crate::sys::packet::{PacketSocket, RingSize};
 use fyke_frame::LinkType;
@@ -238,7 +239,7 @@ fn create(
     }
     if !at_once {
         socket.show_nothing().map_err(failed(name, "SO_ATTACH_FILTER"))?;
-    } else if options.snaplen < 65_536 {
+    } else if needs_program(options.snaplen, found.cooked) {
         socket.cut(options.snaplen).map_err(failed(name, "SO_ATTACH_FILTER"))?;
     }
     let RingOptions { block_size, block_count, retire_ms, .. } = *options;

@@ -93,7 +93,7 @@ impl RingSource {
         let failed = |call| move |source| this.failed(call, source);
         let size = self.ring.block_size();
         let ring = Ring::map(&socket, size, opened.blocks).map_err(failed("mmap"))?;
-        let gate = Gate::new(&socket, self.shape.snaplen).map_err(failed("dup"))?;
+        let gate = Gate::new(&socket, self.shape.snaplen, self.cooked).map_err(failed("dup"))?;
         self.edge.add(socket.as_fd()).map_err(failed("epoll"))?;
         // What the kernel did not hand over in time.
         self.stats.dropped += missing;

@@ -485,6 +485,11 @@ impl Sink for FileSink {
         self.hand_over(self.patience()).map(drop)
     }
 
+    fn end_batch(&mut self) -> Result<(), WriteError> {
+        let is_stream = self.output.file().is_none() && self.compression == Compression::None;
+        if is_stream { self.hand_over(self.patience()).map(drop) } else { Ok(()) }
+    }
+
     fn make_room(&mut self, patience: Duration) -> Result<bool, WriteError> {
         match self.finished || self.output.waiting() >= self.most_waiting() {
             true => Ok(self.hand_over(Some(patience))?

@@ -277,3 +277,22 @@ fn files_written_through_faults_are_whole_and_their_accounts_close() {
     }
     assert!((40..150).contains(&broken), "{broken} of 160 broke");
 }
+
+#[test]
+fn a_reader_of_a_pipe_gets_each_batch() {
+    use std::io::Read;
+    let (mut reader, writer) = io::pipe().unwrap();
+    let file = std::fs::File::from(std::os::fd::OwnedFd::from(writer));
+    let interface = Interface::new("v1", LinkType::EN10MB);
+    let options = WriteOptions { format: Some(Format::Pcap), ..WriteOptions::default() };
+    let mut sink = FileSink::to_file(file, Path::new("pipe"), options).unwrap();
+    let bytes = [7; 60];
+    let frame = Frame::new(LinkType::EN10MB, &bytes);
+    sink.write_run(&interface, &mut [frame, frame].iter()).unwrap();
+    sink.end_batch().unwrap();
+    // The header of the file, and two frames with headers of their own: it does not wait for more.
+    let mut got = [0; 24 + 2 * (16 + 60)];
+    reader.read_exact(&mut got).unwrap();
+    assert_eq!(got[24 + 16..24 + 16 + 60], bytes);
+    Box::new(sink).finish().unwrap();
+}

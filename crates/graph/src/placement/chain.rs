@@ -10,7 +10,7 @@ use super::wanted::{Wanted, edited, netmask_of};
 use crate::node::Needs;
 use crate::plan::{Plan, PlanNode};
 use crate::runtime::NodeView;
-use fyke_capture::{Interface, LATER};
+use fyke_capture::{DEFAULT_SNAPLEN, Interface, LATER};
 use fyke_filters::{Chain, FilterCounts, FilterSet, Superset, Union};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -69,6 +69,10 @@ fn alone(plan: &Plan, at: usize, interfaces: &[Interface]) -> Result<(), String>
         return Err(format!("{name} gets frames of several nodes"));
     };
     let before = &plan.nodes[feed.from];
+    let cut = before.settings.text("snaplen").and_then(|text| text.parse::<u32>().ok());
+    if let Some(bytes) = cut.filter(|&bytes| bytes < DEFAULT_SNAPLEN) {
+        return Err(format!("{name} sees the first {bytes} bytes of frames, the kernel all"));
+    }
     if before.class.name != "device" && before.class.filters.is_none() {
         return Err(format!("{} before {name} counts its frames, too", before.name));
     }

@@ -116,6 +116,10 @@ fn options(settings: &Settings) -> Result<Options, MakeError> {
 /// Accepts a text that fits one of the known link types, or any link type while no source is open.
 fn check(settings: &Settings) -> Result<(), MakeError> {
     let options = options(settings)?;
+    if settings.pairs().iter().filter(|(name, _)| name == "expression").count() > 1 {
+        let why = "it has one expression; join several by `or`";
+        return Err(MakeError::new("expression", why));
+    }
     settings.flag("lookback")?;
     settings.choice("tags", TAGS)?;
     let text = settings.text("expression").unwrap_or_default();

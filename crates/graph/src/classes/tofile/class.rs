@@ -76,6 +76,9 @@ impl Node for ToFile {
             run.for_each(drop);
         }
         if !self.losses.at_once {
+            if self.failed.is_none() {
+                self.failed = self.sink.end_batch().err().map(NodeError::new);
+            }
             return Ok(arrival.mask());
         }
         if self.failed.is_none() {

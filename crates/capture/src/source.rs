@@ -164,7 +164,7 @@ pub enum LinkState {
     Gone,
     /// Present again after it was gone.
     Back,
-    /// It has more queues than at the start, and frames of a new one arrive; only at the driver.
+    /// It has more queues than at the start; only at the driver.
     NewQueue,
     /// The connection to the other machine is lost, and is made again.
     Lost,
@@ -193,7 +193,7 @@ impl fmt::Display for Notice {
             ),
             LinkState::NewQueue => write!(
                 f,
-                "{name}: it has more queues now; the host gets the frames of the new ones, and they count as lost: \
+                "{name}: it has more queues now, and the host gets the frames of the new ones: \
                  start the capture again"
             ),
         }

@@ -28,6 +28,9 @@
 //! | dropped by the socket: no free frame, ring full | the socket |
 //! | delivered | this source |
 //!
+//! Frames of a queue that is new since the start are left to the host. A veth runs the program for such a queue from its
+//! next start on only, so that until then nothing counts them.
+//!
 //! After a [stop](Source::stop) the program redirects no more, no run of it is left, and the rings are read to their
 //! end; what only the program counted was not taken by a socket ([`crate::DROP_REASONS`]). So
 //! `received = delivered + dropped`, exactly.
@@ -440,9 +443,8 @@ impl XdpSource {
             return Ok(());
         }
         self.looked = Instant::now();
-        let found = rebind::label(&self.queues.name, self.queues.ifindex);
-        let found = found.map_err(|source| self.queues.failed("look for the interface", source))?;
-        // Without it, its sockets are about to report that it is gone.
+        // Without it, its sockets are about to report that it is gone; without a helper it cannot be looked for.
+        let found = rebind::label(&self.queues.name, self.queues.ifindex).ok().flatten();
         let Some((interface, up)) = found else { return Ok(()) };
         let state = if up { LinkState::Up } else { LinkState::Down };
         if state != self.state {

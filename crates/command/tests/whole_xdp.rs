@@ -109,7 +109,7 @@ fn frames_are_taken_filtered_and_counted() {
         "far: native XDP",
         "copy mode",
         "incoming frames only",
-        "the host gets those that the filter rejects",
+        "those that a filter at the driver rejects",
     ] {
         assert!(log.contains(part), "{part}: {log}");
     }

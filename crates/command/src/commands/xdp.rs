@@ -200,8 +200,9 @@ fn say_start(
         ),
     };
     note!(
-        "fyke: {interface}: {mode}; AF_XDP in {copy} mode, {queues}{each}; incoming frames only; the host gets those \
-         that the filter rejects, not the others; {tags}"
+        "fyke: {interface}: {mode}; AF_XDP in {copy} mode, {queues}{each}; incoming frames only; the host does not \
+         get those that are taken here, but those that a filter at the driver rejects (fyke ctl stats tells if it runs \
+         there); {tags}"
     );
 }
 

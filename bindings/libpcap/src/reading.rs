@@ -259,6 +259,8 @@ impl Reading {
                 return false;
             }
         }
+        // An edit before the chunk was read is in force for all of its frames.
+        self.reader.refresh();
         // The memory of the chunk before is used again, unless a loop still gives a frame of it.
         let (mut frames, mut copied) = match Arc::get_mut(&mut self.judged) {
             Some(judged) => {

@@ -78,8 +78,17 @@ struct State {
     /// True once threads may be started.
     begun: bool,
     /// The texts that the thread takes next.
-    waiting: Option<Listing>,
+    waiting: Option<Waiting>,
     generator: Generator,
+}
+
+/// Texts that the kernel gets later.
+#[derive(Debug)]
+struct Waiting {
+    texts: Listing,
+    /// Number of edits that they contain. An edit after these begins while the kernel passes everything: the kernel
+    /// must do that until its texts are there.
+    edits: u64,
 }
 
 impl KernelStage {
@@ -311,11 +320,14 @@ impl Stage {
         if state.begun {
             return;
         }
-        let is_soon_done =
-            |texts: &mut Listing| texts.values().map(|text| text.len()).sum::<usize>() <= AT_START;
-        if let Some(texts) = state.waiting.take_if(is_soon_done) {
+        let edits = state.edits;
+        let is_soon_done = |waiting: &mut Waiting| {
+            let bytes = waiting.texts.values().map(|text| text.len()).sum::<usize>();
+            waiting.edits == edits && bytes <= AT_START
+        };
+        if let Some(waiting) = state.waiting.take_if(is_soon_done) {
             state.filling = false;
-            if let Err(refused) = self.fill(state, &texts) {
+            if let Err(refused) = self.fill(state, &waiting.texts) {
                 self.refuse(state, &refused);
             }
         }
@@ -430,8 +442,8 @@ impl Superset for KernelStage {
         state.begun = true;
         // The texts that come from now on are interpreted at first, and the set after the kernel counts them.
         self.0.kernel.set_sharing(Sharing::Soon);
-        if let Some(texts) = state.waiting.take() {
-            self.fill_later(state, texts);
+        if let Some(waiting) = state.waiting.take() {
+            self.fill_later(state, waiting);
         }
         if self.0.held.is_none() && loader::current().is_some() {
             state
@@ -520,7 +532,8 @@ impl KernelStage {
             return;
         }
         if missing.map(|(_, text)| text.len()).sum::<usize>() >= LONG {
-            return self.fill_later(state, texts);
+            let edits = state.edits;
+            return self.fill_later(state, Waiting { texts, edits });
         }
         if let Err(refused) = self.0.fill(state, &texts) {
             self.0.refuse(state, &refused);
@@ -529,8 +542,8 @@ impl KernelStage {
 
     /// Fills the kernel on a thread of its own. If the texts change meanwhile, the thread continues with the
     /// difference.
-    fn fill_later(&self, state: &mut State, texts: Listing) {
-        (state.filling, state.waiting, state.reason) = (true, Some(texts), None);
+    fn fill_later(&self, state: &mut State, waiting: Waiting) {
+        (state.filling, state.waiting, state.reason) = (true, Some(waiting), None);
         if !state.begun || state.has_filler {
             return;
         }
@@ -556,11 +569,11 @@ impl Stage {
     /// so that the thread ends.
     fn fill_some(&self) -> bool {
         let mut state = self.lock();
-        let Some(texts) = state.waiting.take() else {
+        let Some(Waiting { texts, edits }) = state.waiting.take() else {
             state.has_filler = false;
             return false;
         };
-        let (edits, fills, group) = (state.edits, state.fills, Group::new(&state, &texts));
+        let (fills, group) = (state.fills, Group::new(&state, &texts));
         drop(state);
         let changes: Vec<_> = group.changes.iter().map(OwnedChange::borrow).collect();
         let lowered = self.kernel.lower(&changes);

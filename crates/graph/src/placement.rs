@@ -10,8 +10,8 @@
 //! | demultiplexers | what one of their texts accepts |
 //! | anything else | every frame |
 //!
-//! Of a chain of filters all run there, and the space counts what each rejects ([`chain`]). Where it cannot, only the
-//! first one does: the next one gets the frames that it accepts, which it has to count.
+//! Of a chain of filters all run there, and the space counts what each rejects (`placement/chain.rs`). Where it cannot,
+//! only the first one does: the next one gets the frames that it accepts, which it has to count.
 //!
 //! The rules of a Bloom pre-filter that all frames of a device reach may be there, too ([`RulesTap`]).
 //!

@@ -53,15 +53,10 @@ fn program(libraries: &Path, words: &[&str]) -> Running {
 
 /// Waits until `fyke ctl` reaches the program and its filter is set.
 fn has_filter(program: &Running, text: &str) {
-    tells(program, "show", text);
-}
-
-/// Waits until a command of `fyke ctl` prints a text.
-fn tells(program: &Running, word: &str, text: &str) {
     let limit = std::time::Instant::now() + std::time::Duration::from_secs(20);
     loop {
         let mut command = Command::new(FYKE);
-        command.args(["ctl", "--pid", &program.child.id().to_string(), word]);
+        command.args(["ctl", "--pid", &program.child.id().to_string(), "show"]);
         let output = command.env("FYKE_RUNTIME_DIR", runtime()).output().unwrap();
         if String::from_utf8_lossy(&output.stdout).contains(text) {
             return;
@@ -98,8 +93,8 @@ fn tcpdump_reads_a_service_and_is_edited_meanwhile() {
     assert!(added.contains("filter 3"), "{added}");
     send(200, 100);
     tcpdump.settle(1600);
-    // The service counts a frame that waits for it as rejected until it is evaluated.
-    tells(&tcpdump, "stats", "1600 seen = 900 accepted + 700 rejected + 0 lost");
+    let stats = tcpdump.ctl(&["stats"]);
+    assert!(stats.contains("1600 seen = 900 accepted + 700 rejected + 0 lost"), "{stats}");
     assert!(tcpdump.ctl(&["log"]).contains("udp port 5002 or arp"));
     tcpdump.signal("INT");
     assert!(tcpdump.end().success(), "{}", tcpdump.said());

@@ -28,8 +28,8 @@
 //! | dropped by the socket: no free frame, ring full | the socket |
 //! | delivered | this source |
 //!
-//! Frames of a queue that is new since the start are left to the host. A veth runs the program for such a queue from
-//! its next start on only, so that until then nothing counts them.
+//! Frames of a queue that is new since the start are left to the host, and a notice tells of it. A veth runs the
+//! program for such a queue from its next start on only, so that until then nothing counts them.
 //!
 //! After a [stop](Source::stop) the program redirects no more, no run of it is left, and the rings are read to their
 //! end; what only the program counted was not taken by a socket ([`crate::DROP_REASONS`]). So

@@ -238,7 +238,7 @@ pub struct SourceArgs {
     #[arg(short = 'p', long, alias = "no-promiscuous-mode")]
     pub no_promiscuous: bool,
     /// Size of the capture ring in KiB (32768), allocated while the capture runs. Each 128 KiB hold at least 20 ms of
-    /// frames, so 32768 hold the frames of a 5 s pause
+    /// frames, so 32768 hold the frames of a 5 s pause. At the driver (xdp:IF) a frame takes 4 KiB, for each worker
     #[arg(short = 'B', long, value_name = "KIB",
         value_parser = clap::value_parser!(u32).range(1..=4_194_304))]
     pub buffer_size: Option<u32>,

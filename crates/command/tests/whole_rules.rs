@@ -657,7 +657,7 @@ fn refusals_say_what_to_do() {
         "--own, --tcx or --drop runs no graph",
         "line 2:\n+port=99999\n      ^ expected",
         "fyke: this command is wrong:\n+ip=10.0.0.1,port=x\n                  ^ expected",
-        "ip link set dev lo xdp off",
+        "detach it (ip link set dev lo xdp off)",
     ];
     check_refusals(folder, "2222212221", &reasons);
 }

@@ -364,13 +364,13 @@ fn new_queues_are_told_and_their_frames_counted() {
         listens log
         send frames.pcap
         for end in far near; do ethtool -L $end rx 2 tx 2; done
+        wait_for grep -q "far: it has more queues now" log
         # A veth runs the program on new queues from its next start on.
         ip link set far down
         wait_for grep -q "far: the interface is down" log
         ip link set far up
         wait_for grep -q "the interface is up again" log
         send flows.pcap
-        wait_for grep -q "far: it has more queues now" log
         ends $taker
     "#;
     let Some(()) = run(folder, script) else { return };

@@ -4,7 +4,7 @@
 use super::lengths;
 use std::io;
 use std::mem;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// `IFLA_IFNAME`
 const NAME: u16 = 3;
@@ -110,7 +110,8 @@ struct Value {
 pub(crate) fn merging(name: &str) -> Vec<&'static str> {
     let ask = |command| {
         let mut value = Value { command, data: 0 };
-        ethtool(name, &mut value).map_or(0, |()| value.data)
+        let asked = socket().and_then(|socket| ethtool(socket.as_fd(), name, &mut value));
+        asked.map_or(0, |()| value.data)
     };
     let lro = (ask(GET_FLAGS) & FLAG_LRO != 0).then_some("lro");
     let others = OFFLOADS.into_iter().filter(|&(command, _)| ask(command) != 0);
@@ -128,8 +129,13 @@ struct Channels {
 
 /// Number of queues on which an interface receives.
 pub(crate) fn queues(name: &str) -> io::Result<u32> {
+    queues_by(socket()?.as_fd(), name)
+}
+
+/// The same by a socket of any kind, for a process that may open none.
+pub(crate) fn queues_by(socket: BorrowedFd<'_>, name: &str) -> io::Result<u32> {
     let mut channels = Channels { command: GET_CHANNELS, limits: [0; 4], numbers: [0; 4] };
-    ethtool(name, &mut channels)?;
+    ethtool(socket, name, &mut channels)?;
     let [receive, _, _, both] = channels.numbers;
     Ok(receive.saturating_add(both))
 }
@@ -141,14 +147,17 @@ impl Query for Value {}
 
 impl Query for Channels {}
 
-fn ethtool<T: Query>(name: &str, value: &mut T) -> io::Result<()> {
+fn socket() -> io::Result<OwnedFd> {
     // SAFETY: no memory is passed.
     let socket = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
     if socket < 0 {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: the call has just returned this descriptor, and nothing else owns it.
-    let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+    Ok(unsafe { OwnedFd::from_raw_fd(socket) })
+}
+
+fn ethtool<T: Query>(socket: BorrowedFd<'_>, name: &str, value: &mut T) -> io::Result<()> {
     // SAFETY: all zeros is a valid ifreq.
     let mut request: libc::ifreq = unsafe { mem::zeroed() };
     // The last byte stays zero.

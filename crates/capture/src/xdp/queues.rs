@@ -54,6 +54,8 @@ pub(crate) struct Queues {
     pub(super) netmask: u32,
     pub(super) first_queue: u32,
     workers: u32,
+    /// Number of queues of the interface at the start, if all of them are captured.
+    all: Option<u32>,
     /// Frames of each queue for each worker, a power of two.
     pub(super) share: u32,
     pub(super) clocks: Mutex<Clocks>,
@@ -108,6 +110,7 @@ impl Queues {
             netmask: found.netmask,
             first_queue: queues.start,
             workers,
+            all: options.queue.is_none().then_some(count),
             share,
             clocks: Mutex::default(),
             filter: Mutex::default(),
@@ -270,10 +273,15 @@ impl Queues {
         self.unread.fetch_add(packets, Ordering::AcqRel);
     }
 
-    /// True if frames of a queue arrive that has no socket.
+    /// True if the interface has a queue without a socket.
     pub(super) fn has_new_queue(&self) -> bool {
+        // A driver may not run the program for a new queue (veth until its next start), so that nothing counts its
+        // frames.
+        let has_more =
+            |all| drops::queues_by(self.watch.as_fd(), &self.name).is_ok_and(|now| now > all);
         let is_whole = self.gone.load(Ordering::Acquire) == 0;
-        is_whole && lock(&self.redirect).counts().without_socket > 0
+        is_whole
+            && (lock(&self.redirect).counts().without_socket > 0 || self.all.is_some_and(has_more))
     }
 
     /// Counts of the sockets of a worker, and its delivered frames; `None` if the kernel does not tell.

@@ -52,7 +52,8 @@ pub enum DropError {
     /// Another XDP program is there.
     #[error(
         "{interface} runs the XDP program {program} (number {number}) already, and has room for one: end the process \
-         that attached it, or detach it (ip link set dev {interface} xdp off)"
+         that attached it (a fyke takes its program off when it ends), or detach it (ip link set dev {interface} xdp \
+         off)"
     )]
     Taken {
         /// The interface.

@@ -173,6 +173,8 @@ const IOCTL: &[c_long] = &[
     libc::TIOCGWINSZ as c_long,
     libc::FIONBIO as c_long,
     libc::FIONREAD as c_long,
+    // Without capabilities it only reads: the number of queues of an interface.
+    libc::SIOCETHTOOL as c_long,
 ];
 const IOCTL_INTERFACES: &[c_long] = &[
     libc::SIOCGIFHWADDR as c_long,

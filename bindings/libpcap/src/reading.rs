@@ -472,3 +472,42 @@ fn allowed(program: Option<&Program>, direction: i32, frame: &Frame<'_>) -> Opti
         Some(_) => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fyke_filter::Options;
+    use fyke_ring::{Index, Packets, Publication, Reader};
+
+    /// As if an edit came after `take` has looked for one, and frames after the edit.
+    #[test]
+    fn a_chunk_is_evaluated_under_the_edits_before_it_was_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.ring");
+        let link = LinkType::EN10MB;
+        let mut packets = Packets::create(8192).unwrap();
+        let mut index = Index::create(1024, link).unwrap();
+        let published = Publication::new(&path, &packets, &index).unwrap();
+        let mut source = SharedSource::new("a.ring", Reader::connect(&path).unwrap());
+        source.set_patience(Duration::ZERO);
+        while published.pages() == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let filters = FilterSet::new(Options { link, ..Options::default() });
+        filters.set("less 10").unwrap();
+        let form = Form { snaplen: 1_000, is_nano: false };
+        let mut reading = Reading::new(source, filters.reader(), link, form);
+        let frame = Frame::new(link, &[7; 60]);
+        let mut arrive = || {
+            let placed = packets.put_from(&frame, None, Default::default()).unwrap();
+            index.push_as(0, &placed, Default::default());
+        };
+        arrive();
+        assert!(reading.fill());
+        filters.set("less 100").unwrap();
+        arrive();
+        assert!(reading.fill());
+        let Tally { accepted, rejected, .. } = reading.tally();
+        assert_eq!((accepted, rejected), (1, 1));
+    }
+}

@@ -4,8 +4,8 @@
 //! is so short that the ring is half full at most when it ends, even if frames come [`BURST`] times as fast as before,
 //! and half the time-out of a block at most, so that frames do not wait longer than in a block that is not full.
 //!
-//! PERF: a capture that writes every frame to `/dev/null` takes 61 ns of its process a frame in place of 82 (`fyke bench
-//! live --case all-null`: 300,000 frames of 100 bytes a second, a veth pair).
+//! PERF: a capture that writes every frame to `/dev/null` takes 61 ns of its process a frame in place of 82 (`fyke
+//! bench live --case all-null`: 300,000 frames of 100 bytes a second, a veth pair).
 
 use std::time::{Duration, Instant};
 
